@@ -2,9 +2,9 @@
 
 The losses and the discriminators are training/vocoder.py's. `--mels` fine-tunes on predicted mels.
 
-A generator with a source is trained in two runs on a corpus with sources (prepare_corpus.py --sources). The
-first (`--hparam hparams/hifigan/train_source.yaml`) regresses the teacher's harmonic part, and its audio by
-mel losses; the second (`--hparam hparams/hifigan/train_source_adversarial.yaml --init RUN/last.pt`) has
+A generator with a source is trained in two runs on a corpus with sources (recipes.hazel.prepare --sources).
+The first (`--hparam hparams/hifigan/train_source.yaml`) regresses the teacher's harmonic part, and its audio
+by mel losses; the second (`--hparam hparams/hifigan/train_source_adversarial.yaml --init RUN/last.pt`) has
 discriminators too.
 """
 

@@ -54,7 +54,6 @@ COMMANDS: dict[str, tuple[Any, str]] = {
         "melforge.common.cli.copy_synthesis",
         "send the mels of sound files through a vocoder",
     ),
-    "prepare-corpus": ("melforge.common.training.corpus.prepare", "make a corpus to train on"),
     "check-gpu": ("melforge.common.cli.check_gpu", "check TensorRT on this machine's GPU against PyTorch"),
 }
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from melforge.common.text.english.pronounce import read
 from melforge.common.text.frontends import get_frontend
-from melforge.common.training.english.dictionary import edit_distance
+from recipes.english.dictionary import edit_distance
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "tests" / "data" / "reading"

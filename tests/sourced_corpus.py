@@ -6,7 +6,7 @@ import numpy as np
 import soundfile
 
 from melforge.common.training.corpus.dataset import HOP, RATE, Labels, save_labels
-from melforge.common.training.corpus.sources import SOURCES, UNVOICED, Source
+from melforge.common.training.corpus.sources import UNVOICED, HarmonicSource
 
 HARMONICS = 12
 FRAMES = (40, 23, 31, 45, 28, 36, 20, 41)  # of its utterances
@@ -14,8 +14,7 @@ FRAMES = (40, 23, 31, 45, 28, 36, 20, 41)  # of its utterances
 
 def write_sourced_corpus(folder: Path) -> Path:
     """Eight utterances of 20 to 45 frames; 110 to 230 Hz, and the last quarter is unvoiced."""
-    for name in ("wavs", SOURCES):
-        (folder / name).mkdir(parents=True)
+    (folder / "wavs").mkdir(parents=True)
     rng = np.random.default_rng(3)
     labels = Labels([], [], [], [], [])
     for i, frames in enumerate(FRAMES):
@@ -31,7 +30,7 @@ def write_sourced_corpus(folder: Path) -> Path:
     return folder
 
 
-def utterance(frames: int, rng: np.random.Generator) -> tuple[np.ndarray, Source]:
+def utterance(frames: int, rng: np.random.Generator) -> tuple[np.ndarray, HarmonicSource]:
     """Audio [S] of some samples more than its frames, as the teacher's, and its source."""
     samples = frames * HOP + 100
     voiced = np.arange(samples) < 0.75 * samples
@@ -40,7 +39,7 @@ def utterance(frames: int, rng: np.random.Generator) -> tuple[np.ndarray, Source
     tones = sum(np.cos(2 * np.pi * number * phase) / number for number in range(1, HARMONICS + 1))
     harmonic = 0.1 * voiced * tones
     centres = HOP // 2 + HOP * np.arange(frames)
-    source = Source(
+    source = HarmonicSource(
         harmonic=np.round(harmonic * 32767).astype(np.int16),
         phase=(phase[centres] % 1).astype(np.float32),
         pitch=pitch[centres].astype(np.float32),

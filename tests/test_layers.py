@@ -43,11 +43,12 @@ LADDER = (
     MODELS,
     ("trt_plugins",),
     ("melforge", "scripts", "examples"),
+    ("recipes",),
 )
 GROUND = (*LADDER[0], *LADDER[1])
 FLOORS = {room: floor for floor, row in enumerate(LADDER) for room in row}
 PACKAGES = tuple(sorted({room.partition(".")[0] for room in FLOORS}))
-DOTTED = re.compile(r"melforge(?:\.\w+)+(?::\w+)?")
+DOTTED = re.compile(r"(?:melforge|recipes)(?:\.\w+)+(?::\w+)?")
 # Tables that are there to name what is above: models by their parts, and a model's kernels.
 REGISTRY = "common.registry"
 ROOMS = (
@@ -96,7 +97,7 @@ def imports_of(tree: ast.AST, module: str = "") -> Iterator[tuple[int, str]]:
             name = node.value.partition(":")[0]
             while name and ours(name) not in SOURCES:
                 name = name.rpartition(".")[0]
-            if name != "melforge":
+            if name not in ("", "melforge"):
                 yield node.lineno, ours(name)
 
 
@@ -131,9 +132,8 @@ def test_every_installed_package_is_a_room_and_every_model_is_installed():
 
 def test_our_modules_are_imported_by_their_installed_names():
     """`import common` finds a user's own `common`, or in a checkout a second copy of ours."""
-    bare = re.compile(
-        rf"(?m)^\s*(?:from|import) ({'|'.join(set(PACKAGES) - {'melforge', 'scripts', 'examples'})})\b"
-    )
+    ours = set(PACKAGES) - {"melforge", "scripts", "examples", "recipes"}
+    bare = re.compile(rf"(?m)^\s*(?:from|import) ({'|'.join(ours)})\b")
     files = [path for folder in (*PACKAGES, "tests") for path in (ROOT / folder).rglob("*.py")]
     wrong = {str(path.relative_to(ROOT)) for path in files if bare.search(path.read_text(encoding="utf-8"))}
     assert not wrong, wrong

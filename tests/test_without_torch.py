@@ -37,7 +37,7 @@ TRAINING = [
         "melforge.fastspeech.align_tacotron2",
         "melforge.tacotron2.predict_mels",
     ),
-    *("melforge.fastpitch.rise", "melforge.fastspeech.learn_durations"),
+    *("recipes.hazel.prepare", "recipes.hazel.rise", "recipes.english.train_g2p"),
 ]
 
 
@@ -112,11 +112,6 @@ def test_what_needs_torch_says_so(tiny_voice, tmp_path, arguments):
     result = run(tmp_path, "--voice", tiny_voice, "--text", "Hello.", *arguments)
     assert result.returncode == 2
     assert result.stderr.startswith("error: ") and "needs PyTorch: pip install -e '.[torch]'" in result.stderr
-
-
-def test_help_of_the_letters_training_needs_no_torch(tmp_path):
-    result = run(tmp_path, "--help", script="train_g2p.py")
-    assert result.returncode == 0 and "--dictionary" in result.stdout, result.stderr
 
 
 def test_packing_graphs_says_what_it_needs(tmp_path):

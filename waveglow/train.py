@@ -8,7 +8,7 @@ change the invertible convolutions. Each step runs as one CUDA graph. `--mels` t
 acoustic models too.
 
 With `source` in its noise (waveglow/source.py) the network learns the pitch beside, on a corpus with sources
-(prepare_corpus.py --sources).
+(recipes.hazel.prepare --sources).
 """
 
 if __name__ == "__main__":  # before PyTorch, so that it may be missing

@@ -2,7 +2,7 @@
 
 The file holds one line a word, sorted by bytes: the word, then each pronunciation with one character a phone.
 Its first line lists the phones. A lookup is a binary search over the bytes, so that loading costs one
-decompression. `scripts/make_text_data.py` makes the file.
+decompression. `recipes/english/dictionary.py` makes the file.
 """
 
 from __future__ import annotations

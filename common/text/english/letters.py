@@ -1,7 +1,7 @@
 """Letters to sounds, for words that no dictionary has: a small network of our own in plain NumPy.
 
-`scripts/train_g2p.py` trains it on CMUdict and has the same network in PyTorch. It is loaded at the first
-unknown word.
+`recipes/english/train_g2p.py` trains it on CMUdict and has the same network in PyTorch. It is loaded at the
+first unknown word.
 """
 
 from __future__ import annotations

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from melforge.common.errors import InputError
+from melforge.common.text import Utterance
 
 ALIGNER_RATE = 16_000
 SILENCE_DB = -52.0  # below the loudest 10 ms: at the edges of a recording that is no speech
+LEAD, TAIL = 0.10, 0.14  # seconds of silence that a corpus's recordings have before and after the speech
 EDGE = 0.02  # seconds: a phone may begin so long before the first loud frame, or end after the last
 SHORTEST_PHONE = 0.03  # seconds: the aligner's three states of a frame each
 WORDS_PER_DECODER = 5_000  # added words stay in a decoder for ever: start a new one now and then
@@ -109,6 +111,13 @@ class Aligner:
     def durations(self, audio: np.ndarray, rate: int, hop: int, symbols: Sequence[str]) -> np.ndarray:
         """Frames per symbol, int64 `[symbols]`: one or more for a phone, `len(audio) // hop` in all."""
         return durations_of(self.phone_times(audio, rate, words_of(symbols)).times, audio, rate, hop, symbols)
+
+
+def line_symbols(utterances: Sequence[Utterance]) -> tuple[list[str], np.ndarray]:
+    """Symbols and ids of a whole line as one sequence: its sentences stand in one recording."""
+    if not utterances:
+        raise InputError("nothing to speak")
+    return [s for u in utterances for s in u.symbols], np.concatenate([u.ids for u in utterances])
 
 
 def words_of(symbols: Sequence[str]) -> list[list[str]]:

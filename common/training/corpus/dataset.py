@@ -1,4 +1,4 @@
-"""A labelled corpus in memory: what `scripts/prepare_corpus.py` wrote, as arrays ready for a GPU."""
+"""A labelled corpus in memory, as arrays ready for a GPU: what `melforge voice prepare` or a recipe wrote."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -73,7 +73,7 @@ def load_labels(folder: Path) -> Labels:
     """FileNotFoundError with the command to run where the corpus has not been prepared."""
     path = folder / LABELS
     if not path.is_file():
-        raise FileNotFoundError(f"{path} not found: melforge voice prepare (or prepare_corpus.py) makes it")
+        raise FileNotFoundError(f"{path} not found: melforge voice prepare makes it")
     with np.load(path) as data:
         cuts = np.cumsum(data["lengths"])[:-1]
         ids, durations = (np.split(data[name].astype(np.int64), cuts) for name in ("ids", "durations"))

@@ -19,7 +19,7 @@ from melforge.common.errors import InputError, require_package
 from melforge.common.files import write_bytes
 from melforge.common.text.english.pronounce import is_guessed, of_word
 from melforge.common.text.frontends import get_frontend
-from melforge.common.training.corpus.alignment import Aligner, durations_of, is_phone, words_of
+from melforge.common.training.corpus.alignment import Aligner, durations_of, is_phone, line_symbols, words_of
 from melforge.common.training.corpus.dataset import (
     HOP,
     LABELS,
@@ -31,7 +31,6 @@ from melforge.common.training.corpus.dataset import (
 )
 from melforge.common.training.corpus.defects import KINDS, Line, find_defects, require_kinds, usable
 from melforge.common.training.corpus.pitch import pitch_per_symbol
-from melforge.common.training.corpus.prepare import line_symbols
 from melforge.common.training.corpus.processes import in_processes
 from melforge.common.training.corpus.quality import Fit, Measures, fit_of, measure, prepared
 from melforge.common.training.corpus.report import Report, make_report, print_report, save_report
@@ -210,7 +209,7 @@ def _fill(line: Line, take: Take) -> None:
         line.sound = hashlib.sha256(samples.tobytes()).hexdigest()[:16]
     with _timed(line, "text"):
         analysis = _worker["frontend"](take.text)
-        symbols, ids = line_symbols(lambda text: analysis, take.text)
+        symbols, ids = line_symbols(analysis.utterances)
         line.phones = sum(map(is_phone, symbols))
         line.unspoken = sorted({one.symbol for one in analysis.unspoken})
         line.guessed = guessed_words(" ".join(utterance.normalised for utterance in analysis.utterances))

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from melforge.common.training.corpus.alignment import PhoneTimes
-from melforge.common.training.corpus.teacher import LEAD, TAIL
+from melforge.common.training.corpus.alignment import LEAD, TAIL, PhoneTimes
 
 SILENT = -60.0  # dB: a recording whose loudest 10 ms are below holds nothing
 LEVEL = -22.0  # dB: of speech in a prepared corpus, as in the one of the shipped voice

@@ -1,7 +1,7 @@
-"""The teacher's harmonic source, kept beside its audio: what a vocoder with a source learns from.
+"""A corpus with harmonic sources beside its audio: what a vocoder with a source learns from.
 
-hibari-tts filters pulses at a pitch that its network says, and adds the rest. So the harmonic part of its
-audio and the pulses' phases are known exactly, and can be regressed before discriminators judge anything.
+Where a teacher's speech is pulses that it filters, the harmonic part of its audio and the pulses' phases are
+known exactly, and can be regressed before discriminators judge anything (`recipes/hazel/teacher.py`).
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ from melforge.common.audio.contract import MelContract
 from melforge.common.errors import InputError
 from melforge.common.files import written_whole
 from melforge.common.training.corpus.batches import Segments
-from melforge.common.training.corpus.dataset import HOP, RATE, load_labels
+from melforge.common.training.corpus.dataset import RATE, load_labels
 
 SOURCES = "sources"  # the folder of a corpus, NAME.npz in it
-UNVOICED = 40.0  # Hz: the teacher's pulses begin above
+UNVOICED = 40.0  # Hz: pulses begin above
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class HarmonicSource:
     """Of an utterance's audio `[S]`, and of its whole frames at their centres `[T]`."""
 
     harmonic: np.ndarray  # int16 [S]: what the pulses make of it
@@ -32,54 +32,26 @@ class Source:
     voiced: np.ndarray  # bool [T]: whether there are pulses
 
     def save(self, folder: Path, name: str) -> None:
+        (folder / SOURCES).mkdir(exist_ok=True)
         with written_whole(folder / SOURCES / f"{name}.npz") as path, path.open("wb") as file:
             np.savez(file, **vars(self))
 
 
-def load_source(corpus: Path, name: str, frames: int) -> Source:
-    """What `Source.save` wrote; an InputError where it is not there, or of a reading of other length."""
+def load_source(corpus: Path, name: str, frames: int) -> HarmonicSource:
+    """What `HarmonicSource.save` wrote; an InputError where it is missing, or of another length."""
     path = corpus / SOURCES / f"{name}.npz"
     if not path.is_file():
         raise InputError(
             f"{path} is missing: prepare the corpus with --sources (the teacher's speech alone has them)"
         )
     with np.load(path) as kept:
-        source = Source(**kept)
+        source = HarmonicSource(**kept)
     if len(source.phase) != frames:
         raise InputError(
             f"{path} has {len(source.phase)} frames, the corpus's labels {frames}: "
             "prepare the corpus with --sources again"
         )
     return source
-
-
-def teacher_source(
-    spectra: Sequence[np.ndarray], first: int, count: int, rate: int, gain: float, theirs: int
-) -> Source:
-    """Of what the teacher's network said, `count` samples from `first` on at `rate`, times `gain`.
-
-    `spectra` are log magnitudes and phases [bins, frames] of the harmonic filter (half turns, before tanh),
-    more that make the rest, and the pitch in Hz [frames]; `theirs` is the teacher's sampling rate. Frames
-    are the teacher's own here.
-    """
-    import soxr
-    from hibari import dsp
-
-    magnitude, angle, pitch = spectra[0], spectra[1], np.asarray(spectra[-1], np.float64)
-    turned = (np.exp(1j * np.pi * np.tanh(angle)) * dsp.ex(magnitude)).astype(np.complex64)
-    harmonic = soxr.resample(dsp.ola(dsp.stft(dsp.pulses(pitch), len(pitch)) * turned), theirs, rate)
-    kept = np.clip(harmonic[first : first + count] * gain, -0.99, 0.99)
-    # As `dsp.pulses` does: the pitch of every sample, in frames from the first one's centre, and its sum.
-    samples = np.arange(len(pitch) * dsp.HOP)
-    each = np.interp((samples + 0.5) / dsp.HOP - 0.5, np.arange(len(pitch)), pitch)
-    pulsed = np.maximum(each, UNVOICED)
-    at = (first + HOP // 2 + HOP * np.arange(count // HOP)) * (theirs / rate)  # our frames' centres
-    return Source(
-        harmonic=np.round(kept * 32767).astype(np.int16),  # as soundfile writes the audio
-        phase=(np.interp(at, samples, pulsed.cumsum() / theirs) % 1.0).astype(np.float32),
-        pitch=np.interp(at, samples, pulsed).astype(np.float32),
-        voiced=np.interp(at, samples, each > UNVOICED) > 0.5,
-    )
 
 
 class SourcedSegments(Segments):

@@ -1,9 +1,5 @@
 """Labels add up, failures are named, and what is written is what is read."""
 
-import random
-import re
-import sys
-import zlib
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,21 +7,10 @@ import pytest
 import soundfile
 
 from melforge.common.errors import InputError
-from melforge.common.runner import TextToSpeech
-from melforge.common.speech import Controls
-from melforge.common.training.corpus import prepare
-from melforge.common.training.corpus.alignment import Aligner, speech_bounds, spread
+from melforge.common.training.corpus.alignment import Aligner, line_symbols, speech_bounds, spread
 from melforge.common.training.corpus.batches import VALIDATION_UTTERANCES, validation_count
-from melforge.common.training.corpus.conversation import CONVERSATION
 from melforge.common.training.corpus.dataset import LABELS, Labels, load_audio, load_labels, save_labels
-from melforge.common.training.corpus.prepare import (
-    line_symbols,
-    read_metadata,
-    read_transcripts,
-    split_sentences_into_lines,
-)
 from melforge.common.training.corpus.processes import in_processes
-from melforge.common.training.corpus.texts import extra_sentences, fill
 
 RATE, HOP = 22_050, 256
 SYMBOLS = [" ", "@S", "@IY1", ",", " ", "@M", "@IY1", "."]
@@ -107,36 +92,8 @@ def test_audio_shorter_than_its_labels_is_refused(tmp_path):
 
 
 def test_a_corpus_that_is_not_prepared_says_what_to_run(tmp_path):
-    with pytest.raises(FileNotFoundError, match="prepare_corpus"):
+    with pytest.raises(FileNotFoundError, match="melforge voice prepare makes it"):
         load_labels(tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"metadata\.csv"):
-        read_metadata(tmp_path)
-
-
-def test_metadata_and_transcripts_are_read_in_ljspeechs_formats(tmp_path):
-    (tmp_path / "metadata.csv").write_text('LJ1|"Dr." 2|"Doctor" two\n', encoding="utf-8")
-    assert [(line.name, line.text) for line in read_metadata(tmp_path)] == [("LJ1", '"Doctor" two')]
-    (tmp_path / "list.txt").write_text("wavs/LJ1.wav|One. Two!\n", encoding="utf-8")
-    lines = read_transcripts(tmp_path / "list.txt")
-    assert [line.name for line in split_sentences_into_lines(lines)] == ["LJ1", "LJ1-b"]
-    (tmp_path / "list.txt").write_text("no separator\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"list\.txt line 1"):
-        read_transcripts(tmp_path / "list.txt")
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"LJ1|One.\nLJ2\n", r"metadata\.csv line 2: expected name\|text"),
-        (b"LJ1|caf\xe9\n", r"metadata\.csv line 1 is not UTF-8"),
-        (b"\n", r"metadata\.csv is empty: write a line name\|text"),
-    ],
-)
-@pytest.mark.parametrize("read", [read_metadata, lambda folder: read_transcripts(folder / "metadata.csv")])
-def test_wrong_lists_of_texts_name_their_line(read, content, message, tmp_path):
-    (tmp_path / "metadata.csv").write_bytes(content)
-    with pytest.raises(InputError, match=message):
-        read(tmp_path)
 
 
 def test_a_text_that_cannot_be_in_a_recording_is_refused_before_it_is_aligned():
@@ -150,79 +107,13 @@ def test_a_line_of_several_sentences_is_one_sequence():
         SimpleNamespace(symbols=(" ", "@AA1", "."), ids=np.array([11, 2, 3])),
         SimpleNamespace(symbols=(" ", "@B", "."), ids=np.array([11, 4, 3])),
     ]
-    symbols, ids = line_symbols(lambda text: SimpleNamespace(utterances=utterances), "A. B.")
+    symbols, ids = line_symbols(utterances)
     assert len(symbols) == len(ids) == 6
     with pytest.raises(ValueError, match="nothing to speak"):
-        line_symbols(lambda text: SimpleNamespace(utterances=()), "")
-
-
-def test_extra_sentences_are_the_same_every_time_and_hold_no_digits():
-    transcripts = [f"The committee number {w} met in the old hall of the town." for w in "abcdefgh"]
-    dictionary = ["apple", "berry", "cedar", "dahlia", "elder", "fir", "gorse"]
-    first = extra_sentences(transcripts, dictionary)
-    assert first == extra_sentences(transcripts, dictionary)
-    assert not any(c.isdigit() for line in first for c in line)
-    assert any(line.endswith("?") for line in first)
-    spoken = first[-sum(count for count, _ in CONVERSATION.values()) :]
-    assert len(set(spoken)) == len(spoken)
-    assert not any(re.search(r"[{}|]|^[a-z]|^\W[a-z]", line) for line in spoken)
-    assert sum(len(line.split()) <= 4 for line in spoken) > 1000
-
-
-def test_slots_of_a_template_get_different_words_but_for_those_that_repeat():
-    for seed in range(20):
-        first, second, third = fill("{color}, {same}, {color}", random.Random(seed)).lower().split(", ")
-        assert first == second != third
-
-
-@pytest.mark.align
-def test_a_voice_reads_a_corpus_whose_labels_are_its_own(tiny_voice, tmp_path):
-    texts, corpus = tmp_path / "texts.txt", tmp_path / "corpus"
-    texts.write_text("one|Is it late? It is.\ntwo|Hello there.\nnone|...\n", encoding="utf-8")
-    command = ["--corpus", str(corpus), "--transcripts", str(texts), "--workers", "1"]
-    prepare.main([*command, "--voice", str(tiny_voice)])
-    labels = load_labels(corpus)
-    assert sorted(labels.names) == ["one", "one-b", "two"]
-    assert (corpus / "failed.txt").read_text(encoding="utf-8").startswith("none|")
-    audio, offsets = load_audio(corpus, labels, HOP)
-    tts = TextToSpeech.load("fastpitch", "hifigan", voice=tiny_voice, device="cpu")
-    row = labels.names.index("two")
-    spoken = tts.acoustic.synthesise([labels.ids[row]])
-    assert labels.durations[row].tolist() == spoken.durations[0].tolist()
-    samples = tts.speak("Hello there.", Controls(seed=zlib.crc32(b"two"))).samples
-    read = audio[offsets[row] : offsets[row + 1]] / 32768
-    inside = slice(HOP, len(read) - HOP)  # what is spoken is faded at its ends
-    np.testing.assert_allclose(read[inside], samples[inside], atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--voice", "hazel"), "--voice reads --transcripts"),
-        (("--voice", "hazel", "--transcripts", "texts.txt", "--sources"), "--sources and --respeak are"),
-        (("--voice", "hazel", "--transcripts", "texts.txt", "--respeak"), "--sources and --respeak are"),
-        (("--voice", "nobody", "--transcripts", "texts.txt"), "unknown voice 'nobody'"),
-    ],
-)
-def test_what_a_voice_cannot_read_is_said_before_anything_is_written(options, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "texts.txt").write_text("one|Hello there.\n", encoding="utf-8")
-    with pytest.raises(InputError, match=message):
-        prepare.main(["--corpus", "corpus", *options])
-    assert not (tmp_path / "corpus").exists()
-
-
-@pytest.mark.parametrize("voice", [(), ("--voice", "hazel")])
-def test_a_package_that_is_missing_is_named_before_anything_is_written(voice, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyworld", None)
-    (tmp_path / "texts.txt").write_text("one|Hello there.\n", encoding="utf-8")
-    command = ["--corpus", str(tmp_path / "corpus"), "--transcripts", str(tmp_path / "texts.txt"), *voice]
-    with pytest.raises(InputError, match=r"needs pyworld: pip install -e '\.\[train\]'"):
-        prepare.main(command)
-    assert not (tmp_path / "corpus").exists()
+        line_symbols(())
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_what_a_process_cannot_begin_with_is_said_as_it_is(workers, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no_list\.txt"):
-        list(in_processes(len, ["a", "bb"], workers, "counting", read_transcripts, tmp_path / "no_list.txt"))
+        list(in_processes(len, ["a", "bb"], workers, "counting", np.load, tmp_path / "no_list.txt"))

@@ -4,7 +4,7 @@ import pytest
 
 from melforge.common.text.cmudict import CmuDict, load_cmudict, load_heteronyms, load_rare_words
 from melforge.common.text.symbols import ARPABET
-from melforge.common.training.english.dictionary import licence, pack, pack_cmudict, rare_words
+from recipes.english.dictionary import licence, pack, pack_cmudict, rare_words
 
 HEADER = """;;; # CMUdict
 ;;; # =====

@@ -13,7 +13,7 @@ from melforge.common.text.english.letters import load_letter_reader
 from melforge.common.text.english.pronounce import of_word, read
 from melforge.common.text.frontends import get_frontend
 from melforge.common.text.split import CLAUSE_PAUSE, PARAGRAPH_PAUSE, SENTENCE_PAUSE
-from melforge.common.training.corpus.teacher import from_misaki, to_misaki
+from recipes.misaki import from_misaki, to_misaki
 
 ROOT = Path(__file__).parents[4]
 FRONTEND = get_frontend("english")
@@ -206,10 +206,10 @@ def test_the_letter_reader_is_the_network_that_was_trained():
     from safetensors.torch import load_file
 
     from melforge.common.text.english.letters import WEIGHTS
-    from melforge.common.training.english.letters import Reader, encode
+    from recipes.english.train_g2p import LetterNetwork, encode
 
     reader = load_letter_reader()
-    network = Reader(len(reader._chunks)).eval()
+    network = LetterNetwork(len(reader._chunks)).eval()
     network.load_state_dict({name: value.float() for name, value in load_file(WEIGHTS).items()})
     for word in ("blimpish", "zyxoma", "quagnorth", "o'thistle"):
         with torch.no_grad():

@@ -17,7 +17,7 @@ from melforge.common.text.english.reading.number_words import (
     year,
 )
 from melforge.common.text.english.reading.tables import MONTHS
-from melforge.common.training.corpus.conversation import CONVERSATION, WORDS
+from recipes.hazel.conversation import CONVERSATION, WORDS
 
 TEMPLATES = (
     "It costs {money}.",

@@ -1,5 +1,5 @@
 """Thins the decoder of a trained FastPitch, for a run to start from:
-`python -m melforge.fastpitch.prune WEIGHTS --corpus DIR --layers 3 --heads 1 --filters 240 -o thin.pt`
+`python -m recipes.hazel.prune WEIGHTS --corpus DIR --layers 3 --heads 1 --filters 240 -o thin.pt`
 and then `python -m melforge.fastpitch.train --init thin.pt ...` with these sizes.
 
 The decoder has one step for each frame and takes most of a CPU's time. Kept are the layers and heads without
@@ -9,7 +9,7 @@ which the mel changes most, and the filters that add most to what their layer an
 if __name__ == "__main__":  # before PyTorch, so that it may be missing
     from melforge.common.cli import run_command
 
-    run_command("melforge.fastpitch.prune")
+    run_command("recipes.hazel.prune")
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -143,7 +143,7 @@ def require_fewer(model: FastPitch, layers: int, heads: int, filters: int) -> No
 
 def main() -> None:
     parser = Parser(
-        prog="python -m melforge.fastpitch.prune", description="Thins the decoder of a trained FastPitch."
+        prog="python -m recipes.hazel.prune", description="Thins the decoder of a trained FastPitch."
     )
     parser.add_argument("weights", type=Path, help="weights.safetensors of a training run")
     parser.add_argument("--corpus", type=Path, required=True, help="a prepared corpus: its texts are spoken")

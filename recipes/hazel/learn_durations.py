@@ -1,5 +1,5 @@
 """Lets a trained FastSpeech learn a FastPitch's durations from more texts than anyone has read aloud:
-`python -m melforge.fastspeech.learn_durations WEIGHTS --voice NAME --texts LIST -o timed.safetensors`.
+`python -m recipes.hazel.learn_durations WEIGHTS --voice NAME --texts LIST -o timed.safetensors`.
 
 A corpus of a day's speech has so few texts that its durations are learnt by heart. FastPitch's need no audio,
 and before they are rounded they say more than frames do. Only the duration predictor is trained, on log
@@ -9,7 +9,7 @@ durations; some texts are held out, to show what it makes of sentences that it h
 if __name__ == "__main__":  # before PyTorch, so that it may be missing
     from melforge.common.cli import run_command
 
-    run_command("melforge.fastspeech.learn_durations")
+    run_command("recipes.hazel.learn_durations")
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -30,11 +30,11 @@ from melforge.common.files import require_writable_file
 from melforge.common.stages import stages_of
 from melforge.common.text import Frontend
 from melforge.common.training.corpus.batches import batches_of_like_length
-from melforge.common.training.corpus.prepare import read_transcripts
 from melforge.common.training.loop import Ema
 from melforge.common.weights.published import read_checkpoint
 from melforge.common.weights.voices import load_voice, replace_weights
 from melforge.fastspeech.model import FastSpeech
+from recipes.corpus import read_transcripts
 
 BATCH = 32
 LEARNING_RATE = 1e-3
@@ -119,7 +119,7 @@ def _in_turn(lengths: np.ndarray, epochs: int) -> Iterator[np.ndarray]:
 
 
 def main() -> None:
-    parser = Parser(prog="python -m melforge.fastspeech.learn_durations", description=__doc__)
+    parser = Parser(prog="python -m recipes.hazel.learn_durations", description=__doc__)
     parser.add_argument("weights", type=Path, help="weights.safetensors of a training run of FastSpeech")
     parser.add_argument("--voice", required=True, help="a voice with the FastPitch to learn from")
     what = "files of name|text lines, such as a corpus's metadata.csv"
@@ -153,7 +153,3 @@ def main() -> None:
     print(f"after:  {compare(student, teacher, unseen)}; on as many that were trained on:")
     print(f"        {compare(student, teacher, seen[:held_out])}")
     print(f"{args.output}: learnt from {len(seen)} sentences")
-
-
-if __name__ == "__main__":
-    main()

@@ -8,7 +8,7 @@ from melforge.common.errors import InputError
 from melforge.common.text.frontends import get_frontend
 from melforge.common.training.corpus.dataset import Labels, save_labels
 from melforge.common.weights.voices import read_header, read_weights
-from melforge.fastpitch.rise import chosen, main, raised, rising_symbols, train
+from recipes.hazel.rise import chosen, main, raised, rising_symbols, train
 from tests.conftest import save_trained, tiny_fastpitch
 
 UNITS = 200.0, 50.0  # Hz
@@ -82,7 +82,7 @@ def command(tmp_path, monkeypatch):
     def run(texts):
         made = tmp_path / "risen.safetensors"
         words = source, "--corpus", corpus(tmp_path / "corpus", texts), "--semitones", "3", "-o", made
-        monkeypatch.setattr(sys, "argv", ["melforge.fastpitch.rise", *map(str, words), "--epochs", "1"])
+        monkeypatch.setattr(sys, "argv", ["recipes.hazel.rise", *map(str, words), "--epochs", "1"])
         main()
         return source, made
 

@@ -2,7 +2,7 @@ import torch
 
 from melforge.fastpitch.config import FastPitchConfig
 from melforge.fastpitch.model import FastPitch
-from melforge.fastpitch.prune import Kept, choose, thinned, whole
+from recipes.hazel.prune import Kept, choose, thinned, whole
 
 SIZES = dict(symbols_embedding_dim=16, in_fft_output_size=16, out_fft_output_size=16, mask_padding=True)
 CONFIG = FastPitchConfig(

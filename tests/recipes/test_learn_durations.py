@@ -8,8 +8,8 @@ import torch
 
 from melforge.common.errors import InputError
 from melforge.common.weights.voices import read_header, read_weights
-from melforge.fastspeech.learn_durations import PREDICTOR, compare, main, train
 from melforge.fastspeech.model import FastSpeech
+from recipes.hazel.learn_durations import PREDICTOR, compare, main, train
 from tests.conftest import save_trained, tiny_fastpitch, tiny_fastspeech
 
 WORDS = [
@@ -56,16 +56,7 @@ def command(tmp_path, monkeypatch, tiny_voice):
         source = save_trained(tmp_path / "weights.safetensors", *(network or tiny_fastspeech()))
         texts, made = tmp_path / "texts.txt", tmp_path / "timed.safetensors"
         texts.write_text("".join(f"{number}|{line}\n" for number, line in enumerate(lines)))
-        words = (
-            "melforge.fastspeech.learn_durations",
-            source,
-            "--voice",
-            tiny_voice,
-            "--texts",
-            texts,
-            "-o",
-            made,
-        )
+        words = ("recipes.hazel.learn_durations", source, "--voice", tiny_voice, "--texts", texts, "-o", made)
         monkeypatch.setattr(sys, "argv", list(map(str, words)))
         main()
         return source, made

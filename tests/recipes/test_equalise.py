@@ -7,8 +7,8 @@ import torch
 from melforge.common.errors import InputError
 from melforge.common.weights.published import read_checkpoint
 from melforge.common.weights.voices import read_header, read_weights
-from melforge.hifigan.equalise import BIAS, main
 from melforge.hifigan.source_filter import SourceFilterGenerator
+from recipes.hazel.equalise import BIAS, main
 from tests.conftest import save_trained, tiny_hifigan, tiny_source_filter
 
 
@@ -18,7 +18,7 @@ def command(tmp_path, monkeypatch):
         before = save_trained(tmp_path / "weights.safetensors", *network)
         after = tmp_path / "equalised.safetensors"
         monkeypatch.setattr(
-            sys, "argv", ["melforge.hifigan.equalise", str(before), "--gain", *gains, "-o", str(after)]
+            sys, "argv", ["recipes.hazel.equalise", str(before), "--gain", *gains, "-o", str(after)]
         )
         main()
         return before, after

@@ -4,6 +4,11 @@ All are public: https://github.com/Alexir/CMUdict (cmudict-0.7b); in NVIDIA/Deep
 PyTorch/SpeechSynthesis/FastPitch/cmudict/heteronyms; and data/us_gold.json of misaki 0.9.4 (Apache-2.0).
 """
 
+if __name__ == "__main__":  # before the package, so that something may be missing
+    from melforge.common.cli import run_command
+
+    run_command("recipes.english.dictionary")
+
 import gzip
 import json
 import operator
@@ -11,11 +16,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from melforge.common.cli import options
+from melforge.common.cli.parser import Parser
 from melforge.common.text.cmudict import DATA, DICTIONARY, FIRST_PHONE_CODE, RARE_WORDS, load_cmudict
 from melforge.common.text.english import pronounce
 from melforge.common.text.symbols import ARPABET
-from melforge.common.training.corpus.teacher import from_misaki
+from recipes.misaki import from_misaki
 
 
 def read_cmudict(source: str) -> dict[str, list[tuple[str, ...]]]:
@@ -81,7 +86,7 @@ def licence(source: str) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = options.Parser(description=__doc__.splitlines()[0])
+    parser = Parser(prog="python -m recipes.english.dictionary", description=__doc__.splitlines()[0])
     parser.add_argument("cmudict", type=Path, help="the published file cmudict-0.7b")
     parser.add_argument("heteronyms", type=Path, help="the published list, one word a line")
     parser.add_argument("lexicon", type=Path, help="misaki's us_gold.json")

@@ -8,10 +8,10 @@ import numpy as np
 import onnx
 import pytest
 
-from melforge.common.training.corpus.conversation import CONVERSATION
-from melforge.common.training.corpus.intonation import GLIDE, RISE_FROM, RISE_TO, asks_yes_or_no, with_rise
-from melforge.common.training.corpus.teacher import DURATIONS, FRAMES, PITCH, Teacher, rising_part
-from melforge.common.training.corpus.texts import fill
+from recipes.hazel.conversation import CONVERSATION
+from recipes.hazel.intonation import GLIDE, RISE_FROM, RISE_TO, asks_yes_or_no, with_rise
+from recipes.hazel.teacher import DURATIONS, FRAMES, PITCH, Teacher, rising_part
+from recipes.hazel.texts import fill
 
 
 @pytest.mark.parametrize(

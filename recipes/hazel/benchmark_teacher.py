@@ -1,7 +1,7 @@
 """The shipped voice's teacher in the benchmark's tables, from the same symbols (pip install -e '.[train]'):
 
     export TEACHER_THREADS=2
-    python scripts/benchmark.py --backend onnx --threads 2 --peer examples.benchmark_teacher:speak
+    python scripts/benchmark.py --backend onnx --threads 2 --peer recipes.hazel.benchmark_teacher:speak
 
 Its audio has 24 kHz, and silence at both ends. The tables count seconds at our rate, so that it is cut to as
 many samples as it would have there.
@@ -15,7 +15,7 @@ from hibari import Hibari
 from melforge.common.errors import InputError
 from melforge.common.text.frontends import get_frontend
 from melforge.common.training.corpus.dataset import RATE
-from melforge.common.training.corpus.teacher import to_misaki
+from recipes.misaki import to_misaki
 
 THREADS = os.environ.get("TEACHER_THREADS") or str(os.cpu_count() or 1)
 if not THREADS.isdecimal():

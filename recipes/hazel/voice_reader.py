@@ -4,16 +4,16 @@ Durations are what FastPitch gave the symbols, so that nothing needs to be align
 follows from the text: a model without a pitch input learns such speech best (FastSpeech paper, section 3.3).
 """
 
-import numpy as np
-
 from melforge.common.errors import InputError
 from melforge.common.runner import TextToSpeech
 from melforge.common.speech import Controls
+from melforge.common.training.corpus.alignment import line_symbols
 from melforge.common.training.corpus.dataset import HOP, RATE
+from recipes.corpus import NamedText, Reading
 
 
-class Reader:
-    """Speaks symbols by ONNX Runtime, on one thread. InputError for a voice that has another rate."""
+class VoiceReader:
+    """Speaks lines by ONNX Runtime, on one thread. InputError for a voice that has another rate."""
 
     def __init__(self, voice: str):
         self.tts = TextToSpeech.load("fastpitch", voice=voice, device="cpu", threads=1)
@@ -22,9 +22,10 @@ class Reader:
             has = f"{mel.sampling_rate} Hz and hops of {mel.hop_length}"
             raise InputError(f"voice {voice!r} has {has}, a corpus {RATE} and {HOP}: take another voice")
 
-    def read(self, ids: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Symbols int64 `[N]` -> audio float32 `[T * HOP]`, durations in frames int64 `[N]`, T in all."""
-        controls = Controls(seed=seed)
+    def read(self, line: NamedText) -> Reading:
+        _, ids = line_symbols(self.tts.frontend(line.text).utterances)
+        controls = Controls(seed=line.seed)
         spoken = self.tts.acoustic.synthesise([ids], controls)
         assert spoken.durations is not None  # FastPitch has them
-        return self.tts.vocoder.vocode(spoken.mel, spoken.mel_lengths, controls)[0], spoken.durations[0]
+        audio = self.tts.vocoder.vocode(spoken.mel, spoken.mel_lengths, controls)[0]
+        return Reading(audio, ids, spoken.durations[0])

@@ -6,7 +6,7 @@ from melforge.common.text.frontends import get_frontend
 
 def test_its_seconds_are_those_of_its_audio():
     pytest.importorskip("hibari")
-    from examples import benchmark_teacher
+    from recipes.hazel import benchmark_teacher
 
     text = "Printing was the first of the arts that anybody could afford."
     ids = get_frontend("english")(text).utterances[0].ids

@@ -4,16 +4,21 @@
 `variants.tsv` holds, for other words with several pronunciations in CMUdict, the one nearest to the teacher.
 """
 
+if __name__ == "__main__":  # before the package, so that something may be missing
+    from melforge.common.cli import run_command
+
+    run_command("recipes.english.readings")
+
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from melforge.common.cli import options
+from melforge.common.cli.parser import Parser
 from melforge.common.text.cmudict import DATA, load_cmudict
 from melforge.common.text.english.word_parts import words
-from melforge.common.training.corpus.teacher import from_misaki
-from melforge.common.training.english.dictionary import edit_distance
+from recipes.english.dictionary import edit_distance
+from recipes.misaki import from_misaki
 
 FUNCTION_WORDS = words("""a an the of to and for from at as is was were are am that than in on with by or but
     nor he she it his her him them they you your yours i my me we our us its their be been do does did have
@@ -54,7 +59,7 @@ def write_table(name: str, columns: str, rows: Iterable[str]) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = options.Parser(description=__doc__)
+    parser = Parser(prog="python -m recipes.english.readings", description=__doc__)
     parser.add_argument("transcripts", type=Path, nargs="+", help="files of id|text lines")
     parser.add_argument("--words", type=int, default=3000, help="how many frequent words to consider")
     args = parser.parse_args(argv)

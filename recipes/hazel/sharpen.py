@@ -1,5 +1,5 @@
 """Adds contrast between the bands of a trained FastPitch's or FastSpeech's mels, by its last layer, which is
-linear: `python -m melforge.common.training.sharpen WEIGHTS --sharpness 0.1 -o sharper.safetensors`.
+linear: `python -m recipes.hazel.sharpen WEIGHTS --sharpness 0.1 -o sharper.safetensors`.
 
 Tacotron 2 has a control for it, `--sharpness`: its last layers are those of the postnet.
 """
@@ -7,7 +7,7 @@ Tacotron 2 has a control for it, `--sharpness`: its last layers are those of the
 if __name__ == "__main__":  # before the package, so that something may be missing
     from melforge.common.cli import run_command
 
-    run_command("melforge.common.training.sharpen")
+    run_command("recipes.hazel.sharpen")
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,7 +34,7 @@ def sharpened(state: Mapping[str, np.ndarray], layer: str, amount: float) -> dic
 
 
 def main() -> None:
-    parser = Parser(prog="python -m melforge.common.training.sharpen", description=__doc__)
+    parser = Parser(prog="python -m recipes.hazel.sharpen", description=__doc__)
     parser.add_argument("weights", type=Path, help="weights.safetensors of a training run")
     what = "how much of what sets a band apart from those around it is added, from 0 to 1"
     parser.add_argument("--sharpness", type=share, required=True, help=what)
@@ -48,7 +48,3 @@ def main() -> None:
     rewrite_weights(
         args.weights, args.output, lambda state: sharpened(state, LAST_LAYERS[model], args.sharpness)
     )
-
-
-if __name__ == "__main__":
-    main()

@@ -1,5 +1,5 @@
 """Makes the free spectrum of a trained HiFi-GAN with a harmonic source louder or quieter, by frequency:
-`python -m melforge.hifigan.equalise WEIGHTS --gain 0:-3 2205:-0.6 11025:1 -o equalised.safetensors`.
+`python -m recipes.hazel.equalise WEIGHTS --gain 0:-3 2205:-0.6 11025:1 -o equalised.safetensors`.
 
 The free spectrum (`hifigan/source_filter.py`) is what is not voice: breath, friction, and the roughness of
 what the network does not know. Its level is a bias of the last layer; the harmonic part stays as it is.
@@ -8,7 +8,7 @@ what the network does not know. Its level is a bias of the last layer; the harmo
 if __name__ == "__main__":  # before PyTorch, so that it may be missing
     from melforge.common.cli import run_command
 
-    run_command("melforge.hifigan.equalise")
+    run_command("recipes.hazel.equalise")
 
 import argparse
 import math
@@ -48,7 +48,7 @@ def equalised(bias: np.ndarray, points: Sequence[Point], sampling_rate: int) -> 
 
 
 def main() -> None:
-    parser = Parser(prog="python -m melforge.hifigan.equalise", description=__doc__)
+    parser = Parser(prog="python -m recipes.hazel.equalise", description=__doc__)
     parser.add_argument("weights", type=Path, help="weights.safetensors of a training run")
     what = "points between which, in Hz and dB, the change is linear; beyond them it is constant"
     parser.add_argument("--gain", type=point, nargs="+", required=True, metavar="HZ:DB", help=what)
@@ -61,7 +61,3 @@ def main() -> None:
     rewrite_weights(
         args.weights, args.output, lambda state: {**state, BIAS: equalised(state[BIAS], args.gain, rate)}
     )
-
-
-if __name__ == "__main__":
-    main()

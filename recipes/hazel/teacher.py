@@ -1,7 +1,6 @@
 """The teacher voice: hibari-tts (Apache-2.0) reads our own phonemes, so that audio and labels agree.
 
-The shipped voice is trained on its speech; docs/voices.md tells the lineage. The teacher reads the misaki
-alphabet: one character a phone, diphthongs as capitals, and a stress mark directly before its vowel.
+The shipped voice is trained on its speech; docs/voices.md tells the lineage.
 """
 
 from collections.abc import Sequence
@@ -9,70 +8,15 @@ from functools import cached_property
 
 import numpy as np
 
-from melforge.common.errors import InputError
-from melforge.common.training.corpus.alignment import speech_bounds
-from melforge.common.training.corpus.intonation import with_rise
-from melforge.common.training.corpus.sources import Source, teacher_source
+from melforge.common.training.corpus.alignment import LEAD, TAIL, speech_bounds
+from melforge.common.training.corpus.dataset import HOP
+from melforge.common.training.corpus.sources import UNVOICED, HarmonicSource
+from recipes.hazel.intonation import with_rise
+from recipes.misaki import SONORANTS, VOWELS, to_misaki
 
-LEAD, TAIL = 0.10, 0.14  # seconds of silence kept before and after the speech
 GAIN = 1.4  # the teacher speaks at -26.7 dBFS with peaks below 0.65
 # Of hibari-tts 0.2.1's network: the pitch in Hz of each frame, each character's duration in pairs of frames.
 PITCH, DURATIONS, FRAMES = "f0", "/Clip_output_0", 2
-
-_SHARED_VOWELS = {
-    **{"A": "EY", "I": "AY", "O": "OW", "W": "AW", "Y": "OY", "ɑ": "AA", "æ": "AE", "ɔ": "AO", "ɛ": "EH"},
-    **{"ɪ": "IH", "i": "IY", "u": "UW", "ʊ": "UH"},
-}
-_SHARED_CONSONANTS = {
-    **{"b": "B", "d": "D", "f": "F", "h": "HH", "j": "Y", "k": "K", "l": "L", "m": "M", "n": "N", "p": "P"},
-    **{"s": "S", "t": "T", "v": "V", "w": "W", "z": "Z", "ð": "DH", "ŋ": "NG", "ɡ": "G", "ɹ": "R", "ʃ": "SH"},
-    **{"ʒ": "ZH", "ʤ": "JH", "ʧ": "CH", "θ": "TH"},
-}
-# misaki tells apart what ARPAbet does not: reduced vowels, the tap, a few foreign sounds.
-_VOWELS = _SHARED_VOWELS | {
-    **{"ʌ": "AH", "ə": "AH", "ᵊ": "AH", "ɐ": "AH", "ɜ": "ER", "ɚ": "ER", "ᵻ": "IH", "a": "AA", "ɒ": "AA"},
-    **{"e": "EH", "o": "OW", "y": "UW"},
-}
-_CONSONANTS = _SHARED_CONSONANTS | {"T": "T", "ɾ": "T", "ʔ": "T", "x": "K", "r": "R", "g": "G"}
-_STRESS_MARKS = {"1": "ˈ", "2": "ˌ"}
-_PLAIN = {v: k for k, v in (_SHARED_VOWELS | _SHARED_CONSONANTS).items()} | {"AH": "ə", "ER": "əɹ"}
-_STRESSED = _PLAIN | {"AH": "ʌ", "ER": "ɜɹ"}
-_SONORANTS = frozenset("lmnŋɹjwvðzʒ")
-_PUNCTUATION = {"-": "—", "'": "", "_": ""} | {mark: mark for mark in " !(),.:;?"}
-
-
-def to_misaki(symbols: Sequence[str]) -> str:
-    """`[" ", "@HH", "@AH0", "@L", "@OW1", "."]` -> `" həlˈO."`. A dash becomes misaki's long one."""
-    out = []
-    for symbol in symbols:
-        phone, stress = symbol[1:].rstrip("012"), symbol[-1]
-        if symbol in _PUNCTUATION:
-            out.append(_PUNCTUATION[symbol])
-        elif symbol[:1] != "@":
-            raise InputError(f"no misaki form for {symbol!r}: letters must be phones")
-        elif phone not in _PLAIN:
-            raise InputError(f"no misaki form for {symbol!r}: it is no ARPAbet phone")
-        else:
-            out.append(_STRESS_MARKS.get(stress, "") + (_STRESSED if stress in "12" else _PLAIN)[phone])
-    return "".join(out)
-
-
-def from_misaki(phonemes: str) -> list[str]:
-    """`"həlˈO."` -> `["HH", "AH0", "L", "OW1"]`: ARPAbet without "@"; all that is no phone is left out."""
-    out: list[str] = []
-    stress, previous = "0", ""
-    for character in phonemes:
-        if character in "ˈˌ":
-            stress = "1" if character == "ˈ" else "2"
-        elif character == "ɹ" and previous in ("ɜ", "ə"):
-            out[-1] = "ER" + out[-1][-1]
-        elif character in _VOWELS:
-            out.append(_VOWELS[character] + stress)
-            stress = "0"
-        elif character in _CONSONANTS:
-            out.append(_CONSONANTS[character])
-        previous = character
-    return out
 
 
 class Teacher:
@@ -93,7 +37,7 @@ class Teacher:
 
     def speak_with_source(
         self, symbols: Sequence[str], rate: int, seed: int, rises: bool = False
-    ) -> tuple[np.ndarray, Source]:
+    ) -> tuple[np.ndarray, HarmonicSource]:
         """The same, and its harmonic source."""
         audio, spectra, first = self._speak(symbols, rate, seed, rises)
         return audio, teacher_source(spectra, first, len(audio), rate, GAIN, self.voice.sample_rate)
@@ -157,7 +101,36 @@ def rising_part(phonemes: Sequence[str]) -> tuple[int, int]:
     last vowel, to the last voiced phone.
     """
     stresses = [i for i, character in enumerate(phonemes) if character == "ˈ"]
-    vowels = [i for i, character in enumerate(phonemes) if character in _VOWELS]
-    voiced = [i for i, character in enumerate(phonemes) if character in _VOWELS or character in _SONORANTS]
+    vowels = [i for i, character in enumerate(phonemes) if character in VOWELS]
+    voiced = [i for i, character in enumerate(phonemes) if character in VOWELS or character in SONORANTS]
     first = (stresses or vowels or [0])[-1]
     return first, max([first, *voiced])
+
+
+def teacher_source(
+    spectra: Sequence[np.ndarray], first: int, count: int, rate: int, gain: float, theirs: int
+) -> HarmonicSource:
+    """Of what the teacher's network said, `count` samples from `first` on at `rate`, times `gain`.
+
+    `spectra` are log magnitudes and phases [bins, frames] of the harmonic filter (half turns, before tanh),
+    more that make the rest, and the pitch in Hz [frames]; `theirs` is the teacher's sampling rate. Frames
+    are the teacher's own here.
+    """
+    import soxr
+    from hibari import dsp
+
+    magnitude, angle, pitch = spectra[0], spectra[1], np.asarray(spectra[-1], np.float64)
+    turned = (np.exp(1j * np.pi * np.tanh(angle)) * dsp.ex(magnitude)).astype(np.complex64)
+    harmonic = soxr.resample(dsp.ola(dsp.stft(dsp.pulses(pitch), len(pitch)) * turned), theirs, rate)
+    kept = np.clip(harmonic[first : first + count] * gain, -0.99, 0.99)
+    # As `dsp.pulses` does: the pitch of every sample, in frames from the first one's centre, and its sum.
+    samples = np.arange(len(pitch) * dsp.HOP)
+    each = np.interp((samples + 0.5) / dsp.HOP - 0.5, np.arange(len(pitch)), pitch)
+    pulsed = np.maximum(each, UNVOICED)
+    at = (first + HOP // 2 + HOP * np.arange(count // HOP)) * (theirs / rate)  # our frames' centres
+    return HarmonicSource(
+        harmonic=np.round(kept * 32767).astype(np.int16),  # as soundfile writes the audio
+        phase=(np.interp(at, samples, pulsed.cumsum() / theirs) % 1.0).astype(np.float32),
+        pitch=np.interp(at, samples, pulsed).astype(np.float32),
+        voiced=np.interp(at, samples, each > UNVOICED) > 0.5,
+    )

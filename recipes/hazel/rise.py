@@ -1,15 +1,15 @@
 """Lets a trained FastPitch's yes/no questions rise further at their ends:
-`python -m melforge.fastpitch.rise RUN/weights.safetensors --corpus DIR --semitones 3 -o risen.safetensors`.
+`python -m recipes.hazel.rise RUN/weights.safetensors --corpus DIR --semitones 3 -o risen.safetensors`.
 
-The rise that the corpus has (`common/training/corpus/intonation.py`) is short, and a predictor's means are
-flatter than each reading. Only the pitch predictor is trained, on what it predicts itself, higher at the ends
-of the questions: the decoder follows the pitch that it is given.
+The rise that the corpus has (`intonation.py`) is short, and a predictor's means are flatter than any reading.
+Only the pitch predictor is trained, on what it predicts itself, higher at the ends of the questions: the
+decoder follows the pitch that it is given.
 """
 
 if __name__ == "__main__":  # before PyTorch, so that it may be missing
     from melforge.common.cli import run_command
 
-    run_command("melforge.fastpitch.rise")
+    run_command("recipes.hazel.rise")
 
 import copy
 from collections.abc import Sequence
@@ -33,11 +33,11 @@ from melforge.common.text.frontends import get_frontend
 from melforge.common.training.corpus.alignment import is_phone
 from melforge.common.training.corpus.batches import batches_of_like_length
 from melforge.common.training.corpus.dataset import load_labels
-from melforge.common.training.corpus.intonation import asks_yes_or_no, is_question
 from melforge.common.weights.published import read_checkpoint
 from melforge.common.weights.voices import replace_weights
 from melforge.fastpitch.config import DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD
 from melforge.fastpitch.model import FastPitch
+from recipes.hazel.intonation import asks_yes_or_no, is_question
 
 BATCH = 32
 LEARNING_RATE = 3e-4
@@ -114,7 +114,7 @@ def train(
 
 
 def main() -> None:
-    parser = Parser(prog="python -m melforge.fastpitch.rise", description=__doc__)
+    parser = Parser(prog="python -m recipes.hazel.rise", description=__doc__)
     parser.add_argument("weights", type=Path, help="weights.safetensors of a training run")
     parser.add_argument("--corpus", type=Path, required=True, help="a prepared corpus, for its texts")
     parser.add_argument("--semitones", type=finite, required=True, help="how much higher questions end")
@@ -132,7 +132,7 @@ def main() -> None:
     if len(questions) < QUESTIONS:
         raise InputError(
             f"{args.corpus} has {len(questions)} yes/no questions: at least {QUESTIONS} are needed, "
-            "as prepare_corpus.py --extra adds them"
+            "as recipes.hazel.prepare --extra adds them"
         )
     rows = chosen(labels.texts, questions)
     ids = [labels.ids[row] for row in rows]
@@ -146,7 +146,3 @@ def main() -> None:
     learnt = model.pitch_predictor.state_dict(prefix="pitch_predictor.")
     replace_weights(args.weights, args.output, {name: value.numpy() for name, value in learnt.items()})
     print(f"{args.output}: {len(questions)} of {len(rows)} texts are raised; mean squared error {error:.4f}")
-
-
-if __name__ == "__main__":
-    main()

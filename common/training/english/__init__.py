@@ -1,1 +1,0 @@
-"""Makes the tables and networks of the English frontend."""
