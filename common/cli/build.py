@@ -118,7 +118,7 @@ def read_sources(args: argparse.Namespace, model: str | None) -> list:
     if names:
         return [published.get(name) or stored_source(name, args.voice, args.ear) for name in names]
     if args.ear:
-        return [load_ear(args.ear).source]
+        return [load_ear(args.ear).only]
     if args.all:
         return list(load_voice(args.voice).models.values())
     return list(choose_sources(dict.fromkeys(KINDS), args.voice).values())

@@ -141,5 +141,5 @@ def read_sources(args: argparse.Namespace, wanted: Collection[str]) -> list:
     if published := read_checkpoints(args.checkpoint, wanted):
         return published
     if args.ear or any(get_model(name).kind == "recogniser" for name in wanted):
-        return [load_ear(args.ear).source]
+        return [load_ear(args.ear).only]
     return list(load_voice(args.voice).models.values())

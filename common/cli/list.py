@@ -10,7 +10,7 @@ from melforge.common.cli import options, run
 from melforge.common.files import engines_folder, exports_folder
 from melforge.common.registry import MODELS
 from melforge.common.stages.choose import BACKENDS, KERNELS
-from melforge.common.weights.ears import Ear, list_ears, load_ear
+from melforge.common.weights.ears import list_ears, load_ear
 from melforge.common.weights.voices import Voice, list_voices, load_voice
 
 
@@ -26,10 +26,9 @@ def speakers_of(voice: Voice) -> dict[str, list[str]]:
     return {"speakers": list(names)} if names else {}
 
 
-def list_built(voices: Iterable[Voice], ears: Iterable[Ear] = ()) -> list[dict[str, Any]]:
-    """Graphs of these voices and ears, and what lies in the cache: of the kinds graph, weights and engine."""
+def list_built(voices: Iterable[Voice]) -> list[dict[str, Any]]:
+    """What these voices (ears too) and the cache have: entries of the kinds graph, weights and engine."""
     owned = [(voice.name, source) for voice in voices for source in voice.models.values()]
-    owned += [(ear.name, ear.source) for ear in ears]
     found = [
         ("graph", source.model, stage, owner, graph)
         for owner, source in owned
@@ -53,7 +52,7 @@ def list_built(voices: Iterable[Voice], ears: Iterable[Ear] = ()) -> list[dict[s
 def list_available(as_json: bool) -> int:
     voices = [load_voice(name) for name in list_voices()]
     ears = [load_ear(name) for name in list_ears()]
-    built = list_built(voices, ears)
+    built = list_built([*voices, *ears])
     if as_json:
         named = [
             {"name": v.name, "description": v.description, "models": list(v.models), **speakers_of(v)}
@@ -61,7 +60,7 @@ def list_available(as_json: bool) -> int:
         ]
         content = {
             "voices": named,
-            "ears": [{"name": e.name, "description": e.description, "model": e.source.model} for e in ears],
+            "ears": [{"name": e.name, "description": e.description, "model": e.only.model} for e in ears],
             "models": {model.name: model.kind for model in MODELS.values()},
             "backends": [*BACKENDS, KERNELS],
             "built": [{**one, "mb": round(one["mb"], 3)} for one in built],
@@ -72,7 +71,7 @@ def list_available(as_json: bool) -> int:
     rows += [
         ("speaker", name, voice.name) for voice in voices for name in speakers_of(voice).get("speakers", ())
     ]
-    rows += [("ear", ear.name, ear.description or ear.source.model) for ear in ears]
+    rows += [("ear", ear.name, ear.description or ear.only.model) for ear in ears]
     rows += [(model.kind, model.name, "") for model in MODELS.values()]
     rows += [("backend", name, "") for name in (*BACKENDS, KERNELS)]
     run.print_table(("kind", "name", ""), rows)

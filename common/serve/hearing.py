@@ -77,7 +77,7 @@ class Hearing:
     @cached_property
     def _recogniser(self) -> Recogniser:
         assert self.ear
-        return make_recogniser(self.ear.source, "onnx", "cpu", 1)
+        return make_recogniser(self.ear.only, "onnx", "cpu", 1)
 
     def _transcribe(self, data: bytes, given_up: threading.Event) -> Transcript:
         samples, rate = decode_audio(data, self._settings.recording_seconds)

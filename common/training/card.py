@@ -12,7 +12,6 @@ from melforge.common.recognition.listener import Listener
 from melforge.common.recognition.loading import make_recogniser
 from melforge.common.runner import TextToSpeech
 from melforge.common.speech import Controls
-from melforge.common.weights.ears import Ear
 from melforge.common.weights.voices import ModelSource, Voice, read_header, read_voice
 
 SHOWN = {  # held-out numbers: what the card calls them
@@ -31,7 +30,7 @@ def run_info(source: ModelSource) -> dict[str, Any]:
 
 
 def write_card(
-    folder: Path, infos: Mapping[str, Mapping[str, Any]], start: Voice | None, ear: Ear | None
+    folder: Path, infos: Mapping[str, Mapping[str, Any]], start: Voice | None, ear: Voice | None
 ) -> None:
     """Writes README.md of the voice in `folder`; `infos` are by model, of those that were trained."""
     voice = read_voice(folder)
@@ -81,13 +80,13 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([head, "|" + "---|" * len(rows[0]), *rest]) + "\n"
 
 
-def scores(folder: Path, sentences: Sequence[str], ear: Ear | None) -> str:
+def scores(folder: Path, sentences: Sequence[str], ear: Voice | None) -> str:
     """The word error rate of the held-out sentences, spoken by each speaker and heard by an ear."""
     if not sentences:
         return "No sentences were held out to be heard.\n"
     if ear is None:
         return "Not measured: no ear (a recogniser's folder) heard it.\n"
-    tts, recogniser = TextToSpeech.load(voice=folder, device="cpu"), make_recogniser(ear.source)
+    tts, recogniser = TextToSpeech.load(voice=folder, device="cpu"), make_recogniser(ear.only)
     rows = [("speaker", "sentences", "words", "word error rate")]
     for name in tts.acoustic.source.speakers[:SPEAKERS] or ("",):
         listener = Listener(recogniser, EAR_LIMIT)

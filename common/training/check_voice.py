@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not faults:
             labels = load_labels(args.corpus) if args.corpus else None
             ear = find_ear(args.ear)
-            listener = Listener(make_recogniser(ear.source), options.listen_limit(args)) if ear else None
+            listener = Listener(make_recogniser(ear.only), options.listen_limit(args)) if ear else None
             tts = TextToSpeech.load(args.acoustic, args.vocoder, voice.folder, threads=args.threads)
             faults = list(check_speech(tts, listener, labels, judged=bool(args.ear)))
     for fault in faults:

@@ -83,7 +83,7 @@ class ModelSource:
 
 @dataclass(frozen=True)
 class Voice:
-    """What voice.yaml says."""
+    """What voice.yaml says, or ear.yaml: an ear is a voice of one model."""
 
     name: str
     folder: Path
@@ -96,6 +96,12 @@ class Voice:
         if model not in self.models:
             raise InputError(f"voice {self.name!r} has no {model}; it has {', '.join(self.models)}")
         return self.models[model]
+
+    @property
+    def only(self) -> ModelSource:
+        """The model of a voice that has one, as an ear's recogniser."""
+        (source,) = self.models.values()
+        return source
 
     def models_of(self, kind: str) -> list[str]:
         return [name for name in self.models if get_model(name).kind == kind]

@@ -126,12 +126,12 @@ def test_an_ear_is_found_by_name_and_folder(ear, monkeypatch):
     assert list_ears() == ["small"]
     for name in (None, "small", ear, ear / "ear.yaml"):
         found = load_ear(name)
-        assert (found.name, found.licence, found.source.words) == ("small", "test", ("--ear", "small"))
-    assert found.source.mel.sampling_rate == 16000 and set(found.source.graphs) == {
+        assert (found.name, found.licence, found.only.words) == ("small", "test", ("--ear", "small"))
+    assert found.only.mel.sampling_rate == 16000 and set(found.only.graphs) == {
         *("masked_features", "masked_encoder", "decoder")
     }
     size = (ear / "jasper" / "weights.safetensors").stat().st_size
-    assert size < 1.3 * 2 * sum(value.size for value in found.source.state.values())
+    assert size < 1.3 * 2 * sum(value.size for value in found.only.state.values())
 
 
 @pytest.mark.parametrize(

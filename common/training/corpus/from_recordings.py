@@ -262,7 +262,7 @@ def listener(name: str | None) -> Callable[[Path, Sequence[Line]], None] | None:
         left = [line for line in lines if line.sound and (line.heard or {}).get("ear") != ear.name]
         if not left:
             return
-        recogniser = make_recogniser(ear.source)
+        recogniser = make_recogniser(ear.only)
         for line in tqdm(left, desc="checking", unit=" files", leave=False, disable=None):
             found = hear_again(recogniser, *read_audio(out / "wavs" / f"{line.name}.wav"), line.text)
             line.heard = {"ear": ear.name, "text": " ".join(found.heard), "wer": round(found.rate, 4)}
