@@ -19,11 +19,6 @@ def example_inputs(
 ) -> dict[str, np.ndarray]:
     """Random inputs of these sizes; the first item is as long as the batch, the others may be shorter."""
     batch = sizes["batch"]
-    if stage.name == "mel_side":
-        mel_lengths = random_lengths(batch, sizes["mel"], rng)
-        placed = rng.standard_normal((batch, sizes["mel"], config.d_model), np.float32)
-        inside = length_mask(mel_lengths, sizes["mel"])
-        return {"placed": placed * inside[:, :, None], "mel_lengths": mel_lengths}
     text = sizes["text"]
     lengths = random_lengths(batch, text, rng)
     inside = length_mask(lengths, text)

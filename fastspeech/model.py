@@ -18,7 +18,7 @@ from melforge.fastspeech.operations import DECOMPOSED, Operations, gather_steps
 MASKED_SCORE = -65504.0  # as published for padded keys: the lowest float16
 
 
-class Synthesis(NamedTuple):
+class FastSpeechOutput(NamedTuple):
     """What `infer` returns."""
 
     mel: Tensor  # (B, n_mels, T)
@@ -26,7 +26,7 @@ class Synthesis(NamedTuple):
     duration: Tensor  # (B, N) predicted frames, before alpha
 
 
-class Prediction(NamedTuple):
+class FastSpeechPrediction(NamedTuple):
     """What the training forward returns."""
 
     mel: Tensor  # (B, n_mels, T)
@@ -43,7 +43,7 @@ def sinusoids(positions: int, channels: int) -> Tensor:
     return torch.from_numpy(table.astype(np.float32))
 
 
-class SelfAttention(nn.Module):
+class FastSpeechAttention(nn.Module):
     """Heads of 64 channels; `linear` has each head's queries, keys and values together."""
 
     def __init__(self, channels: int, n_heads: int, dropout: float):
@@ -66,7 +66,7 @@ class SelfAttention(nn.Module):
         return self.layer_norm(x + self.drop(self.fc(self.attend(x, score_bias))))
 
 
-class ConvFeedForward(nn.Module):
+class FastSpeechFeedForward(nn.Module):
     def __init__(self, channels: int, hidden: int, config: FastSpeechConfig):
         super().__init__()
         self.mask_padding = config.mask_padding
@@ -83,25 +83,25 @@ class ConvFeedForward(nn.Module):
         return self.layer_norm(x + self.drop(self.w_2(hidden).transpose(1, 2)))
 
 
-class TransformerLayer(nn.Module):
+class FastSpeechLayer(nn.Module):
     def __init__(self, channels: int, n_heads: int, hidden: int, config: FastSpeechConfig):
         super().__init__()
-        self.slf_attn = SelfAttention(channels, n_heads, config.dropout)
-        self.pos_ffn = ConvFeedForward(channels, hidden, config)
+        self.slf_attn = FastSpeechAttention(channels, n_heads, config.dropout)
+        self.pos_ffn = FastSpeechFeedForward(channels, hidden, config)
 
     def forward(self, x: Tensor, mask: Tensor, score_bias: Tensor) -> Tensor:
         x = self.slf_attn(x, score_bias) * mask
         return self.pos_ffn(x, mask) * mask
 
 
-class Transformer(nn.Module):
+class FastSpeechTransformer(nn.Module):
     """The stack of layers on one side of the length regulator: "phoneme_side" or "mel_side"."""
 
     def __init__(self, config: FastSpeechConfig, side: str):
         super().__init__()
         heads, hidden = (getattr(config, f"{side}_{what}") for what in ("head", "conv1d_filter_size"))
         self.layer_stack = nn.ModuleList(
-            TransformerLayer(config.d_model, heads, hidden, config)
+            FastSpeechLayer(config.d_model, heads, hidden, config)
             for _ in range(getattr(config, f"{side}_n_layer"))
         )
 
@@ -135,7 +135,7 @@ class DurationPredictor(nn.Module):
         return (self.linear_layer(x) * mask).squeeze(2)  # (B, N)
 
 
-class LengthRegulator(nn.Module):
+class FastSpeechLengthRegulator(nn.Module):
     """Holds the duration predictor under its published name; the repetition itself is an operation."""
 
     def __init__(self, config: FastSpeechConfig):
@@ -146,9 +146,8 @@ class LengthRegulator(nn.Module):
 class FastSpeech(nn.Module):
     """The published network.
 
-    Three forms run the same weights: `encode` and `decode`, with the length regulator's index computed
-    between them; `encode` and `render`, with the operations run between them; and `synthesise`, all in one
-    with a given output length. `forward` is for training.
+    Two forms run the same weights: `encode` and `decode`, with the length regulator's index computed between
+    them; and `synthesise`, all in one with a given output length. `forward` is for training.
     """
 
     def __init__(self, config: FastSpeechConfig, operations: Operations = DECOMPOSED):
@@ -156,9 +155,9 @@ class FastSpeech(nn.Module):
         self.config, self.operations = config, operations
         self.word_emb = nn.Embedding(config.n_symbols, config.d_model, padding_idx=config.padding_idx)
         self.position = nn.Embedding.from_pretrained(sinusoids(config.max_seq_len, config.d_model))
-        self.phoneme_side = Transformer(config, "phoneme_side")
-        self.length_regulator = LengthRegulator(config)
-        self.mel_side = Transformer(config, "mel_side")
+        self.phoneme_side = FastSpeechTransformer(config, "phoneme_side")
+        self.length_regulator = FastSpeechLengthRegulator(config)
+        self.mel_side = FastSpeechTransformer(config, "mel_side")
         self.mel_linear = nn.Linear(config.d_model, config.n_mel_channels)
 
     def encode(self, symbols: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
@@ -169,11 +168,6 @@ class FastSpeech(nn.Module):
     def decode(self, encoded: Tensor, repeat_index: Tensor, mel_lengths: Tensor) -> tuple[Tensor]:
         """Stage "decoder": encoded (B, N, C), each frame's symbol (B, T) -> mel (B, n_mels, T)."""
         return (self._decode_frames(gather_steps(encoded, repeat_index), mel_lengths),)
-
-    def render(self, placed: Tensor, mel_lengths: Tensor) -> tuple[Tensor]:
-        """Stage "mel_side": `placed`, repeated and with positions added (B, T, C) -> mel (B, n_mels, T)."""
-        mask = length_mask(mel_lengths, placed.size(1))[:, :, None]
-        return (self.mel_linear(self.mel_side(placed, mask)).transpose(1, 2),)
 
     def synthesise(
         self, symbols: Tensor, lengths: Tensor, alpha: Tensor, frames: Tensor
@@ -191,7 +185,7 @@ class FastSpeech(nn.Module):
     @torch.no_grad()
     def infer(
         self, symbols: Tensor, lengths: Tensor, alpha: float = 1.0, seq_output_len: int | None = None
-    ) -> Synthesis:
+    ) -> FastSpeechOutput:
         """Symbols (B, N) to mel, cut to the longest item, to `seq_output_len` and to max_seq_len frames.
 
         `alpha` > 0 multiplies the durations: above 1 is slower. A ValueError otherwise.
@@ -205,15 +199,17 @@ class FastSpeech(nn.Module):
         frames = torch.arange(min(limit, int(total.max())), device=symbols.device)
         mel_lengths = total.clamp(max=frames.size(0))
         mel = self._decode_frames(self.operations.repeat(encoded, counts, frames), mel_lengths)
-        return Synthesis(mel, mel_lengths, duration)
+        return FastSpeechOutput(mel, mel_lengths, duration)
 
-    def forward(self, symbols: Tensor, lengths: Tensor, durations: Tensor, frames: Tensor) -> Prediction:
+    def forward(
+        self, symbols: Tensor, lengths: Tensor, durations: Tensor, frames: Tensor
+    ) -> FastSpeechPrediction:
         """Training on given durations (B, N) int64; `frames` counts 0 to T - 1 (T,)."""
         encoded, mask = self._encode_symbols(symbols, lengths)
         log_duration = self.length_regulator.duration_predictor(encoded, mask)
         mel_lengths = durations.sum(1).clamp(max=frames.size(0))
         mel = self._decode_frames(self.operations.repeat(encoded, durations, frames), mel_lengths)
-        return Prediction(mel, length_mask(mel_lengths, frames.size(0)), log_duration)
+        return FastSpeechPrediction(mel, length_mask(mel_lengths, frames.size(0)), log_duration)
 
     def log_durations(self, symbols: Tensor, lengths: Tensor) -> Tensor:
         """Symbols (B, N) -> log(1 + frames) (B, N), before anything is rounded."""
@@ -230,4 +226,4 @@ class FastSpeech(nn.Module):
     def _decode_frames(self, repeated: Tensor, mel_lengths: Tensor) -> Tensor:
         mask = length_mask(mel_lengths, repeated.size(1))[:, :, None]
         placed = self.operations.add_pos_enc(repeated * mask, mel_lengths, self.position.weight)
-        return self.render(placed, mel_lengths)[0]
+        return self.mel_linear(self.mel_side(placed, mask)).transpose(1, 2)

@@ -1,5 +1,4 @@
-"""The stages of FastSpeech in its forms: in two parts of any length, whole with its lengths given, or in two
-parts between which kernels of our own run."""
+"""The stages of FastSpeech in its forms: in two parts of any length, or whole with its lengths given."""
 
 from __future__ import annotations
 
@@ -18,8 +17,7 @@ BATCH = Dim("batch", 1, 1, 32)
 
 
 def stages(config: FastSpeechConfig) -> tuple[Stage, ...]:
-    """Encoder, decoder, both with the length regulator between them, and the decoder without its beginning,
-    for a network of these sizes.
+    """Encoder, decoder, and both with the length regulator between them, for a network of these sizes.
 
     `frames` of "synthesis" counts 0, 1, ...: how many there are says how long its mel is, whatever the
     durations. `total_frames` is how long it would be otherwise.
@@ -33,7 +31,6 @@ def stages(config: FastSpeechConfig) -> tuple[Stage, ...]:
     made = TensorSpec("mel", "float32", (BATCH, config.n_mel_channels, mel))
     mel_lengths = TensorSpec("mel_lengths", "int64", (BATCH,))
     index = TensorSpec("repeat_index", "int64", (BATCH, mel))
-    placed = TensorSpec("placed", "float32", (BATCH, mel, config.d_model))
     given = TensorSpec("alpha", "float32", (1,)), TensorSpec("frames", "int64", (mel,))
     total_frames = TensorSpec("total_frames", "int64", (BATCH,))
     stage = partial(Stage, "fastspeech", network=NETWORK, float32_layers=FLOAT32_LAYERS)
@@ -42,7 +39,6 @@ def stages(config: FastSpeechConfig) -> tuple[Stage, ...]:
         stage("encoder", method="encode", inputs=(symbols, lengths), outputs=(encoded, duration)),
         stage("decoder", method="decode", inputs=(encoded, index, mel_lengths), outputs=(made,)),
         stage("synthesis", method="synthesise", inputs=(symbols, lengths, *given), outputs=whole),
-        stage("mel_side", method="render", inputs=(placed, mel_lengths), outputs=(made,)),
     )
 
 
@@ -51,12 +47,11 @@ PLAN = StagePlan(
     forms={
         "dynamic": ("encoder", "decoder"),
         "fixed": ("synthesis",),  # its engines are made for buckets
-        "kernels": ("encoder", "mel_side"),
+        "kernels": ("encoder", "decoder"),  # the same: a form of its own up to 0.2
     },
     default="dynamic",
     bucketed="fixed",
-    kernels={"encoder": f"{KERNELS}:Encoder", **dict.fromkeys(("decoder", "mel_side"), f"{KERNELS}:Decoder")},
+    kernels={"encoder": f"{KERNELS}:Encoder", "decoder": f"{KERNELS}:Decoder"},
     on_cuda="dynamic",
-    operations="melforge.trt_plugins.operations:KERNELS",
     layers=("word_emb", "phoneme_side.*", "length_regulator.*", "mel_side.*", "mel_linear"),
 )

@@ -7,10 +7,10 @@ from melforge.jasper.config import JasperConfig
 
 NETWORK, FEATURES = "melforge.jasper.model:Jasper", "melforge.jasper.features_network:JasperFeatures"
 CAPTURED = "melforge.common.engines.padded:CapturedNetwork"
-# Kernels of training, each in the place of a function here, and whether they can be made on this machine.
+# Kernels of training, and whether they can be made on this machine.
 TRAINING_KERNELS = {
     "depthwise": "melforge.trt_plugins.jasper.training:depthwise",
-    "torch_norms": "melforge.trt_plugins.jasper.training:kernel_norms",
+    "norms": "melforge.trt_plugins.jasper.training:norms",
     "read_at_speeds": "melforge.trt_plugins.jasper.training:read_at_speeds",
 }
 CAN_MAKE_KERNELS = "melforge.trt_plugins.noise:can_draw"

@@ -127,7 +127,6 @@ class StagePlan:
     kernels: Mapping[str, str] = field(default_factory=dict)  # engines on CUDA kernels, by stage
     on_cuda: str = ""  # the form all of whose stages have kernels, which `--backend cuda` runs
     kernels_together: bool = False  # whether the kernels of one stage bring those of all others
-    operations: str = ""  # kernels of what a driver computes between stages
     layers: tuple[str, ...] = ()  # of the network: patterns that verify compares inside the stages
 
 

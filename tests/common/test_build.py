@@ -64,7 +64,7 @@ NETWORKS = {
 }
 STAGES = {
     "fastpitch": ("encoder", "decoder"),
-    "fastspeech": ("encoder", "decoder", "synthesis", "mel_side"),
+    "fastspeech": ("encoder", "decoder", "synthesis"),
     "tacotron2": ("encoder", "decoder_iter", "decoder_loop", "postnet"),
     "hifigan": ("generator", "denoiser", "masked_generator", "masked_denoiser"),
     "waveglow": ("generator", "denoiser", "masked_generator", "masked_denoiser"),
@@ -410,7 +410,7 @@ def test_the_command_says_all_that_an_engine_depends_on(tiny_voice, monkeypatch,
     assert loop.command.startswith(words) and " --decoder loop " in loop.command
     assert "--decoder" not in engine_of(source, "encoder", Path("x.trt")).command
     source = sources("fastspeech")
-    assert " --decoder kernels " in engine_of(source, "mel_side", Path("x.trt")).command
+    assert " --decoder fixed " in engine_of(source, "synthesis", Path("x.trt")).command
     assert "--decoder" not in engine_of(source, "decoder", Path("x.trt")).command
 
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
+from melforge.common.arrays import round_half_even
 from melforge.fastspeech.config import FastSpeechConfig
 from melforge.fastspeech.model import FastSpeech
 from melforge.fastspeech.operations import DECOMPOSED, Operations
-from melforge.fastspeech.regulate import round_durations
 from tests.networks import load_network
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "fastspeech"
@@ -105,7 +105,7 @@ def test_published_activations(published, answers):
     for handle in handles:
         handle.remove()
     mask = (torch.arange(ids.size(1)) < lengths[:, None])[:, :, None]
-    counts = round_durations(found.duration, 1.0)
+    counts = round_half_even(found.duration)
     repeated = DECOMPOSED.repeat(seen["phoneme_side"][1], counts, torch.arange(found.mel.size(2)))
     layer = "phoneme_side.layer_stack.0"
     for name, value in {
@@ -176,7 +176,7 @@ def test_operations_of_ones_own_take_the_place_of_the_decompositions():
 def test_longer_than_the_table_is_cut_and_half_a_frame_goes_to_even():
     network = build()
     assert network.infer(*batch_of_text((40,)), alpha=9.0).mel_lengths.tolist() == [TINY.max_seq_len]
-    assert round_durations(torch.tensor([0.5, 1.5, 2.5]), 1.0).tolist() == [0, 2, 2]
+    assert round_half_even(torch.tensor([0.5, 1.5, 2.5])).tolist() == [0, 2, 2]
 
 
 @pytest.mark.parametrize("alpha", [0.0, -1.0, float("nan"), float("inf")])

@@ -8,13 +8,8 @@ import torch
 
 from melforge.jasper.config import JasperConfig
 from melforge.jasper.model import Jasper
-from melforge.jasper.training_forward import (
-    TrainingForward,
-    depthwise,
-    supports,
-    torch_norms,
-    training_encoder,
-)
+from melforge.jasper.training_forward import TrainingForward, supports, training_encoder
+from tests.trt_plugins.training_kernels import torch_depthwise, torch_norms
 
 CONFIG = JasperConfig(
     filters=(24, 24, 24, 40, 16),
@@ -50,7 +45,7 @@ def test_steps_are_those_of_the_network(config):
     torch.manual_seed(0)
     plain = Jasper(CONFIGS[config]).train().double()
     fast = copy.deepcopy(plain)
-    forward = TrainingForward(fast.encoder, torch_norms, depthwise)
+    forward = TrainingForward(fast.encoder, torch_norms, torch_depthwise)
     optimisers = [torch.optim.SGD(one.parameters(), 0.05) for one in (plain, fast)]
     for frames, counts in ((303, [303, 250, 131]), (64, [64, 2]), (129, [100, 129])):
         features, lengths = torch.randn(len(counts), 64, frames).double(), torch.tensor(counts)
@@ -77,7 +72,7 @@ def test_dropout_drops_its_share():
     torch.manual_seed(0)
     config = replace(CONFIG, dropouts=(0.0, 0.0, 0.0, 0.0, 0.75))
     network = Jasper(config).train()
-    made = TrainingForward(network.encoder, torch_norms, depthwise)(
+    made = TrainingForward(network.encoder, torch_norms, torch_depthwise)(
         torch.randn(2, 64, 600), torch.tensor([600, 600])
     )
     assert 0.8 < float((made == 0).float().mean()) < 0.95  # half of what is left is below 0

@@ -16,7 +16,6 @@ from melforge.jasper.config import JasperConfig
 from melforge.jasper.features_network import JasperFeatures
 from melforge.jasper.model import Jasper
 from melforge.jasper.training_forward import TrainingForward, training_encoder
-from melforge.trt_plugins import noise
 from melforge.trt_plugins.jasper import convolution
 from melforge.trt_plugins.jasper.convolution import Chooser
 from melforge.trt_plugins.jasper.encoder import FoldedJasper
@@ -24,7 +23,12 @@ from melforge.trt_plugins.jasper.features import KernelFeatures
 from melforge.trt_plugins.jasper.tiling import Tiling, tilings
 from tests.jasper.test_model import GOLDEN
 from tests.networks import load_network
-from tests.trt_plugins.training_kernels import depthwise_differences, differences, reading_difference
+from tests.trt_plugins.training_kernels import (
+    depthwise_differences,
+    differences,
+    reading_difference,
+    strided_difference,
+)
 from tests.trt_plugins.vocoder_kernels import interpreted_error
 
 SEPARABLE = JasperConfig(
@@ -100,6 +104,10 @@ def test_interpreted_features_are_near_float32():
 @pytest.mark.slow
 def test_interpreted_kernels_of_training_are_near_pytorchs():
     assert interpreted_error("jasper_training") < 2e-5
+
+
+def test_a_strided_depthwise_convolution_is_pytorchs():
+    assert strided_difference() < 1e-5
 
 
 @pytest.mark.triton
@@ -227,14 +235,12 @@ def test_recordings_are_read_as_pytorch_reads_them():
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("on_kernels", [True, False])
-def test_a_training_step_gives_the_networks_gradients(on_kernels, monkeypatch):
+@pytest.mark.triton
+def test_a_training_step_gives_the_networks_gradients(monkeypatch):
     """In float32: the order of additions differs, and so the side of ReLU of few values near 0."""
     torch.manual_seed(0)
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
-    if not on_kernels:
-        monkeypatch.setattr(noise, "can_draw", lambda: False)
     plain = Jasper(replace(SEPARABLE, dropouts=(0.0,) * 5)).cuda().train()
     fast = copy.deepcopy(plain)
     encode = training_encoder(fast)

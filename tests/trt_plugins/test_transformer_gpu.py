@@ -19,7 +19,6 @@ STAGES = [
     ("fastpitch", "decoder"),
     ("fastspeech", "encoder"),
     ("fastspeech", "decoder"),
-    ("fastspeech", "mel_side"),
 ]
 SHAPES = ((1, 1, 1), (1, 37, 201), (3, 57, 203), (2, 128, 640))  # batch, text, mel
 OTHER = {  # nothing is a power of two

@@ -1,12 +1,34 @@
 """The kernels of Jasper's training against PyTorch: batch norm of a sum in float64, reading of recordings."""
 
-import torch
-from torch import nn
+from collections.abc import Sequence
 
-from melforge.jasper import training_forward
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
 from melforge.jasper.augment import read_at_speeds
 from melforge.trt_plugins.jasper import training
-from melforge.trt_plugins.jasper.training import kernel_norms
+
+
+def torch_norms(
+    products: Tensor, norms: Sequence[nn.BatchNorm1d], inside: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What the kernels `norms` compute."""
+    total = torch.zeros_like(products[0])
+    for product, norm in zip(products, norms, strict=True):
+        total = (
+            total + F.batch_norm(product[None], None, None, norm.weight, norm.bias, True, 0.0, norm.eps)[0]
+        )
+    values = products.detach()
+    return total.relu() * inside, values.mean(2), values.var(2)
+
+
+def torch_depthwise(
+    x: Tensor, weights: Tensor, inside: Tensor, lengths: Tensor, dilation: int, stride: int
+) -> Tensor:
+    """What the kernels `depthwise` compute."""
+    places = stride, weights.shape[1] // 2 * dilation, dilation
+    return F.conv1d(x.transpose(0, 1), weights[:, None], None, *places, len(x)).transpose(0, 1) * inside
 
 
 def differences(
@@ -38,7 +60,7 @@ def differences(
     wanted += [torch.stack([norm.running_mean for norm in exact])]
     wanted += [torch.stack([norm.running_var for norm in exact])]
 
-    out, means, variances = kernel_norms(products, norms, inside)
+    out, means, variances = training.norms(products, norms, inside)
     out.backward(given)
     found = [out, products.grad, *(p.grad for norm in norms for p in norm.parameters())]
     found += [means, variances]
@@ -72,10 +94,18 @@ def depthwise_differences(device: str, dtype: torch.dtype, *shape: int) -> list[
     given = torch.randn(channels, items, steps).to(device, dtype)
     found = training.depthwise(x, weights, inside.to(dtype), lengths, dilation, 1)
     exact = x.detach().double().requires_grad_(), weights.detach().double().requires_grad_()
-    wanted = training_forward.depthwise(*exact, inside.double(), lengths, dilation, 1)
+    wanted = torch_depthwise(*exact, inside.double(), lengths, dilation, 1)
     of_found = torch.autograd.grad(found, (x, weights), given)
     of_wanted = torch.autograd.grad(wanted, exact, given.double())
     return [
         float(((one.double() - other).abs().max() / other.abs().max().clamp(min=1e-6)).detach())
         for one, other in zip((found, *of_found), (wanted, *of_wanted), strict=True)
     ]
+
+
+def strided_difference() -> float:
+    """The largest error of a depthwise convolution of stride 2, which PyTorch computes."""
+    torch.manual_seed(0)
+    x, weights, lengths = torch.randn(3, 2, 31), torch.randn(3, 5), torch.tensor([16, 9])
+    given = x, weights, (torch.arange(16) < lengths[:, None]).float(), lengths, 1, 2
+    return float((training.depthwise(*given) - torch_depthwise(*given)).abs().max())

@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from melforge.jasper import training_forward
 from melforge.trt_plugins.graphs import TritonLaunch
 
 SPLITS = 8  # parts of a row whose sums are computed side by side
@@ -21,10 +21,8 @@ WINDOW_SPLITS = 4  # parts of the windows, for the gradients of weights
 ALIGNED = 8  # values of 16 bytes in half precision
 
 
-def kernel_norms(
-    products: Tensor, norms: Sequence[nn.BatchNorm1d], inside: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """As `melforge.jasper.training_forward.torch_norms`, on the current stream of the products' device."""
+def norms(products: Tensor, norms: Sequence[nn.BatchNorm1d], inside: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """A `melforge.jasper.training_forward.NormsFunction`, on the current stream of the products' device."""
     weight = torch.stack([norm.weight for norm in norms])
     bias = torch.stack([norm.bias for norm in norms])
     return NormalisedSum.apply(products, weight, bias, inside, norms[0].eps)
@@ -88,9 +86,14 @@ def launch_numbers(products: Tensor) -> tuple[tuple[int, int, int], dict[str, in
 def depthwise(
     x: Tensor, weights: Tensor, inside: Tensor, lengths: Tensor, dilation: int, stride: int
 ) -> Tensor:
-    """As `melforge.jasper.training_forward.depthwise`, by kernels where the stride is 1."""
+    """A `melforge.jasper.training_forward.DepthwiseFunction`, by kernels where the stride is 1.
+
+    Only a first block of few channels has another, and then no dilation.
+    """
     if stride > 1:
-        return training_forward.depthwise(x, weights, inside, lengths, dilation, stride)
+        reach = weights.shape[1] // 2
+        windows = F.pad(x, (reach, reach)).unfold(2, weights.shape[1], stride)  # (C, B, T / stride, K)
+        return torch.einsum("cbtk,ck->cbt", windows, weights.to(x.dtype)) * inside
     return Depthwise.apply(x, weights, lengths, dilation)
 
 

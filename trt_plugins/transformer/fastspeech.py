@@ -79,8 +79,6 @@ class Encoder(TransformerEngine):
 
 
 class Decoder(TransformerEngine):
-    """The stages "decoder" and "mel_side"."""
-
     name = "FastSpeech"
 
     def fold(self, network: FastSpeech) -> FoldedDecoder:
@@ -90,8 +88,7 @@ class Decoder(TransformerEngine):
         )
 
     def work_buffers(self, inputs: Mapping[str, Tensor], zeros: Zeros, device: str) -> WorkBuffers:
-        size = inputs["repeat_index" if "repeat_index" in inputs else "placed"].shape[1]
-        return DecoderBuffers(self, len(inputs["mel_lengths"]), size, zeros, device)
+        return DecoderBuffers(self, *inputs["repeat_index"].shape, zeros, device)
 
 
 class DecoderBuffers:
@@ -105,10 +102,7 @@ class DecoderBuffers:
 
     def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[TritonLaunch], dict[str, Tensor]]:
         folded = self.folded
-        by_index = "repeat_index" in inputs
-        source = inputs["encoded" if by_index else "placed"]
-        positions = folded.positions if by_index else None
-        masks = self.config.mask_padding
-        frames = frames_launch(self.sequence, source, source.shape[1], inputs, positions, masks)
+        source, masks = inputs["encoded"], self.config.mask_padding
+        frames = frames_launch(self.sequence, source, source.shape[1], inputs, folded.positions, masks)
         stack = self.stack.launches(inputs["mel_lengths"])
         return [frames, *stack, self.stack.mel(folded.last, self.mel)], {"mel": self.mel}
