@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from melforge.common.recognition.alignment import LEFT_OUT, align
+from melforge.common.recognition.alignment import ENDS, LEFT_OUT, NEVER, NO_SPACE, Text, align, word_ends
 
 LABELS = " abcdefghijklmnopqrstuvwxyz'"
 BLANK = len(LABELS)
@@ -144,3 +144,14 @@ def test_a_word_that_is_cheaper_than_its_price_is_never_left_out():
     """Where characters are heard as well as others, leaving a word out pays only if that costs less."""
     even = np.log(np.full((40, BLANK + 1), 1 / (BLANK + 1), np.float32))
     assert aligned(even, ["a", "b"]).as_expected and LEFT_OUT < 0
+
+
+@pytest.mark.parametrize("offset", ENDS)
+def test_a_word_may_end_without_its_space_at_a_price(offset):
+    text = Text(["not", "able"], LABELS)
+    score = np.full(len(text.ids), NEVER)
+    score[text.last[0] + offset] = -7.0
+    is_spaced = text.ids[text.last[0] + offset] == LABELS.index(" ") or offset == max(ENDS)
+    ends, end = word_ends(score, text)
+    assert ends[1] == pytest.approx(-7.0 + (0.0 if is_spaced else -2.0)) and NO_SPACE == -2.0
+    assert ENDS[end[1]] == offset and ends[2] < -1e8

@@ -1,10 +1,11 @@
 """Whether files can be written, asked before what is written is made."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from melforge.common.files import require_writable_file, require_writable_folder
+from melforge.common.files import require_writable_file, require_writable_folder, written_whole
 
 
 def test_a_folder_may_be_made_and_a_files_folder_must_be_there(tmp_path):
@@ -33,3 +34,16 @@ def test_a_folder_that_lets_nobody_write_is_refused_but_not_its_devices(tmp_path
         with pytest.raises(PermissionError, match="Permission denied"):
             refuse(path)
     require_writable_file(Path("/dev/null"))
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o027])
+def test_a_file_may_be_read_by_those_whom_the_umask_lets(umask, tmp_path):
+    before = os.umask(umask)
+    try:
+        with written_whole(tmp_path / "weights") as file:
+            file.unlink()
+            os.close(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600))  # as safetensors does
+    finally:
+        os.umask(before)
+    assert (tmp_path / "weights").stat().st_mode & 0o777 == 0o666 & ~umask
+    assert [path.name for path in tmp_path.iterdir()] == ["weights"]

@@ -11,6 +11,7 @@ import torch
 from melforge.common.audio.contract import MelContract
 from melforge.common.training.corpus.batches import Utterances
 from melforge.common.training.corpus.dataset import Labels, save_labels
+from melforge.fastpitch import align
 from melforge.fastpitch.align import (
     BLANK_LOGPROB,
     beta_binomial_prior,
@@ -114,3 +115,17 @@ def test_durations_are_learned_from_the_mels(tones, tmp_path):
     realign(tones, tmp_path / "durations.npy")
     assert tones.durations[3, :12].tolist() == found[3].tolist()
     torch.testing.assert_close(tones.pitch, pitch, rtol=1e-3, atol=1e-3)  # one pitch throughout
+
+
+def test_the_loss_of_one_path_counts_in_the_second_half(tones, monkeypatch):
+    network, _ = tiny_fastpitch()
+    calls = []
+
+    def not_a_number(hard, soft):
+        calls.append(all(p.isfinite().all() for p in network.attention.parameters()))
+        return soft.sum() * math.nan
+
+    monkeypatch.setattr(align, "binarisation_loss", not_a_number)
+    learn(network, tones, steps=4)
+    assert calls == [True, False]  # after two steps without it; it reaches the weights
+    assert not any(p.isfinite().all() for p in network.attention.parameters() if p.grad is not None)

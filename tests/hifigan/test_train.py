@@ -1,6 +1,7 @@
 """The recipes of a generator with a source: what they regress, and both runs on a corpus of three seconds."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -130,6 +131,29 @@ def test_the_regression_learns_a_segment(corpus, tmp_path):
 
     late = batch["source"] + torch.tensor([[[0.3], [0.0]]])  # of a cycle
     assert phase_of(late) > 1.05 * phase_of(batch["source"])
+
+
+def test_each_loss_of_a_generator_with_a_source_has_its_weight(corpus, tmp_path, monkeypatch):
+    followed = []
+    monkeypatch.setattr("melforge.hifigan.train.set_gradients", lambda _, loss: followed.append(loss.item()))
+    trainer = trainer_of(corpus, tmp_path / "run")
+    monkeypatch.setattr(trainer, "update", lambda: None)
+    key, batch = next(trainer.batches(seed=0))
+    names = ("mel", "phase", "part", "pitch")
+
+    def step(**weights: float) -> dict[str, torch.Tensor]:
+        given = {f"{name}_loss_weight": weights.get(name, 0.0) for name in names}
+        trainer.recipe = replace(trainer.recipe, **given)
+        torch.manual_seed(0)
+        return trainer.step(key, **batch)
+
+    for name in names:
+        losses = step(**{name: 3.0})
+    step(**dict.fromkeys(names, 1.0))
+    *apart, together = followed
+    for name, total in zip(names, apart, strict=True):
+        assert total > 0 and (name == "part" or total == pytest.approx(3 * losses[name].item()))
+    assert together == pytest.approx(sum(apart) / 3)
 
 
 def test_losses_are_of_the_utterances_edges_and_of_the_middle_of_the_others(corpus, tmp_path):

@@ -353,8 +353,8 @@ def test_time_without_audio_is_counted():
         yield np.zeros(100, np.float32)  # a second of audio at 0 s
         clock.now = 1.5
         yield np.zeros(100, np.float32)  # half a second late
-        clock.now = 2.0
-        yield np.zeros(100, np.float32)  # in time
+        clock.now = 2.4
+        yield np.zeros(100, np.float32)  # in time: what came late is heard late
 
     async def test(scheduler):
         job = scheduler.submit(late(), Plain(), RATE)
