@@ -45,11 +45,12 @@ INSTALL = (
 # Each package that may be missing, and the extra of pyproject.toml that brings it ("": the base install).
 PACKAGES = {
     **dict.fromkeys(("numpy", "onnxruntime", "soundfile", "yaml", "safetensors"), ""),
-    **dict.fromkeys(("anyascii", "tqdm"), ""),
+    **dict.fromkeys(("anyascii", "soxr", "tqdm"), ""),
     **dict.fromkeys(("torch", "onnx", "onnxscript", "inflect"), "torch"),
     "matplotlib": "plot",
     **dict.fromkeys(("hibari", "pocketsphinx", "pyworld"), "train"),
-    **dict.fromkeys(("fastapi", "uvicorn", "prometheus_client", "websockets", "soxr"), "serve"),
+    **dict.fromkeys(("fastapi", "uvicorn", "prometheus_client", "websockets"), "serve"),
+    "python_multipart": "serve",
     "sounddevice": "play",
     "tritonclient": "triton-client",
     "pyarrow": "parquet",

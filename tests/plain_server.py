@@ -29,7 +29,8 @@ class Handler(BaseHTTPRequestHandler):
         )  # KServe's, of binary tensors
         body = json.loads(data[:head])
         with self.server.lock:
-            self.server.asked.append({"path": self.path, "headers": dict(self.headers), **body})
+            about = {"path": self.path, "headers": dict(self.headers), "binary": data[head:]}
+            self.server.asked.append({**about, **body})
         self.server.respond(self, body)
 
     def do_GET(self) -> None:

@@ -7,14 +7,12 @@ import math
 import os
 import struct
 import warnings
-from functools import lru_cache
 from pathlib import Path
-from typing import IO
+from typing import IO, BinaryIO
 
 import numpy as np
 
-from melforge.common.audio.mel import FRAMES_AT_ONCE
-from melforge.common.errors import InputError
+from melforge.common.errors import InputError, require_package
 from melforge.common.files import require_writable_file, write_bytes
 
 FORMATS = {  # file suffix -> libsndfile's container and coding
@@ -23,98 +21,25 @@ FORMATS = {  # file suffix -> libsndfile's container and coding
     "ogg": ("OGG", "VORBIS"),
     "mp3": ("MP3", "MPEG_LAYER_III"),
 }
-
-
-ZERO_CROSSINGS, BETA = 64, 11.0  # of resampling's filter: its length, and its window's shape
-BLOCK = 128  # outputs that are computed together, at least
-LARGEST_TABLE = 1 << 20  # values; rates with few common divisors go without
 LOWEST_RATE, HIGHEST_RATE = 4000, 384000  # Hz, of recordings that others send
 DECODED_AT_ONCE = 1 << 20  # samples
 LOUDEST = 2.0**31  # of samples: some files hold whole numbers as floats; far above, spectra are infinite
 UNKNOWN_SIZE = 0xFFFFFFFF  # in a wav header: until the stream ends
 USUAL_RATE = 48000  # Hz; a recording of a higher one may have as many samples, and so last less long
-PHASES_AT_ONCE = 1 << 16  # values of filters
 
 
 def resample(audio: np.ndarray, from_rate: int, to_rate: int) -> np.ndarray:
-    """audio (..., S) at `from_rate` Hz -> float32 (..., ceil(S * to / from)) at `to_rate` Hz.
-
-    Band-limited interpolation with a Kaiser-windowed sinc, one filter for each phase (Smith, "Digital
-    Audio Resampling"): flat to 0.91 of the lower Nyquist frequency, more than 100 dB down from 1.03 of it.
-    """
+    """audio (..., S) at `from_rate` Hz -> float32 (..., about S * to / from) at `to_rate` Hz, by libsoxr."""
     audio = np.asarray(audio, np.float32)
     for rate in (from_rate, to_rate):
         if rate != int(rate) or rate < 1:
             raise InputError(f"a sampling rate must be a whole positive number of Hz, not {rate}")
     if from_rate == to_rate or audio.shape[-1] == 0:
         return audio.copy()
-    divisor = math.gcd(int(from_rate), int(to_rate))
-    up, down = int(to_rate) // divisor, int(from_rate) // divisor
-    half = half_width(up, down)
-    count = -(-audio.shape[-1] * up // down)
-    more = max(1, BLOCK // up)  # a product of matrices takes less time than one of a matrix and a vector
-    up, down = up * more, down * more
-    blocks = -(-count // up)
-    padding = [(0, 0)] * (audio.ndim - 1) + [(half, half + (blocks + 1) * down - audio.shape[-1])]
-    padded = np.pad(audio, padding)
-    if up * (down + 2 * half) <= LARGEST_TABLE:
-        # Output number phase + k * up is a product of row `phase` with the inputs of block k.
-        windows = np.lib.stride_tricks.sliding_window_view(padded, down + 2 * half, axis=-1)
-        table, inputs = phase_table(up, down), windows[..., 1::down, :]
-        out = np.empty((*audio.shape[:-1], blocks, up), np.float32)
-        step = max(1, FRAMES_AT_ONCE // up)
-        for start in range(0, blocks, step):
-            np.matmul(
-                inputs[..., start : min(start + step, blocks), :],
-                table,
-                out=out[..., start : start + step, :],
-            )
-        return np.ascontiguousarray(out.reshape(*audio.shape[:-1], -1)[..., :count])
-    windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * half, axis=-1)
-    out = np.empty((*audio.shape[:-1], count), np.float32)
-    together = max(1, PHASES_AT_ONCE // (2 * half))  # filters one by one take longer than what they filter
-    for first_phase in range(0, min(up, count), together):
-        phases = np.arange(first_phase, min(first_phase + together, up, count))
-        for phase, whole, taps in zip(phases, *phase_filters(phases, up, down), strict=True):
-            # Output number phase + k * up lies at input position phase * down / up + k * down.
-            places = out[..., phase::up]
-            for start in range(0, places.shape[-1], FRAMES_AT_ONCE):
-                stop = min(start + FRAMES_AT_ONCE, places.shape[-1])
-                first = whole + 1 + start * down
-                inputs = windows[..., first : first + (stop - start - 1) * down + 1 : down, :]
-                places[..., start:stop] = inputs @ taps
-    return out
-
-
-def cutoff_of(up: int, down: int) -> float:
-    """The middle of the transition band, in units of the input's Nyquist frequency."""
-    return min(1.0, up / down) * 0.97
-
-
-def half_width(up: int, down: int) -> int:
-    """Samples on each side that an output is made of."""
-    return math.ceil(ZERO_CROSSINGS / cutoff_of(up, down))
-
-
-def phase_filters(phases: np.ndarray, up: int, down: int) -> tuple[np.ndarray, np.ndarray]:
-    """How many whole samples outputs of these phases [P] lie behind their block's beginning, and their
-    filters float32 [P, 2 * half].
-    """
-    whole, part = np.divmod(phases * down, up)
-    half, cutoff = half_width(up, down), cutoff_of(up, down)
-    distance = np.arange(1 - half, half + 1) - (part / up)[:, None]
-    taper = np.i0(BETA * np.sqrt(np.maximum(0.0, 1.0 - (distance / half) ** 2))) / np.i0(BETA)
-    return whole, (cutoff * np.sinc(cutoff * distance) * taper).astype(np.float32)
-
-
-@lru_cache(maxsize=4)
-def phase_table(up: int, down: int) -> np.ndarray:
-    """All phases' filters at their places in a block's inputs, float32 (down + 2 * half, up)."""
-    half = half_width(up, down)
-    table = np.zeros((up, down + 2 * half), np.float32)
-    for row, whole, taps in zip(table, *phase_filters(np.arange(up), up, down), strict=True):
-        row[whole : whole + 2 * half] = taps
-    return np.ascontiguousarray(table.T)
+    soxr = require_package("soxr", f"audio at {to_rate} Hz instead of {from_rate}")
+    channels = np.ascontiguousarray(audio.reshape(-1, audio.shape[-1]).T)
+    made = soxr.resample(channels, from_rate, to_rate, quality="VHQ")
+    return np.ascontiguousarray(made.T).reshape(*audio.shape[:-1], -1)
 
 
 def read_audio(path: str | Path, start: float = 0.0, length: float = math.inf) -> tuple[np.ndarray, int]:
@@ -131,9 +56,9 @@ def read_audio(path: str | Path, start: float = 0.0, length: float = math.inf) -
 
 
 def decode_audio(
-    sound: bytes | Path, longest: float = math.inf, start: float = 0.0, length: float = math.inf
+    sound: BinaryIO | Path, longest: float = math.inf, start: float = 0.0, length: float = math.inf
 ) -> tuple[np.ndarray, int]:
-    """A sound file or its bytes, from whoever -> (float32 samples (S,), sampling rate).
+    """A sound file, from anybody -> (float32 samples (S,), sampling rate).
 
     Several channels are averaged to one. An InputError where it is no sound, has a rate that no speech has
     or samples that no sound has, or is longer than so many seconds at 48 kHz: those of a higher rate are
@@ -143,7 +68,7 @@ def decode_audio(
     import soundfile
 
     try:
-        with soundfile.SoundFile(sound if isinstance(sound, Path) else io.BytesIO(sound)) as file:
+        with soundfile.SoundFile(sound) as file:
             rate = file.samplerate
             if not LOWEST_RATE <= rate <= HIGHEST_RATE:
                 usual = f"speech has {LOWEST_RATE} to {HIGHEST_RATE}"

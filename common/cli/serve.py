@@ -62,7 +62,7 @@ def application(argv: Sequence[str]) -> Any:
 
 
 def require_server() -> None:
-    for package in ("fastapi", "uvicorn", "prometheus_client", "websockets", "soxr"):
+    for package in ("fastapi", "uvicorn", "prometheus_client", "websockets", "python_multipart"):
         require_package(package, "serving")
 
 

@@ -29,7 +29,7 @@ from melforge.common.recognition.recordings import Recording
 from melforge.common.serve.client import Address, ServerError
 from melforge.common.speech import shown
 from melforge.common.text import Unspoken
-from melforge.common.triton.client import CLIENTS, Client, Speech
+from melforge.common.triton.client import CLIENTS, Client, TritonAudio
 
 SERVERS = {"http": "http://127.0.0.1:8000", "grpc": "http://127.0.0.1:8001"}
 LONGEST_WAIT = 1_000_000  # seconds: what sockets take ends somewhere
@@ -223,7 +223,7 @@ class Clients:
         audio = np.concatenate([chunk.audio for chunk in chunks])
         return Spoken(audio, chunks[0].unspoken, first, time.perf_counter() - begun)
 
-    def _chunks(self, text: str, parameters: dict[str, Any], stream: bool) -> Iterator[Speech]:
+    def _chunks(self, text: str, parameters: dict[str, Any], stream: bool) -> Iterator[TritonAudio]:
         if stream:
             yield from self.mine.stream(text, parameters)
         else:

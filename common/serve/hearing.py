@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cached_property
+from typing import BinaryIO
 
 from melforge.common.audio.sound_files import decode_audio, resample
 from melforge.common.errors import InputError, unknown
@@ -63,12 +64,12 @@ class Hearing:
         finally:
             self.running -= 1
 
-    async def transcribe(self, data: bytes) -> Transcript:
+    async def transcribe(self, file: BinaryIO) -> Transcript:
         """A sound file's transcript. A 400 where it is none; whoever stops waiting ends the work."""
         given_up = threading.Event()
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._thread, self._transcribe, data, given_up)
+            return await loop.run_in_executor(self._thread, self._transcribe, file, given_up)
         except InputError as error:
             raise ApiError(400, f"file: {error}", "file", "invalid_value") from None
         finally:
@@ -79,8 +80,8 @@ class Hearing:
         assert self.ear
         return make_recogniser(self.ear.only, "onnx", "cpu", 1)
 
-    def _transcribe(self, data: bytes, given_up: threading.Event) -> Transcript:
-        samples, rate = decode_audio(data, self._settings.recording_seconds)
+    def _transcribe(self, file: BinaryIO, given_up: threading.Event) -> Transcript:
+        samples, rate = decode_audio(file, self._settings.recording_seconds)
         recogniser = self._recogniser
         audio = resample(samples, rate, recogniser.sampling_rate)
         heard = []

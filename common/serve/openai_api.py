@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -131,24 +133,37 @@ async def speak_item(
     }
 
 
-async def read_body(request: Request, most: int, seconds: float = BODY_SECONDS) -> bytes:
-    """The body; 413 where it is longer than `most` bytes, 408 where it does not come in so many seconds."""
+async def read_body(request: Request, most: int) -> bytes:
+    """The body, which must have come within BODY_SECONDS; see `body_chunks`."""
+    async with in_time(BODY_SECONDS):
+        return b"".join([chunk async for chunk in body_chunks(request, most)])
+
+
+@asynccontextmanager
+async def in_time(seconds: float) -> AsyncGenerator[None, None]:
+    """408 where reading a body takes longer."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise ApiError(408, f"the body did not come in {seconds:g} seconds", code="timeout") from None
+
+
+async def body_chunks(request: Request, most: int) -> AsyncGenerator[bytes, None]:
+    """The body as it comes; 413 where it is longer than `most` bytes."""
     too_large = ApiError(413, f"the body has more than {most} bytes", code="request_too_large")
     stated = request.headers.get("content-length", "")
     if stated.isdecimal() and int(stated) > most:
         raise too_large
-    body = bytearray()
+    size = 0
     try:
-        async with asyncio.timeout(seconds):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > most:
-                    raise too_large
-    except TimeoutError:
-        raise ApiError(408, f"the body did not come in {seconds:g} seconds", code="timeout") from None
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > most:
+                raise too_large
+            yield chunk
     except ClientDisconnect:
         raise ApiError(400, "the client left before the end of its request") from None
-    return bytes(body)
 
 
 def model_object(name: str) -> dict[str, Any]:

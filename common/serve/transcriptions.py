@@ -7,10 +7,12 @@ import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from starlette.datastructures import FormData, UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
 
 from melforge.common.recognition.captions import Caption, captions
 from melforge.common.recognition.transcript import Transcript
@@ -19,8 +21,7 @@ from melforge.common.serve.errors import ApiError
 from melforge.common.serve.gate import LEFT, caller_of, record_of
 from melforge.common.serve.hearing import Hearing
 from melforge.common.serve.metrics import milliseconds
-from melforge.common.serve.multipart import Part, read_form
-from melforge.common.serve.openai_api import read_body
+from melforge.common.serve.openai_api import body_chunks, in_time
 from melforge.common.serve.requests import ignored_header
 from melforge.common.serve.service import Service
 from melforge.common.synthesis.subtitles import srt_of, vtt_of
@@ -30,6 +31,7 @@ GRANULARITIES = ("segment", "word")
 LISTS = ("timestamp_granularities", "timestamp_granularities[]")
 USED = ("file", "model", "response_format", "language", *LISTS)
 FORM_BYTES = 1 << 16  # of a form beside its file
+MOST_FIELDS = 64
 UPLOAD_SECONDS = 120.0  # in which a recording must have come
 LANGUAGES = {"en": "english"}
 
@@ -38,7 +40,7 @@ LANGUAGES = {"en": "english"}
 class TranscriptionFields:
     """OpenAI's fields."""
 
-    file: bytes
+    file: UploadFile
     model: str
     language: str  # its name, as Whisper gives it
     response_format: str
@@ -56,13 +58,15 @@ def make_router(service: Service) -> APIRouter:
         arrived = service.scheduler.clock()
         record = record_of(request)
         with service.admitted(caller_of(request)), hearing.admitted():
-            body = await read_body(request, settings.recording_bytes + FORM_BYTES, UPLOAD_SECONDS)
-            wanted = read_fields(request.headers.get("content-type", ""), body, hearing)
-            del body
-            if len(wanted.file) > settings.recording_bytes:
-                message = f"file: {len(wanted.file)} bytes, of {settings.recording_bytes} at most"
-                raise ApiError(413, message, "file", "request_too_large")
-            transcript = await transcribed(service, request, wanted.file)
+            form = await read_form(request, settings.recording_bytes + FORM_BYTES)
+            try:
+                wanted = fields_of(form, hearing)
+                if (size := wanted.file.size or 0) > settings.recording_bytes:
+                    message = f"file: {size} bytes, of {settings.recording_bytes} at most"
+                    raise ApiError(413, message, "file", "request_too_large")
+                transcript = await transcribed(service, request, wanted.file.file)
+            finally:
+                await form.close()
             if transcript is None:
                 record["end"] = "disconnect"
                 service.metrics.left.inc()
@@ -81,7 +85,33 @@ def make_router(service: Service) -> APIRouter:
     return router
 
 
-async def transcribed(service: Service, request: Request, recording: bytes) -> Transcript | None:
+class WholeForm(MultiPartParser):
+    """Starlette's parser, which keeps large files on disk, and whether a form has its end."""
+
+    ended = False
+
+    def on_end(self) -> None:
+        self.ended = True
+
+
+async def read_form(request: Request, most: int) -> FormData:
+    """A form, multipart/form-data, of so many bytes at most. A 400 where it is none."""
+    kind = request.headers.get("content-type", "").partition(";")[0]
+    if kind.strip().lower() != "multipart/form-data":
+        raise ApiError(400, "the body must be a form, multipart/form-data with its boundary", "file")
+    parser = WholeForm(request.headers, body_chunks(request, most), max_files=1, max_fields=MOST_FIELDS)
+    try:
+        async with in_time(UPLOAD_SECONDS):
+            form = await parser.parse()
+    except MultiPartException as error:
+        raise ApiError(400, f"the form cannot be read: {error.message}", "file") from None
+    if not parser.ended:
+        await form.close()
+        raise ApiError(400, "the form breaks off: the boundary that ends it is missing", "file")
+    return form
+
+
+async def transcribed(service: Service, request: Request, recording: BinaryIO) -> Transcript | None:
     """The transcript; None for a client who left meanwhile."""
     hearing = asyncio.ensure_future(service.hearing.transcribe(recording))
     leaving = asyncio.ensure_future(left(request.receive))
@@ -99,63 +129,61 @@ async def transcribed(service: Service, request: Request, recording: bytes) -> T
         await asyncio.gather(hearing, leaving, return_exceptions=True)
 
 
-def read_fields(content_type: str, body: bytes, hearing: Hearing) -> TranscriptionFields:
+def fields_of(form: FormData, hearing: Hearing) -> TranscriptionFields:
     """The fields of a form. A 400 names the one that is wrong."""
-    parts = read_form(content_type, body)
-    once = {part.name: part for part in parts}
     for name in ("file", "model"):
-        if name not in once:
+        if name not in form:
             raise ApiError(400, f"{name} is missing", name, "missing")
-    model = once["model"].text
+    texts = {name: value for name, value in form.items() if isinstance(value, str)}
+    file = form["file"]
+    model = texts.get("model", "")
     hearing.require(model)
-    if not once["file"].content:
-        raise ApiError(400, "file: it is empty", "file", "invalid_value")
-    format = chosen(once.get("response_format"), "json", FORMATS)
-    asked = frozenset(chosen(part, "", GRANULARITIES) for part in parts if part.name in LISTS)
+    if not isinstance(file, UploadFile) or not file.size:
+        what = "it is empty" if isinstance(file, UploadFile) else "send it as a file, with a file name"
+        raise ApiError(400, f"file: {what}", "file", "invalid_value")
+    format = chosen("response_format", texts.get("response_format", "json"), FORMATS)
+    asked = frozenset(
+        chosen(LISTS[0], str(one), GRANULARITIES) for name in LISTS for one in form.getlist(name)
+    )
     if asked and format != "verbose_json":
         raise ApiError(400, f"{LISTS[0]}: they are in verbose_json only", LISTS[0], "invalid_value")
-    check_temperature(once.get("temperature"))
+    check_temperature(texts.get("temperature", "0"))
     return TranscriptionFields(
-        once["file"].content,
+        file,
         model,
-        language_of(once.get("language"), hearing),
+        language_of(texts.get("language", ""), hearing),
         format,
         asked or frozenset({"segment"}),
-        sorted(name for name in once if name not in USED),
+        sorted(name for name in form if name not in USED),
     )
 
 
-def language_of(part: Part | None, hearing: Hearing) -> str:
+def language_of(asked: str, hearing: Hearing) -> str:
     """The language's name; a 400 where it is asked for one that the ear was not trained on."""
     known = (hearing.ear and hearing.ear.language) or "en"
-    asked = part.text.strip().lower() if part else ""
-    if asked not in ("", known, LANGUAGES.get(known)):
+    if asked.strip().lower() not in ("", known, LANGUAGES.get(known)):
         message = f"language: the ear hears {known}, not {asked[:50]!r}"
         raise ApiError(400, message, "language", "unsupported_value")
     return LANGUAGES.get(known, known)
 
 
-def chosen(part: Part | None, default: str, known: Sequence[str]) -> str:
-    """A part's value of those known, or the default where there is no part."""
-    value = default if part is None else part.text
-    if part is not None and value not in known:
-        name = part.name.removesuffix("[]")
+def chosen(name: str, value: str, known: Sequence[str]) -> str:
+    """A field's value, which must be one of those known."""
+    if value not in known:
         raise ApiError(
             400, f"{name}: use one of {', '.join(known)}, not {value[:50]!r}", name, "invalid_value"
         )
     return value
 
 
-def check_temperature(part: Part | None) -> None:
+def check_temperature(text: str) -> None:
     """It changes nothing, but one that OpenAI refuses is refused."""
-    if part is None:
-        return
     try:
-        value = float(part.text)
+        value = float(text)
     except ValueError:
         value = math.nan
     if not 0 <= value <= 1:
-        message = f"temperature: it must be from 0 to 1, not {part.text[:50]!r}"
+        message = f"temperature: it must be from 0 to 1, not {text[:50]!r}"
         raise ApiError(400, message, "temperature", "invalid_value")
 
 

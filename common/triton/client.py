@@ -1,25 +1,27 @@
-"""Clients of the models in a repository of ours: KServe's protocol over HTTP by Python's library, or gRPC.
+"""Clients of the models in a repository of ours, over HTTP or gRPC: NVIDIA's library `tritonclient`.
 
 Each instance has one connection, for one thread at a time.
 """
 
 from __future__ import annotations
 
-import http.client
 import importlib
 import json
 import queue
 import re
+import urllib.error
 import urllib.parse
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import urllib.request
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from http.client import HTTPException, HTTPResponse
+from typing import Any
 
 import numpy as np
 
 from melforge.common.arrays import pad_rows
-from melforge.common.errors import InputError, require_package
+from melforge.common.errors import InputError, install_advice
 from melforge.common.serve.client import Address, ServerError
 from melforge.common.text import Unspoken
 from melforge.common.triton.tensors import (
@@ -35,17 +37,19 @@ from melforge.common.triton.tensors import (
     WHOLE,
 )
 
-GRPC_STATUS = {"INVALID_ARGUMENT": 400, "NOT_FOUND": 404, "UNAVAILABLE": 0}
-WIRE_TYPES = {"float32": "FP32", "int32": "INT32"}
-EVENT = b"data: "
+STATUS = {"INVALID_ARGUMENT": 400, "NOT_FOUND": 404, "UNAVAILABLE": 0}  # gRPC's -> HTTP's, where it has one
+WIRE_TYPES = {"float32": "FP32", "int32": "INT32", "object": "BYTES"}
+EVENT = "data: "
 AT_ONCE = 1 << 18  # bytes that are read of a stream
 RATE = "sampling_rate"  # a parameter of the models' configs
-BESIDE = (AUDIO_LENGTH, MEL_LENGTHS, UNSPOKEN)  # the outputs that are asked for beside the audio
+SPEECH_OUTPUTS = tuple(tensor.name for tensor in (AUDIO, AUDIO_LENGTH, MEL_LENGTHS, UNSPOKEN))
+NO_TRITON = "what answers there is no Triton Inference Server"
+SHOWN = 200  # characters of an answer that is no error of Triton's form
 
 
 @dataclass(frozen=True, eq=False)
-class Speech:
-    """What became of a text, or a chunk of it: the audio float32 [S], and how many frames its mels have.
+class TritonAudio:
+    """The audio of a text, or of a chunk of it: float32 [S], and how many frames its mels have.
 
     Of a stream the first chunk has what could not be spoken, and the frames are not known.
     """
@@ -55,8 +59,21 @@ class Speech:
     unspoken: tuple[Unspoken, ...] = ()
 
 
-class Client(Protocol):
+class Client(ABC):
     """Parameters are controls by their names. ServerError: an answer that is no speech; OSError: none."""
+
+    protocol: str  # the module of tritonclient
+
+    def __init__(self, address: Address, timeout: float, **how: Any):
+        try:
+            self._triton: Any = importlib.import_module(f"tritonclient.{self.protocol}")
+        except (ImportError, RuntimeError):  # the latter where it was installed without this protocol
+            raise InputError(install_advice("tritonclient", "a client of Triton")) from None
+        self.address, self.timeout = address, timeout
+        host = f"[{address.host}]" if ":" in address.host else address.host
+        self._client = self._triton.InferenceServerClient(
+            f"{host}:{address.port}{how.pop('path', '')}", **how
+        )
 
     def sampling_rate(self, model: str = WHOLE) -> int:
         """Hz of the audio that a model gives or takes."""
@@ -71,160 +88,155 @@ class Client(Protocol):
             )
         return parameters[name]
 
-    def parameters_of(self, model: str) -> dict[str, str]: ...
+    def parameters_of(self, model: str) -> dict[str, str]:
+        try:
+            parameters = self._config(model).get("parameters", {})
+            return {name: value["string_value"] for name, value in parameters.items()}
+        except (ValueError, AttributeError, KeyError, TypeError):
+            raise ServerError(0, NO_TRITON) from None
 
-    def speak(self, texts: Sequence[str], parameters: Mapping[str, Any]) -> list[Speech]:
+    def speak(self, texts: Sequence[str], parameters: Mapping[str, Any]) -> list[TritonAudio]:
         """The texts in one request."""
-        ...
+        given = [self._input(TEXT.name, encoded(texts, (len(texts), 1)))]
+        audio, lengths, frames, unspoken = self._infer(WHOLE, given, SPEECH_OUTPUTS, parameters)
+        return [
+            TritonAudio(samples[:length], int(counts.clip(0).sum()), unspoken_of(text, left_out))
+            for text, samples, (length,), counts, (left_out,) in zip(
+                texts, audio, lengths, frames, unspoken, strict=True
+            )
+        ]
 
-    def stream(self, text: str, parameters: Mapping[str, Any]) -> Iterator[Speech]:
+    @abstractmethod
+    def stream(self, text: str, parameters: Mapping[str, Any]) -> Iterator[TritonAudio]:
         """A text in chunks as they come."""
-        ...
 
     def hear(self, audios: Sequence[np.ndarray], model: str) -> list[str]:
         """What an ensemble around a recogniser hears in recordings float32 [S], sent in one request."""
-        ...
+        rows = [np.asarray(audio, np.float32) for audio in audios]
+        counts = np.array([[len(row)] for row in rows], np.int32)
+        signal = pad_rows(rows, len(rows), int(counts.max()))
+        given = [self._input(AUDIO_SIGNAL.name, signal), self._input(NUM_SAMPLES.name, counts)]
+        (texts,) = self._infer(model, given, [TRANSCRIPT_TEXT.name], {})
+        return [text.decode() for text in texts.reshape(-1)]
 
+    @abstractmethod
     def statistics(self) -> list[dict[str, Any]]:
         """Triton's `model_stats`: what each model has done since it was loaded."""
-        ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        self._client.close()
+
+    @abstractmethod
+    def _config(self, model: str) -> dict[str, Any]:
+        """A model's config, as Triton has it."""
+
+    def _input(self, name: str, array: np.ndarray) -> Any:
+        tensor = self._triton.InferInput(name, list(array.shape), WIRE_TYPES[str(array.dtype)])
+        tensor.set_data_from_numpy(array)
+        return tensor
+
+    def _infer(
+        self,
+        model: str,
+        inputs: Sequence[Any],
+        names: Sequence[str],
+        parameters: Mapping[str, Any],
+        **how: Any,
+    ) -> list[np.ndarray]:
+        """The outputs of these names."""
+        wanted = [self._triton.InferRequestedOutput(name) for name in names]
+        given = {"outputs": wanted, "parameters": in_words(parameters), **how}
+        answer = self._call(lambda: self._client.infer(model, inputs, **given))
+        return [answer.as_numpy(name) for name in names]
+
+    def _call(self, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except self._triton.InferenceServerException as error:
+            raise self._error(error) from None
+
+    def _error(self, error: Any) -> ServerError:
+        status, message = (error.status() or "").rpartition(".")[2], error.message()
+        if not status.isdigit():
+            return ServerError(STATUS.get(status, 500), without_ensemble(message))
+        body = error.debug_details()  # where the library could not read it
+        text = without_ensemble(message) if isinstance(message, str) else NO_TRITON
+        return ServerError(int(status), text if body is None else sentence(body))
 
 
 class HttpClient(Client):
     """Audio comes as bytes; only in a stream as JSON, since Triton streams nothing else over HTTP."""
 
+    protocol = "http"
+
     def __init__(self, address: Address, timeout: float):
-        self.address = address
-        kind = http.client.HTTPSConnection if address.secure else http.client.HTTPConnection
-        self._connection = kind(address.host, address.port, timeout=timeout)
+        how: dict[str, Any] = {"connection_timeout": timeout, "network_timeout": timeout}
+        if address.secure:
+            secure = importlib.import_module("gevent.ssl").create_default_context
+            how |= {"ssl": True, "ssl_context_factory": secure}
+        super().__init__(address, timeout, path=address.path, **how)
+        self._broken = importlib.import_module("geventhttpclient.response").HTTPParseError
 
-    def parameters_of(self, model: str) -> dict[str, str]:
-        with self._unbroken():
-            content = self._ask("GET", f"/v2/models/{model}/config").read()
-        try:
-            parameters = json.loads(content).get("parameters", {})
-            return {name: value["string_value"] for name, value in parameters.items()}
-        except (ValueError, AttributeError, KeyError, TypeError):
-            raise ServerError(0, "what answers there is no Triton Inference Server") from None
-
-    def speak(self, texts: Sequence[str], parameters: Mapping[str, Any]) -> list[Speech]:
-        shape = [len(texts), 1]
-        audio = {"name": AUDIO.name, "parameters": {"binary_data": True}}
-        body = {
-            "inputs": [{"name": TEXT.name, "datatype": "BYTES", "shape": shape, "data": list(texts)}],
-            "outputs": [audio, *({"name": tensor.name} for tensor in BESIDE)],
-            "parameters": dict(parameters),
-        }
-        with self._unbroken():
-            answer = self._ask("POST", f"/v2/models/{WHOLE}/infer", body)
-            head = int(answer.headers["Inference-Header-Content-Length"])
-            data = answer.read()
-        outputs = {output["name"]: output for output in json.loads(data[:head])["outputs"]}
-        samples = np.frombuffer(data[head:], "<f4").reshape(len(texts), -1)
-        beside = (np.reshape(outputs[tensor.name]["data"], (len(texts), -1)) for tensor in BESIDE)
-        return speeches(texts, samples, *beside)
-
-    def stream(self, text: str, parameters: Mapping[str, Any]) -> Iterator[Speech]:
-        path = f"/v2/models/{STREAM}/generate_stream"
-        with self._unbroken():
-            for line in lines(self._ask("POST", path, {TEXT.name: text, **parameters})):
-                if line.startswith(EVENT):
-                    event = json.loads(line.removeprefix(EVENT))
-                    if "error" in event:
-                        raise ServerError(500, event["error"])
-                    audio = np.array(event[AUDIO.name], np.float32).reshape(-1)
-                    yield Speech(audio, unspoken=unspoken_of(text, event.get(UNSPOKEN.name)))
-
-    def hear(self, audios: Sequence[np.ndarray], model: str) -> list[str]:
-        signal, counts = recordings_of(audios)
-        arrays = {AUDIO_SIGNAL: signal.astype("<f4"), NUM_SAMPLES: counts.astype("<i4")}
-        inputs = [
-            {
-                **{"name": tensor.name, "datatype": WIRE_TYPES[tensor.dtype], "shape": array.shape},
-                "parameters": {"binary_data_size": array.nbytes},
-            }
-            for tensor, array in arrays.items()
-        ]
-        head = json.dumps({"inputs": inputs, "outputs": [{"name": TRANSCRIPT_TEXT.name}]}).encode()
-        data = b"".join([head, *(array.tobytes() for array in arrays.values())])
-        with self._unbroken():
-            how = {"Inference-Header-Content-Length": str(len(head))}
-            answer = json.loads(self._send("POST", f"/v2/models/{model}/infer", data, how).read())
-        (texts,) = (one["data"] for one in answer["outputs"] if one["name"] == TRANSCRIPT_TEXT.name)
-        return texts
+    def _config(self, model: str) -> dict[str, Any]:
+        return self._call(lambda: self._client.get_model_config(model))
 
     def statistics(self) -> list[dict[str, Any]]:
-        with self._unbroken():
-            return json.loads(self._ask("GET", "/v2/models/stats").read())["model_stats"]
+        return self._call(self._client.get_inference_statistics)["model_stats"]
 
-    def close(self) -> None:
-        self._connection.close()
-
-    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> http.client.HTTPResponse:
-        return self._send(method, path, None if body is None else json.dumps(body).encode(), {})
-
-    def _send(
-        self, method: str, path: str, data: bytes | None, headers: Mapping[str, str]
-    ) -> http.client.HTTPResponse:
-        target = urllib.parse.quote(self.address.path + path, safe="/%")  # a model's name may be any text
-        self._connection.request(method, target, data, dict(headers))
-        answer = self._connection.getresponse()
-        if answer.status != 200:
-            raise ServerError(answer.status, sentence(answer.read()))
-        return answer
-
-    @contextmanager
-    def _unbroken(self) -> Iterator[None]:
-        """A ServerError where the server breaks off; the next request opens the connection again."""
+    def stream(self, text: str, parameters: Mapping[str, Any]) -> Iterator[TritonAudio]:
+        """By Python's own library: `tritonclient` has no streams over HTTP."""
+        url = f"{self.address}/v2/models/{STREAM}/generate_stream"
+        request = urllib.request.Request(url, json.dumps({TEXT.name: text, **parameters}).encode())
         try:
-            yield
-        except http.client.HTTPException as error:
-            self._connection.close()
-            raise ServerError(0, f"the connection broke ({type(error).__name__})") from None
-        except OSError:
-            self._connection.close()
-            raise
+            with urllib.request.urlopen(request, timeout=self.timeout) as answer:
+                for line in lines(answer):
+                    if line.startswith(EVENT):
+                        event = json.loads(line.removeprefix(EVENT))
+                        if "error" in event:
+                            raise ServerError(500, event["error"])
+                        audio = np.array(event[AUDIO.name], np.float32).reshape(-1)
+                        yield TritonAudio(audio, unspoken=unspoken_of(text, event.get(UNSPOKEN.name)))
+        except urllib.error.HTTPError as error:
+            body = error.read().decode(errors="replace")
+            raise ServerError(error.code, sentence(body)) from None
+        except HTTPException as error:
+            raise broken(error) from None
+
+    def _call(self, call: Callable[[], Any]) -> Any:
+        try:
+            return super()._call(call)
+        except self._broken as error:
+            raise broken(error) from None
 
 
 class GrpcClient(Client):
-    """By the package tritonclient, whose numbers in parameters may be whole only: others go as strings."""
+    protocol = "grpc"
 
     def __init__(self, address: Address, timeout: float):
-        require_package("tritonclient", "gRPC")
-        self._grpc = importlib.import_module("tritonclient.grpc")
-        self._timeout = timeout
-        self._client = self._grpc.InferenceServerClient(f"{address.host}:{address.port}", ssl=address.secure)
+        super().__init__(address, timeout, ssl=address.secure)
+        self._how = {"client_timeout": timeout}
 
-    def parameters_of(self, model: str) -> dict[str, str]:
-        config = self._call(lambda: self._client.get_model_config(model, client_timeout=self._timeout)).config
-        return {name: value.string_value for name, value in config.parameters.items()}
+    def _config(self, model: str) -> dict[str, Any]:
+        call = self._client.get_model_config
+        return self._call(lambda: call(model, as_json=True, **self._how))["config"]
 
-    def speak(self, texts: Sequence[str], parameters: Mapping[str, Any]) -> list[Speech]:
-        given = {"inputs": self._inputs(texts, (len(texts), 1)), "parameters": _strings(parameters)}
-        names = [tensor.name for tensor in (AUDIO, *BESIDE)]
-        outputs = [self._grpc.InferRequestedOutput(name) for name in names]
-        answer = self._call(
-            lambda: self._client.infer(WHOLE, outputs=outputs, client_timeout=self._timeout, **given)
-        )
-        return speeches(texts, *map(answer.as_numpy, names))
+    def statistics(self) -> list[dict[str, Any]]:
+        call = self._client.get_inference_statistics
+        return self._call(lambda: call(as_json=True, **self._how))["model_stats"]
 
-    def stream(self, text: str, parameters: Mapping[str, Any]) -> Iterator[Speech]:
+    def _infer(self, *given: Any, **how: Any) -> list[np.ndarray]:
+        return super()._infer(*given, **self._how, **how)
+
+    def stream(self, text: str, parameters: Mapping[str, Any]) -> Iterator[TritonAudio]:
         answers: queue.Queue[Any] = queue.Queue()
         ended = False
         self._client.start_stream(lambda result, error: answers.put(error or result))
+        given = [self._input(TEXT.name, encoded([text], (1,)))]
+        how = {"parameters": in_words(parameters), "enable_empty_final_response": True}
         try:
-            self._call(
-                lambda: self._client.async_stream_infer(
-                    STREAM,
-                    self._inputs([text], (1,)),
-                    parameters=_strings(parameters),
-                    enable_empty_final_response=True,
-                )
-            )
+            self._call(lambda: self._client.async_stream_infer(STREAM, given, **how))
             while True:
-                answer = answers.get(timeout=self._timeout)
+                answer = answers.get(timeout=self.timeout)
                 ended = isinstance(answer, Exception)
                 if ended:
                     raise self._stream_error(answer, text, parameters)
@@ -232,9 +244,9 @@ class GrpcClient(Client):
                     return
                 unspoken = answer.as_numpy(UNSPOKEN.name)
                 found = unspoken_of(text, None if unspoken is None else unspoken[0])
-                yield Speech(answer.as_numpy(AUDIO.name), unspoken=found)
+                yield TritonAudio(answer.as_numpy(AUDIO.name), unspoken=found)
         except queue.Empty:
-            raise ServerError(0, f"no audio came in {self._timeout:g} s") from None
+            raise ServerError(0, f"no audio came in {self.timeout:g} s") from None
         finally:
             # tritonserver 2.51 may crash where a request is cancelled that has ended.
             self._client.stop_stream(cancel_requests=not ended)
@@ -253,61 +265,13 @@ class GrpcClient(Client):
                 return whole
         return found
 
-    def hear(self, audios: Sequence[np.ndarray], model: str) -> list[str]:
-        inputs = []
-        for tensor, array in zip((AUDIO_SIGNAL, NUM_SAMPLES), recordings_of(audios), strict=True):
-            given = self._grpc.InferInput(tensor.name, list(array.shape), WIRE_TYPES[tensor.dtype])
-            given.set_data_from_numpy(array)
-            inputs.append(given)
-        outputs = [self._grpc.InferRequestedOutput(TRANSCRIPT_TEXT.name)]
-        answer = self._call(
-            lambda: self._client.infer(model, inputs, outputs=outputs, client_timeout=self._timeout)
-        )
-        return [text.decode() for text in answer.as_numpy(TRANSCRIPT_TEXT.name).reshape(-1)]
 
-    def statistics(self) -> list[dict[str, Any]]:
-        call = self._client.get_inference_statistics
-        return self._call(lambda: call(as_json=True, client_timeout=self._timeout))["model_stats"]
-
-    def close(self) -> None:
-        self._client.close()
-
-    def _inputs(self, texts: Sequence[str], shape: tuple[int, ...]) -> list[Any]:
-        tensor = self._grpc.InferInput(TEXT.name, list(shape), "BYTES")
-        tensor.set_data_from_numpy(np.array([text.encode() for text in texts], object).reshape(shape))
-        return [tensor]
-
-    def _call(self, call: Any) -> Any:
-        try:
-            return call()
-        except self._grpc.InferenceServerException as error:
-            raise self._error(error) from None
-
-    def _error(self, error: Any) -> ServerError:
-        status = (error.status() or "").rpartition(".")[2]
-        return ServerError(GRPC_STATUS.get(status, 500), without_ensemble(error.message()))
+CLIENTS: dict[str, type[HttpClient] | type[GrpcClient]] = {"http": HttpClient, "grpc": GrpcClient}
 
 
-CLIENTS: dict[str, Any] = {"http": HttpClient, "grpc": GrpcClient}
-
-
-def recordings_of(audios: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Recordings [S] as a request has them: float32 [B, S] and their lengths, int32 [B, 1]."""
-    rows = [np.asarray(audio, np.float32) for audio in audios]
-    counts = np.array([[len(row)] for row in rows], np.int32)
-    return pad_rows(rows, len(rows), int(counts.max())), counts
-
-
-def speeches(
-    texts: Sequence[str], audio: np.ndarray, lengths: np.ndarray, frames: np.ndarray, unspoken: np.ndarray
-) -> list[Speech]:
-    """Of the outputs [B, S], [B, 1], [B, U] and [B, 1] of a request, without what pads them."""
-    return [
-        Speech(samples[:length], int(counts.clip(0).sum()), unspoken_of(text, left_out))
-        for text, samples, (length,), counts, (left_out,) in zip(
-            texts, audio, lengths, frames, unspoken, strict=True
-        )
-    ]
+def encoded(texts: Sequence[str], shape: tuple[int, ...]) -> np.ndarray:
+    """Texts as a tensor of bytes."""
+    return np.array([text.encode() for text in texts], object).reshape(shape)
 
 
 def unspoken_of(text: str, rows: str | bytes | None) -> tuple[Unspoken, ...]:
@@ -315,26 +279,32 @@ def unspoken_of(text: str, rows: str | bytes | None) -> tuple[Unspoken, ...]:
     return tuple(Unspoken(**row, text=text) for row in json.loads(rows or "[]"))
 
 
-def lines(answer: http.client.HTTPResponse) -> Iterator[bytes]:
+def in_words(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters as tritonclient takes them: no fractions but as text, which our models read too."""
+    return {name: str(value) if isinstance(value, float) else value for name, value in parameters.items()}
+
+
+def lines(answer: HTTPResponse) -> Iterator[str]:
     """As they come. Iterating over the answer would take one that breaks off for a whole one."""
     rest = b""
     while data := answer.read1(AT_ONCE):
         *whole, rest = (rest + data).split(b"\n")
-        yield from whole
+        yield from (line.decode() for line in whole)
 
 
-def sentence(body: bytes) -> str:
-    """What an answer says that is no speech."""
-    text = body.decode(errors="replace").removeprefix(EVENT.decode())
+def sentence(body: str) -> str:
+    """What an answer says that is no speech: Triton's words, or the beginning of whatever it is."""
     try:
-        return without_ensemble(str(json.loads(text)["error"]))
-    except (ValueError, KeyError, TypeError):
-        return text[:200] or "an answer without words"
+        said = json.loads(body.removeprefix(EVENT))
+    except ValueError:
+        return body[:SHOWN] or "an answer without words"
+    text = said.get("error") if isinstance(said, dict) else None
+    return without_ensemble(text) if isinstance(text, str) else NO_TRITON
+
+
+def broken(error: Exception) -> ServerError:
+    return ServerError(0, f"the connection broke ({type(error).__name__})")
 
 
 def without_ensemble(text: str) -> str:
     return re.sub(r"^in ensemble '\w+', ", "", text)
-
-
-def _strings(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: str(value) if isinstance(value, float) else value for name, value in parameters.items()}

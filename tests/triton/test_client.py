@@ -10,12 +10,17 @@ from melforge.common.text import Unspoken
 from melforge.common.triton.client import HttpClient
 from tests.plain_server import answering
 
+
+def output(name, datatype, shape, **content):
+    return {"name": name, "datatype": datatype, "shape": shape, **content}
+
+
 AUDIO = np.array([0.5, -0.25, 1.0], np.float32)
 OUTPUTS = [
-    {"name": "audio_length", "shape": [1, 1], "data": [3]},
-    {"name": "audio", "shape": [1, 3], "parameters": {"binary_data_size": 12}},
-    {"name": "mel_lengths", "shape": [1, 2], "data": [4, 2]},
-    {"name": "unspoken", "shape": [1, 1], "data": ['[{"symbol": "x", "position": 2}]']},
+    output("audio_length", "INT64", [1, 1], data=[3]),
+    output("audio", "FP32", [1, 3], parameters={"binary_data_size": 12}),
+    output("mel_lengths", "INT64", [1, 2], data=[4, 2]),
+    output("unspoken", "BYTES", [1, 1], data=['[{"symbol": "x", "position": 2}]']),
 ]
 HEAD = json.dumps({"outputs": OUTPUTS}).encode()
 
@@ -37,17 +42,17 @@ def test_samples_follow_the_json_and_the_connection_is_kept():
             assert speech.unspoken == (Unspoken("x", 2, text),)
         client.close()
         assert server.opened == 1
-        assert [asked["inputs"][0]["data"] for asked in server.asked] == [["Hello."], ["“Grüße”"]]
-        assert server.asked[0]["parameters"] == {"pace": 1.5}
+        assert [asked["binary"][4:].decode() for asked in server.asked] == ["Hello.", "“Grüße”"]
+        assert server.asked[0]["parameters"] == {"pace": "1.5"}
         assert server.asked[0]["path"] == "/v2/models/text_to_speech/infer"
 
 
 def test_several_texts_in_a_request_are_without_what_pads_them():
     outputs = [
-        {"name": "audio", "shape": [2, 3], "parameters": {"binary_data_size": 24}},
-        {"name": "audio_length", "shape": [2, 1], "data": [3, 1]},
-        {"name": "mel_lengths", "shape": [2, 2], "data": [4, 2, 3, -1]},
-        {"name": "unspoken", "shape": [2, 1], "data": ["[]", "[]"]},
+        output("audio", "FP32", [2, 3], parameters={"binary_data_size": 24}),
+        output("audio_length", "INT64", [2, 1], data=[3, 1]),
+        output("mel_lengths", "INT64", [2, 2], data=[4, 2, 3, -1]),
+        output("unspoken", "BYTES", [2, 1], data=["[]", "[]"]),
     ]
     head = json.dumps({"outputs": outputs}).encode()
     samples = np.array([AUDIO, [0.25, 0, 0]], np.float32).tobytes()
@@ -61,10 +66,9 @@ def test_several_texts_in_a_request_are_without_what_pads_them():
         client.close()
     assert [one.audio.tolist() for one in made] == [[0.5, -0.25, 1.0], [0.25]]
     assert [one.frames for one in made] == [6, 3]
-    assert server.asked[0]["inputs"][0] == {
-        **{"name": "text", "datatype": "BYTES", "shape": [2, 1]},
-        "data": ["One.", "Two."],
-    }
+    (given,) = server.asked[0]["inputs"]
+    assert (given["name"], given["datatype"], given["shape"]) == ("text", "BYTES", [2, 1])
+    assert server.asked[0]["binary"] == b"\4\0\0\0One.\4\0\0\0Two."
 
 
 @pytest.mark.parametrize(
@@ -73,8 +77,8 @@ def test_several_texts_in_a_request_are_without_what_pads_them():
         (400, b'{"error":"in ensemble \'text_to_speech\', no audio made"}', "no audio made"),
         (400, b'data: {"error":"the text is empty"}\n\n', "the text is empty"),
         (503, b"<html>busy</html>", "<html>busy</html>"),
-        (500, b"[]", "[]"),
-        (502, b"", "an answer without words"),
+        (500, b"[]", "what answers there is no Triton Inference Server"),
+        (502, b"<html></html>", "<html></html>"),
     ],
 )
 def test_an_answer_that_is_no_speech_is_an_error_with_its_words(status, body, message):
@@ -138,13 +142,20 @@ def test_a_stream_that_breaks_off_is_an_error():
         client.close()
 
 
-@pytest.mark.parametrize("body", [b"ok", b"[]", b'{"parameters": {"rate": 1}}', b"\xff"])
-def test_another_server_is_said_to_be_no_triton(body):
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        *((200, body) for body in (b"ok", b"[]", b'{"parameters": {"rate": 1}}', b"\xff")),
+        (404, b'{"error": {"message": "GET /v2/models/text_to_speech/config: Not Found"}}'),  # Melforge's own
+        (404, b'{"detail": "Not Found"}'),
+    ],
+)
+def test_another_server_is_said_to_be_no_triton(status, body):
     paths = []
 
     def respond(handler, asked):
         paths.append(handler.path)
-        handler.whole(200, body)
+        handler.whole(status, body)
 
     with answering(respond) as server:
         client = client_of(server)

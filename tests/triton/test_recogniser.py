@@ -266,8 +266,11 @@ class Ensemble:
             handler.whole(200, b'{"model_stats": []}')
         else:
             (shape,) = (one["shape"] for one in body["inputs"] if one["name"] == "NUM_SAMPLES")
-            data = ["heard"] * shape[0]
-            handler.whole(200, json.dumps({"outputs": [{"name": "TRANSCRIPT_TEXT", "data": data}]}).encode())
+            data = b"\5\0\0\0heard" * shape[0]
+            heard = {"name": "TRANSCRIPT_TEXT", "datatype": "BYTES", "shape": shape}
+            heard["parameters"] = {"binary_data_size": len(data)}
+            head = json.dumps({"outputs": [heard]}).encode()
+            handler.whole(200, head + data, Inference_Header_Content_Length=str(len(head)))
 
 
 recogniser_labels = " abcdefghijklmnopqrstuvwxyz'"
