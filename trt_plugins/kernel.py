@@ -19,7 +19,6 @@ THREADS = 256  # of a block, unless a kernel says otherwise
 ROWS = THREADS // 32  # of a block: one per warp
 BINARIES = Path(__file__).parent / "build"
 MOST_BLOCKS = 2**31 - 1
-Four = tuple[int, int, int, int]  # sizes or addresses
 Macros = tuple[tuple[str, int], ...]  # names and values for the compiler; none: the source's defaults
 
 
