@@ -79,11 +79,6 @@ class Launch:
             checked(driver.cuCtxPopCurrent())
 
 
-def zero(address: int, size: int, stream: int) -> None:
-    """Fills memory of the current device with zeros, on a stream."""
-    checked(bindings("driver").cuMemsetD8Async(address, 0, size, stream))
-
-
 def widest_word(words: Sequence[int], *values: int) -> int:
     """The first of `words` (in bytes, descending) that divides all `values`: row sizes and addresses."""
     return next(word for word in words if not any(value % word for value in values))
