@@ -20,7 +20,7 @@ from melforge.jasper.config import Block, JasperConfig
 from melforge.jasper.model import Jasper, JasperBlock, JasperEncoder, Mask
 from melforge.jasper.stages import CAN_MAKE_KERNELS, TRAINING_KERNELS
 
-# x (C, B, T), zeros behind the items' ends, weights (C, K), inside (B, T / stride), lengths (B,), dilation and
+# x (C, B, T), zeros behind the items' ends, weights (C, K), inside (B, T / stride), lengths (B,), dilation,
 # stride -> the convolution (C, B, T / stride), zeros behind the lengths, which `inside` says too
 DepthwiseFunction = Callable[[Tensor, Tensor, Tensor, Tensor, int, int], Tensor]
 # products (R, C, N), each with its batch norm, inside (N,) -> relu(their sum) * inside (C, N), and for the

@@ -30,9 +30,8 @@ from melforge.common.stages.choose import KERNELS
 from melforge.common.weights.voices import ModelSource, load_voice
 from melforge.fastspeech.config import FastSpeechConfig
 from melforge.fastspeech.operations import DECOMPOSED
-from melforge.trt_plugins.add_pos_enc import launch as add_pos_enc
 from melforge.trt_plugins.operations import KERNELS as OPERATIONS
-from melforge.trt_plugins.repeat import launch as repeat
+from melforge.trt_plugins.operations import KernelOperation
 from melforge.trt_plugins.tacotron2_decoder.engine import DecoderLoop, steps_made
 
 WARM_UP = 5
@@ -89,13 +88,14 @@ def operation_rows(sizes: tuple[int, int, int], dtype: torch.dtype, samples: int
     positions, lengths = torch.arange(frames, device="cuda"), counts.sum(1)
     table = torch.randn(frames + 1, channels, device="cuda").to(dtype)
     out, placed = (torch.empty(batch, frames, channels, device="cuda", dtype=dtype) for _ in range(2))
-    for name, module, given in (
-        ("repeat", repeat, (x, counts, positions, out)),
-        ("add_pos_enc", add_pos_enc, (out, lengths, table, placed)),
+    for name, given in (
+        ("repeat", (x, counts, positions, out)),
+        ("add_pos_enc", (out, lengths, table, placed)),
     ):
         *inputs, result = given
-        bound = partial(on_current_stream, module.bind(*given))
         own, decomposed = getattr(OPERATIONS, name), getattr(DECOMPOSED, name)
+        assert isinstance(own, KernelOperation)
+        bound = partial(on_current_stream, own.bind(*given))
         bound()
         if not torch.equal(result, decomposed(*inputs)):
             raise RuntimeError(f"{name} differs from its decomposition")

@@ -11,6 +11,7 @@ if __name__ == "__main__":  # before PyTorch, so that it may be missing
 
 import argparse
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
 import onnx
@@ -26,28 +27,25 @@ from melforge.common.weights.voices import ModelSource
 from melforge.fastspeech.config import FastSpeechConfig
 from melforge.fastspeech.model import FastSpeech
 from melforge.fastspeech.operations import Operations
+from melforge.trt_plugins.operations import ADD_POS_ENC, REPEAT, KernelOperation
 
 DOMAIN = "melforge"
 # TensorRT's parser finds the plugin by these.
 ATTRIBUTES = {"plugin_namespace": DOMAIN, "plugin_version": "1"}
 
 
-def repeat(x: Tensor, counts: Tensor, frames: Tensor) -> Tensor:
-    return node("Repeat", x, counts, frames, shape=(x.size(0), frames.size(0), x.size(2)))
+def as_node(operation: KernelOperation) -> Callable[..., Tensor]:
+    """The operation as one ONNX node. For export only: it computes nothing."""
+
+    def node(*inputs: Tensor) -> Tensor:
+        shape = operation.output_shape([tensor.shape for tensor in inputs])
+        name, dtype = f"{DOMAIN}::{operation.name}", inputs[0].dtype
+        return torch.onnx.ops.symbolic(name, inputs, ATTRIBUTES, dtype=dtype, shape=shape, version=1)
+
+    return node
 
 
-def add_pos_enc(x: Tensor, lengths: Tensor, table: Tensor) -> Tensor:
-    return node("AddPosEnc", x, lengths, table, shape=x.shape)
-
-
-def node(name: str, *inputs: Tensor, shape: tuple) -> Tensor:
-    """One ONNX node with an output of the first input's type. For export only: it computes nothing."""
-    return torch.onnx.ops.symbolic(
-        f"{DOMAIN}::{name}", inputs, ATTRIBUTES, dtype=inputs[0].dtype, shape=shape, version=1
-    )
-
-
-NODES = Operations(repeat, add_pos_enc)
+NODES = Operations(as_node(REPEAT), as_node(ADD_POS_ENC))
 
 
 def fastspeech(config: FastSpeechConfig) -> FastSpeech:

@@ -19,7 +19,6 @@ THREADS = 256  # of a block, unless a kernel says otherwise
 ROWS = THREADS // 32  # of a block: one per warp
 BINARIES = Path(__file__).parent / "build"
 MOST_BLOCKS = 2**31 - 1
-Four = tuple[int, int, int, int]  # sizes or addresses
 Macros = tuple[tuple[str, int], ...]  # names and values for the compiler; none: the source's defaults
 
 
@@ -78,11 +77,6 @@ class Launch:
                 checked(driver.cuLaunchKernel(self._function, *sizes, stream, arguments, 0))
         finally:
             checked(driver.cuCtxPopCurrent())
-
-
-def zero(address: int, size: int, stream: int) -> None:
-    """Fills memory of the current device with zeros, on a stream."""
-    checked(bindings("driver").cuMemsetD8Async(address, 0, size, stream))
 
 
 def widest_word(words: Sequence[int], *values: int) -> int:

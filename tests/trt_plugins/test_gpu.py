@@ -20,9 +20,7 @@ from melforge.fastspeech.config import FastSpeechConfig
 from melforge.fastspeech.model import FastSpeech
 from melforge.fastspeech.operations import DECOMPOSED, Operations
 from melforge.trt_plugins import kernel
-from melforge.trt_plugins.add_pos_enc import launch as add_pos_enc_launch
-from melforge.trt_plugins.operations import KERNELS
-from melforge.trt_plugins.repeat import launch as repeat_launch
+from melforge.trt_plugins.operations import ADD_POS_ENC, KERNELS, REPEAT
 
 pytestmark = pytest.mark.gpu
 FLOATS = (torch.float32, torch.float16)
@@ -121,11 +119,11 @@ def test_memory_that_begins_within_a_word_and_what_lies_around_the_result(dtype)
     around = torch.full((3 + 2 * 7 * 8 + 3,), 9, dtype=dtype, device="cuda")
     out = around[3:-3].view(2, 7, 8)
     stream = torch.cuda.current_stream().cuda_stream
-    repeat_launch.bind(x, counts, frames, out)(stream)
+    REPEAT.bind(x, counts, frames, out)(stream)
     assert_same(out, DECOMPOSED.repeat(x, counts, frames))
     lengths, table = torch.tensor([7, 4], device="cuda"), numbers(8, 8, dtype=dtype)
     repeated = out.clone()
-    add_pos_enc_launch.bind(repeated, lengths, table, out)(stream)
+    ADD_POS_ENC.bind(repeated, lengths, table, out)(stream)
     assert_same(out, DECOMPOSED.add_pos_enc(repeated, lengths, table))
     assert torch.equal(torch.cat([around[:3], around[-3:]]), torch.full((6,), 9, dtype=dtype, device="cuda"))
 
@@ -158,7 +156,7 @@ def test_what_does_not_fit_is_refused():
         with pytest.raises(ValueError, match=message):
             KERNELS.add_pos_enc(*given)
     with pytest.raises(ValueError, match="x must be contiguous"):
-        repeat_launch.bind(x.transpose(1, 2), numbers(2, 8).long(), frames, numbers(2, 7, 5))
+        REPEAT.bind(x.transpose(1, 2), numbers(2, 8).long(), frames, numbers(2, 7, 5))
 
 
 def test_other_streams_and_threads():
@@ -168,7 +166,7 @@ def test_other_streams_and_threads():
 
     def run(stream: torch.cuda.Stream) -> None:
         out = torch.empty_like(wanted)
-        repeat_launch.bind(x, counts, frames, out)(stream.cuda_stream)
+        REPEAT.bind(x, counts, frames, out)(stream.cuda_stream)
         stream.synchronize()
         found.append(out)
 
@@ -192,8 +190,8 @@ def test_between_two_networks_in_one_cuda_graph():
     x, counts, frames = numbers(2, 12, 24), durations(2, 12), torch.arange(40, device="cuda")
     lengths, table = counts.sum(1).clamp(max=40), numbers(41, 32)
     encoded, repeated, placed = numbers(2, 12, 32), numbers(2, 40, 32), numbers(2, 40, 32)
-    first = repeat_launch.bind(encoded, counts, frames, repeated)
-    second = add_pos_enc_launch.bind(repeated, lengths, table, placed)
+    first = REPEAT.bind(encoded, counts, frames, repeated)
+    second = ADD_POS_ENC.bind(repeated, lengths, table, placed)
 
     def run() -> torch.Tensor:
         stream = torch.cuda.current_stream().cuda_stream
@@ -221,7 +219,7 @@ def test_between_two_networks_in_one_cuda_graph():
 
 def test_a_bound_launch_allocates_nothing():
     x, counts, frames = numbers(2, 12, 24), durations(2, 12), torch.arange(40, device="cuda")
-    launch = repeat_launch.bind(x, counts, frames, numbers(2, 40, 24))
+    launch = REPEAT.bind(x, counts, frames, numbers(2, 40, 24))
     stream = torch.cuda.current_stream().cuda_stream
     launch(stream)
     torch.cuda.synchronize()
@@ -343,8 +341,8 @@ def test_between_two_engines_in_one_cuda_graph():
     repeated, placed = torch.empty(2, 40, 32, device="cuda"), torch.empty(2, 40, 32, device="cuda")
     into, out_of = torch.randn(24, 32, device="cuda"), torch.randn(32, 10, device="cuda")
     before, after = Engine(x, into, encoded), Engine(placed, out_of, mel)
-    first = repeat_launch.bind(encoded, counts, frames, repeated)
-    second = add_pos_enc_launch.bind(repeated, lengths, table, placed)
+    first = REPEAT.bind(encoded, counts, frames, repeated)
+    second = ADD_POS_ENC.bind(repeated, lengths, table, placed)
 
     def run() -> None:
         before()

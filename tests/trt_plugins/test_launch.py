@@ -9,33 +9,40 @@ import torch
 
 from melforge.common.engines.cuda_graphs import bindings
 from melforge.fastspeech.operations import DECOMPOSED
-from melforge.trt_plugins import kernel
-from melforge.trt_plugins.add_pos_enc import launch as add_pos_enc
-from melforge.trt_plugins.operations import KERNELS
-from melforge.trt_plugins.repeat import launch as repeat
+from melforge.trt_plugins import kernel, operations
+from melforge.trt_plugins.operations import ADD_POS_ENC, KERNELS, NUMBER_BYTES, REPEAT
 from melforge.trt_plugins.tacotron2_decoder import launch as tacotron2_decoder
 
 FOLDER = Path(kernel.__file__).parent
-SOURCES = [repeat.SOURCE, add_pos_enc.SOURCE, tacotron2_decoder.SOURCE]
+SOURCES = [REPEAT.source, ADD_POS_ENC.source, tacotron2_decoder.SOURCE]
 ENTRIES = {
-    repeat.SOURCE: [f"repeat_{word}" for word in repeat.WORDS],
-    add_pos_enc.SOURCE: [
-        f"add_pos_enc_{name}_{word}" for name, size in add_pos_enc.TYPES.values() for word in (16, size)
-    ],
+    REPEAT.source: [f"repeat_{word}" for word in (16, 8, 4, 2)],
+    ADD_POS_ENC.source: [f"add_pos_enc_{word}" for word in ("float_16", "float_4", "half_16", "half_2")],
     tacotron2_decoder.SOURCE: ["decode"],
 }
+
+
+def repeat(dtype: str, sizes: tuple[int, int, int, int], x: int = 16, out: int = 16) -> None:
+    """Launches it for sizes B, N, T, C and addresses of x and of the output."""
+    batch, steps, frames, channels = sizes
+    REPEAT.launch(0, dtype, [(batch, steps, channels), (batch, steps), (frames,)], (x, 16, 16, out))
+
+
+def add_pos_enc(dtype: str, sizes: tuple[int, int, int, int]) -> None:
+    """Launches it for sizes B, T, C and rows of the table."""
+    batch, frames, channels, rows = sizes
+    ADD_POS_ENC.launch(0, dtype, [(batch, frames, channels), (batch,), (rows, channels)], (16, 16, 16, 16))
 
 
 @pytest.fixture
 def launched(monkeypatch) -> list[tuple]:
     """What would be launched: the entry, the number of blocks and the arguments."""
     found = []
-    for module in (repeat, add_pos_enc):
-        monkeypatch.setattr(
-            module,
-            "Launch",
-            lambda _, entry, __, blocks, arguments, keep: found.append((entry, blocks, arguments)),
-        )
+    monkeypatch.setattr(
+        operations,
+        "Launch",
+        lambda _, entry, __, blocks, arguments, keep: found.append((entry, blocks, arguments)),
+    )
     return found
 
 
@@ -52,11 +59,11 @@ def launched(monkeypatch) -> list[tuple]:
     ],
 )
 def test_repeat_moves_rows_in_the_widest_words_that_fit(launched, dtype, channels, offset, word):
-    repeat.launch(0, dtype, (2, 7, 9, channels), (4096 + offset, 1, 1, 8192))
+    repeat(dtype, (2, 7, 9, channels), 4096 + offset, 8192)
     ((entry, blocks, arguments),) = launched
-    assert entry == f"repeat_{word}" and entry in ENTRIES[repeat.SOURCE]
+    assert entry == f"repeat_{word}" and entry in ENTRIES[REPEAT.source]
     assert blocks == 4  # nine frames of an item are a warp each, in two blocks of eight
-    assert arguments[4:] == (7, 9, channels * repeat.NUMBER_BYTES[dtype] // word)
+    assert arguments[4:] == (7, 9, channels * NUMBER_BYTES[dtype] // word)
 
 
 @pytest.mark.parametrize(
@@ -69,21 +76,21 @@ def test_repeat_moves_rows_in_the_widest_words_that_fit(launched, dtype, channel
     ],
 )
 def test_add_pos_enc_adds_in_words_of_16_bytes_where_rows_fit_them(launched, dtype, channels, entry):
-    add_pos_enc.launch(0, dtype, (3, 5, channels, 6), (4096, 1, 8192, 8192))
-    assert launched[0][:2] == (entry, 2) and entry in ENTRIES[add_pos_enc.SOURCE]
+    add_pos_enc(dtype, (3, 5, channels, 6))
+    assert launched[0][:2] == (entry, 2) and entry in ENTRIES[ADD_POS_ENC.source]
 
 
 def test_nothing_to_make_launches_nothing(launched):
     for sizes in ((0, 5, 7, 4), (2, 5, 0, 4), (2, 5, 7, 0)):
-        repeat.launch(0, "float32", sizes, (16, 16, 16, 16))
+        repeat("float32", sizes)
     for sizes in ((0, 5, 4, 9), (2, 0, 4, 9), (2, 5, 0, 9)):
-        add_pos_enc.launch(0, "float32", sizes, (16, 16, 16, 16))
+        add_pos_enc("float32", sizes)
     assert [blocks for _, blocks, _ in launched] == [0] * 6
 
 
 def test_more_than_a_launch_can_make_is_refused():
     with pytest.raises(ValueError, match="more than one launch can have"):
-        repeat.launch(0, "float32", (2**17, 5, 2**17, 4), (16, 16, 16, 16))
+        repeat("float32", (2**17, 5, 2**17, 4))
 
 
 def given(**changes) -> dict[str, torch.Tensor]:
@@ -106,16 +113,16 @@ def given(**changes) -> dict[str, torch.Tensor]:
 )
 def test_what_does_not_fit_is_refused_by_name(changes, message):
     with pytest.raises(ValueError, match=message):
-        repeat.bind(**given(**changes))
+        REPEAT.bind(*given(**changes).values())
     with pytest.raises(ValueError, match="runs on a GPU"):
         KERNELS.repeat(*list(given().values())[:3])
 
 
 def test_a_plugins_sizes_are_checked_before_its_addresses_are_used():
     with pytest.raises(ValueError, match="at least one step"):
-        repeat.launch(0, "float32", (1, 0, 5, 4), (16, 16, 16, 16))
+        repeat("float32", (1, 0, 5, 4))
     with pytest.raises(ValueError, match="positions up to 5, and x has 6: it needs 7 rows"):
-        add_pos_enc.launch(0, "float32", (1, 6, 4, 6), (16, 16, 16, 16))
+        add_pos_enc("float32", (1, 6, 4, 6))
 
 
 def test_the_kernels_offer_what_the_decompositions_do():
@@ -177,4 +184,4 @@ def test_the_makefile_compiles_every_kernel_there_is():
         ["make", "-n", "-B", "-C", str(FOLDER)], check=True, capture_output=True, text=True
     ).stdout
     assert all(f"-fatbin {source.relative_to(FOLDER)}" in made for source in SOURCES)
-    assert {path.parent.name for path in FOLDER.glob("*/*.cu")} == {source.stem for source in SOURCES}
+    assert set(FOLDER.glob("*/*.cu")) == set(SOURCES)

@@ -1,7 +1,5 @@
 """The plugins as TensorRT sees them, without a GPU. They were never run inside an engine: docs/plugins.md."""
 
-import importlib
-
 import numpy as np
 import pytest
 
@@ -25,20 +23,19 @@ def kind(request):
 
 
 def plugin_class(name: str) -> type:
-    from melforge.trt_plugins.registry import PLUGINS
+    from melforge.trt_plugins.registry import AddPosEncPlugin, RepeatPlugin
 
-    return next(each for each in PLUGINS if each.name == name)
+    return {"Repeat": RepeatPlugin, "AddPosEnc": AddPosEncPlugin}[name]
 
 
 def describe(dtypes, shapes, layout: str = "LINEAR") -> list:
     """Descriptions of tensors; types as NumPy names them."""
-    from melforge.trt_plugins.plugin import TYPE_NAMES, trt
+    from melforge.trt_plugins.registry import TYPES, trt
 
-    types = {name: each for each, name in TYPE_NAMES.items()}
     described = []
     for dtype, shape in zip(dtypes, shapes, strict=True):
         tensor, dynamic = trt.PluginTensorDesc(), trt.DynamicPluginTensorDesc()
-        tensor.type, tensor.dims = types[dtype], trt.Dims(shape)
+        tensor.type, tensor.dims = TYPES[dtype], trt.Dims(shape)
         tensor.format = getattr(trt.TensorFormat, layout)
         dynamic.desc = tensor
         described.append(dynamic)
@@ -49,7 +46,7 @@ def create(kind, phase: str = "BUILD", fields=()):
     from melforge.trt_plugins.registry import register, trt
 
     register()
-    creator = trt.get_plugin_registry().get_creator(kind.name, "1", "melforge")
+    creator = trt.get_plugin_registry().get_creator(kind.operation.name, "1", "melforge")
     return creator.create_plugin("any", trt.PluginFieldCollection(fields), getattr(trt.TensorRTPhase, phase))
 
 
@@ -57,7 +54,11 @@ def test_a_registered_creator_makes_the_plugin_in_either_phase(trt, kind):
     for phase in ("BUILD", "RUNTIME"):  # to register twice does no harm
         made = create(kind, phase)
         assert type(made) is kind
-        assert (made.plugin_name, made.plugin_version, made.plugin_namespace) == (kind.name, "1", "melforge")
+        assert (made.plugin_name, made.plugin_version, made.plugin_namespace) == (
+            kind.operation.name,
+            "1",
+            "melforge",
+        )
         for capability in ("CORE", "BUILD", "RUNTIME"):
             assert made.get_capability_interface(getattr(trt.PluginCapabilityType, capability)) is made
 
@@ -78,8 +79,8 @@ def test_a_field_is_refused(trt, kind):
 
 
 def test_the_outputs_shape_follows_from_the_inputs_shapes(trt, kind, monkeypatch):
-    made, (*inputs, output) = create(kind), SHAPES[kind.name]
-    assert tuple(made.output_dims(*inputs)) == output
+    made, (*inputs, output) = create(kind), SHAPES[kind.operation.name]
+    assert tuple(made.operation.output_shape(inputs)) == output
     # Expressions of dimensions cannot be made in Python: those of a new DimsExprs are empty.
     (empty,) = made.get_output_shapes([trt.DimsExprs(len(shape)) for shape in inputs], [], None)
     assert len(empty) == 3
@@ -114,86 +115,19 @@ def test_types_that_fit_each_other_are_supported(name, dtypes, wrong):
 
 
 def test_enqueue_launches_on_the_given_addresses_and_stream(kind, monkeypatch):
-    from melforge.trt_plugins import plugin
+    from melforge.trt_plugins import operations, registry
 
     calls = []
-    package = {"Repeat": "repeat", "AddPosEnc": "add_pos_enc"}[kind.name]
-    module = importlib.import_module(f"melforge.trt_plugins.{package}.launch")
-    monkeypatch.setattr(plugin, "current_device", lambda: 3)
-    monkeypatch.setattr(module, "launch", lambda *given: lambda stream: calls.append((*given, stream)))
-    dtypes = ("float16", "int64", "int64" if kind.name == "Repeat" else "float16", "float16")
-    *inputs, output = (dynamic.desc for dynamic in describe(dtypes, SHAPES[kind.name]))
+
+    def launch(source, entry, device, blocks, arguments, keep):
+        return lambda stream: calls.append((source.stem, device, *arguments, stream))
+
+    monkeypatch.setattr(registry, "current_device", lambda: 3)
+    monkeypatch.setattr(operations, "Launch", launch)
+    dtypes = ("float16", "int64", "int64" if kind.operation.name == "Repeat" else "float16", "float16")
+    *inputs, output = (dynamic.desc for dynamic in describe(dtypes, SHAPES[kind.operation.name]))
     create(kind).enqueue(inputs, [output], [16, 32, 48], [64], 0, 99)
-    sizes = (2, 5, 7, 8) if kind.name == "Repeat" else (2, 7, 8, 9)
-    assert calls == [(3, "float16", sizes, (16, 32, 48, 64), 99)]
-
-
-DECODER_SHAPES = [  # of the weights of a small decoder, an utterance's inputs, and its memory
-    *([(9, 6, 2, 32, 8)] * 6),
-    *[(288,), (352,), (24 + 21 + 1,), (2, 7, 20), (20,)],
-    *[(2, 47, 1, 2, 32, 8), (2, 11, 20), (2,), (50, 2, 2, 24), (1,), (1,), (2, 11, 40)],
-]
-
-
-def test_the_decoder_knows_its_sizes_by_what_it_is_given():
-    from melforge.trt_plugins.tacotron2_decoder import plugin as decoder
-    from melforge.trt_plugins.tacotron2_decoder.launch import Sizes, exchange_bytes
-
-    sizes = Sizes(24, 72, 88, 40, 20, 7, 21)
-    assert decoder.sizes_of(DECODER_SHAPES) == sizes
-    made = create(decoder.Tacotron2DecoderPlugin)
-    described = describe(decoder.TAKES.values(), DECODER_SHAPES)
-    assert made.num_outputs == 6 and made.get_workspace_size(described, []) == exchange_bytes(sizes)
-    copies = (made.clone(), made.attach_to_context(None))
-    assert all(type(copy) is type(made) and copy.num_outputs == 6 for copy in copies)
-
-
-def test_the_decoder_takes_and_makes_fixed_types():
-    from melforge.trt_plugins.tacotron2_decoder import plugin as decoder
-
-    made = create(decoder.Tacotron2DecoderPlugin)
-    names = (*decoder.TAKES.values(), *decoder.OUTPUTS.values())
-    described = describe(names, [(1,)] * len(names))
-    inputs = len(decoder.TAKES)
-    assert all(made.supports_format_combination(i, described, inputs) for i in range(len(names)))
-    wrong = describe(["int32"] * (len(names) - 1) + ["int64"], [(1,)] * len(names))
-    assert not any(made.supports_format_combination(i, wrong, inputs) for i in range(len(names)))
-    assert made.get_output_data_types([]) == [description.desc.type for description in described[inputs:]]
-
-
-def test_the_decoders_outputs_have_the_step_limits_size(trt, monkeypatch):
-    from melforge.trt_plugins.tacotron2_decoder import plugin as decoder
-
-    class Numbers:  # in place of TensorRT's expressions, which cannot be made in Python
-        def constant(self, value):
-            return value
-
-        def operation(self, kind, first, second):
-            return first + second if kind == trt.DimensionOperation.SUM else first - second
-
-    monkeypatch.setattr(trt, "DimsExprs", list)
-    found = create(decoder.Tacotron2DecoderPlugin).get_output_shapes(DECODER_SHAPES, [], Numbers())
-    assert found == [[2, 50, 21], [2], [2, 50], [2, 50, 11], [2], [2]]
-
-
-def test_the_decoders_enqueue_clears_what_must_be_zeros_and_launches(monkeypatch):
-    from melforge.trt_plugins.tacotron2_decoder import plugin as decoder
-    from melforge.trt_plugins.tacotron2_decoder.launch import Sizes, exchange_bytes
-
-    calls = []
-    monkeypatch.setattr(decoder, "current_device", lambda: 3)
-    monkeypatch.setattr(decoder, "zero", lambda *given: calls.append(given))
-    monkeypatch.setattr(decoder, "launch", lambda *given: lambda stream: calls.append((*given, stream)))
-    names = (*decoder.TAKES.values(), *decoder.OUTPUTS.values())
-    described = [each.desc for each in describe(names, [*DECODER_SHAPES, *[(1,)] * 6])]
-    count = len(DECODER_SHAPES)
-    inputs, outputs = list(range(count)), list(range(100, 106))
-    made = create(decoder.Tacotron2DecoderPlugin)
-    made.enqueue(described[:count], described[count:], inputs, outputs, 77, 99)
-    sizes = Sizes(24, 72, 88, 40, 20, 7, 21)
-    *taken, _ = inputs  # the memory is there for its sizes alone
-    assert calls == [
-        (77, exchange_bytes(sizes), 99),
-        (105, 8, 99),
-        (3, sizes, (2, 11, 50), (*taken, 77, *outputs), 1, True, 99),
+    name, numbers = {"Repeat": ("repeat", (5, 7, 1)), "AddPosEnc": ("add_pos_enc", (14, 7, 1))}[
+        kind.operation.name
     ]
+    assert calls == [(name, 3, 16, 32, 48, 64, *numbers, 99)]
