@@ -20,9 +20,10 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from melforge.common.arrays import length_mask
+from melforge.common.training.command import load, prediction_parser
 from melforge.common.training.corpus.batches import Utterances
 from melforge.common.training.corpus.dataset import save_array
-from melforge.common.training.corpus.predict import by_length, compare_boundaries, load, prediction_parser
+from melforge.common.training.corpus.predict import by_length, compare_boundaries
 from melforge.fastpitch.aligner import monotonic_alignment
 from melforge.fastpitch.model import FastPitch, average_over_symbols, make_repeat_index
 
@@ -132,7 +133,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=STEPS, help=f"of training (default: {STEPS})")
     args = parser.parse_args()
     torch.manual_seed(0)
-    model, corpus = load(args, "fastpitch")
+    model, corpus = load(args, "fastpitch", FastPitch)
     learn(model, corpus, args.steps)
     found = durations_of(model, corpus)
     save_array(args.out, np.concatenate(found))

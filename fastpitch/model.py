@@ -220,6 +220,8 @@ class FastPitch(nn.Module):
         self.decoder = Transformer(config, "out")
         self.pitch_predictor = Predictor(config, "pitch")
         self.pitch_emb = self._embedding_of_value(config.pitch_embedding_kernel_size)
+        self.pitch_mean: Tensor
+        self.pitch_std: Tensor
         self.register_buffer("pitch_mean", torch.zeros(1))
         self.register_buffer("pitch_std", torch.zeros(1))
         if config.energy_conditioning:

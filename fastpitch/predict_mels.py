@@ -11,9 +11,9 @@ if __name__ == "__main__":  # before PyTorch, so that it may be missing
 
     run_command("melforge.fastpitch.predict_mels")
 
-from melforge.common.training.corpus import predict
+from melforge.common.training.command import predict_mels_command
 from melforge.fastpitch.train import predict_freely, teach
 
 
 def main() -> None:
-    predict.main("fastpitch", 32, teach, predict_freely)
+    predict_mels_command("fastpitch", 32, teach, predict_freely)

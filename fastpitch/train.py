@@ -10,7 +10,6 @@ if __name__ == "__main__":  # before PyTorch, so that it may be missing
 
     run_command("melforge.fastpitch.train")
 
-import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor
 
 from melforge.common.arrays import length_mask
+from melforge.common.audio.contract import MelContract
 from melforge.common.cli.options import add_options
 from melforge.common.errors import InputError
 from melforge.common.training import ranks
@@ -30,10 +30,11 @@ from melforge.common.training.acoustic import (
     load_corpus,
     masked_mean,
 )
-from melforge.common.training.corpus.batches import Bucket, Utterances
+from melforge.common.training.command import durations_option, recipe_parser, run_settings
+from melforge.common.training.corpus.batches import LengthGroup, Utterances
 from melforge.common.training.corpus.dataset import save_array
 from melforge.common.training.corpus.predict import compare_boundaries
-from melforge.common.training.loop import autocast, recipe_parser, run_training
+from melforge.common.training.loop import RunSettings, autocast, run_training
 from melforge.common.weights.voices import ModelSource
 from melforge.fastpitch.align import durations_of, learn, realign
 from melforge.fastpitch.config import DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD, FastPitchConfig
@@ -106,20 +107,27 @@ def continued(
     return replace(start.config, n_speakers=len(names)), state, names
 
 
-class FastPitchTrainer(AcousticTrainer):
+class FastPitchTrainer(AcousticTrainer[FastPitch, FastPitchRecipe]):
     leave_out = ("attention.",)
 
-    def __init__(self, args: argparse.Namespace, corpus: Utterances, start: ModelSource | None = None):
-        config, names = args.built[0], tuple(corpus.speakers)
-        if start:
-            config, state, names = continued(start, names)
-            mean, deviation = start.settings.pitch_mean, start.settings.pitch_std
+    def __init__(
+        self,
+        config: FastPitchConfig,
+        contract: MelContract,
+        recipe: FastPitchRecipe,
+        corpus: Utterances,
+        begun: ModelSource | None = None,
+    ):
+        names = tuple(corpus.speakers)
+        if begun:
+            config, state, names = continued(begun, names)
+            mean, deviation = begun.settings.pitch_mean, begun.settings.pitch_std
             scale = (mean, deviation) if deviation else (DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD)
             corpus.measure_pitch_by(*scale)
         elif len(names) > 1:
             config = replace(config, n_speakers=len(names))
         model = FastPitch(config).to(corpus.device)
-        if start:
+        if begun:
             model.load_state_dict(state)
         if len(names) > 1:
             corpus.number_speakers(names)
@@ -127,7 +135,8 @@ class FastPitchTrainer(AcousticTrainer):
         model.attention.requires_grad_(False)  # durations are given: the aligner is not trained
         model.pitch_mean.fill_(corpus.pitch_mean)
         model.pitch_std.fill_(corpus.pitch_std)
-        super().__init__(args, corpus, model)
+        self.config = config
+        super().__init__(model, contract, recipe, corpus)
 
     def load_networks(self, state: dict) -> None:
         own = self.pitch_units()
@@ -142,8 +151,8 @@ class FastPitchTrainer(AcousticTrainer):
     def rate_factors(self, model: FastPitch, recipe: FastPitchRecipe) -> dict[str, float]:
         return {} if model.speaker_emb is None else {"speaker_emb.weight": recipe.speaker_rate_factor}
 
-    def losses(self, model: FastPitch, bucket: Bucket, members: Tensor) -> Losses:
-        given = batch(self.corpus, members, bucket.symbols, bucket.frames)
+    def losses(self, model: FastPitch, group: LengthGroup, members: Tensor) -> Losses:
+        given = batch(self.corpus, members, group.symbols, group.frames)
         with autocast(self.device):
             out = model(**given)
         symbols = given["symbols"] != self.config.padding_idx
@@ -185,25 +194,39 @@ class FastPitchTrainer(AcousticTrainer):
             yield corpus.names[one], mel[0].float().cpu().numpy(), None
 
 
-def make_trainer(args: argparse.Namespace, start: ModelSource | None = None) -> FastPitchTrainer:
-    """`args.durations` are taken instead of the corpus's own; `args.align` "learned" learns them at first."""
-    trainer = FastPitchTrainer(args, load_corpus(args), start)
-    path = args.out / "durations.npy" if args.align == "learned" else args.durations
-    if args.align == "learned" and ranks.is_first() and not path.is_file():  # a resumed run has them
-        learn(trainer.model, trainer.corpus, seed=args.seed)
-        found = durations_of(trainer.model, trainer.corpus)
-        print(compare_boundaries(found, trainer.corpus))
-        args.out.mkdir(parents=True, exist_ok=True)
-        save_array(path, np.concatenate(found))
-    ranks.wait_for_all()
-    if path:
-        realign(trainer.corpus, path)
+def make_trainer(
+    config: FastPitchConfig,
+    contract: MelContract,
+    recipe: FastPitchRecipe,
+    corpus: Path,
+    settings: RunSettings,
+    begun: ModelSource | None = None,
+    align: str = "corpus",
+    durations: Path | None = None,
+) -> FastPitchTrainer:
+    """The trainer of a run that starts. `durations` are taken instead of the corpus's own; with `align`
+    "learned" they are learnt first.
+    """
+    trainer = FastPitchTrainer(config, contract, recipe, load_corpus(settings, corpus, contract), begun)
+    if align == "learned":
+        durations = settings.out / "durations.npy"
+        if ranks.is_first() and not durations.is_file():  # a resumed run has them
+            learn(trainer.model, trainer.corpus, seed=settings.seed)
+            found = durations_of(trainer.model, trainer.corpus)
+            print(compare_boundaries(found, trainer.corpus))
+            settings.out.mkdir(parents=True, exist_ok=True)
+            save_array(durations, np.concatenate(found))
+        ranks.wait_for_all()
+    if durations:
+        realign(trainer.corpus, durations)
     return trainer
 
 
 def main() -> None:
     parser = recipe_parser("fastpitch", FastPitchRecipe)
-    parser.add_argument("--durations", type=Path, help="durations instead of the corpus's own (.npy)")
+    durations_option(parser)
     add_options(parser, "align")
     args = parser.parse_args()
-    run_training(args, make_trainer(args), log_every=1000)
+    settings, (config, contract, recipe) = run_settings(args), args.built
+    how = args.corpus, settings, None, args.align, args.durations
+    run_training(settings, make_trainer(config, contract, recipe, *how), log_every=1000)

@@ -10,15 +10,18 @@ if __name__ == "__main__":  # before PyTorch, so that it may be missing
 
     run_command("melforge.fastspeech.align_tacotron2")
 
+from typing import Any, cast
+
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from melforge.common.arrays import length_mask
 from melforge.common.registry import get_model
+from melforge.common.training.command import load, prediction_parser
 from melforge.common.training.corpus.batches import Utterances
 from melforge.common.training.corpus.dataset import save_array
-from melforge.common.training.corpus.predict import by_length, compare_boundaries, load, prediction_parser
+from melforge.common.training.corpus.predict import by_length, compare_boundaries
 from melforge.common.training.log import save_alignment_picture
 
 TEACHER = "tacotron2"
@@ -39,10 +42,10 @@ def count_frames(alignment: Tensor, frames: Tensor, frames_per_step: int) -> Ten
 
 def align(model: nn.Module, corpus: Utterances) -> list[np.ndarray]:
     """Durations int64 (N,) of every utterance, in the corpus's order."""
-    found = {}
+    found, step = {}, cast(Any, model.config).n_frames_per_step
     for members in by_length(corpus, BATCH_SIZE, "aligning"):
         alignment = attend(model, corpus, members)
-        rows = count_frames(alignment, corpus.frames[members], model.config.n_frames_per_step)
+        rows = count_frames(alignment, corpus.frames[members], step)
         found |= zip(members.tolist(), rows.cpu().numpy(), strict=True)
     return [found[i][:length] for i, length in enumerate(corpus.lengths.tolist())]
 
@@ -51,7 +54,7 @@ def align(model: nn.Module, corpus: Utterances) -> list[np.ndarray]:
 def main() -> None:
     about = "Writes a corpus's durations from Tacotron 2's attention."
     args = prediction_parser("melforge.fastspeech.align_tacotron2", about, "durations (.npy)").parse_args()
-    model, corpus = load(args, TEACHER)
+    model, corpus = load(args, TEACHER, nn.Module)
     found = align(model, corpus)
     save_array(args.out, np.concatenate(found))
     last = torch.tensor([len(corpus) - 1], device=corpus.device)

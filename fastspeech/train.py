@@ -12,7 +12,6 @@ if __name__ == "__main__":  # before PyTorch, so that it may be missing
     run_command("melforge.fastspeech.train")
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -24,10 +23,10 @@ from melforge.common.training.acoustic import (
     Losses,
     load_corpus,
     masked_mean,
-    mels_option,
 )
-from melforge.common.training.corpus.batches import Bucket
-from melforge.common.training.loop import autocast, recipe_parser, run_training
+from melforge.common.training.command import durations_option, mels_option, recipe_parser, run_settings
+from melforge.common.training.corpus.batches import LengthGroup
+from melforge.common.training.loop import autocast, run_training
 from melforge.fastspeech.model import FastSpeech
 
 
@@ -36,14 +35,14 @@ class FastSpeechRecipe(AcousticRecipe):
     duration_loss_weight: float
 
 
-class FastSpeechTrainer(AcousticTrainer):
-    def losses(self, model: FastSpeech, bucket: Bucket, members: Tensor) -> Losses:
+class FastSpeechTrainer(AcousticTrainer[FastSpeech, FastSpeechRecipe]):
+    def losses(self, model: FastSpeech, group: LengthGroup, members: Tensor) -> Losses:
         corpus = self.corpus
-        symbols, lengths = corpus.ids[members, : bucket.symbols], corpus.lengths[members]
-        durations = corpus.durations[members, : bucket.symbols]
+        symbols, lengths = corpus.ids[members, : group.symbols], corpus.lengths[members]
+        durations = corpus.durations[members, : group.symbols]
         with autocast(self.device):
-            out = model(symbols, lengths, durations, torch.arange(bucket.frames, device=self.device))
-        target = corpus.padded_mel(members, bucket.frames)
+            out = model(symbols, lengths, durations, torch.arange(group.frames, device=self.device))
+        target = corpus.padded_mel(members, group.frames)
         off = out.log_duration.float() - torch.log1p(durations.float())
         return {
             "mel": masked_mean((out.mel.float() - target).abs(), out.mel_mask[:, None]),
@@ -54,10 +53,11 @@ class FastSpeechTrainer(AcousticTrainer):
 def main() -> None:
     parser = recipe_parser("fastspeech", FastSpeechRecipe)
     mels_option(parser)
-    parser.add_argument("--durations", type=Path, help="durations instead of the corpus's own (.npy)")
+    durations_option(parser)
     args = parser.parse_args()
-    corpus = load_corpus(args, args.mels)
+    settings, (config, contract, recipe) = run_settings(args), args.built
+    corpus = load_corpus(settings, args.corpus, contract, args.mels)
     if args.durations:
         corpus.replace_durations(args.durations)
-    model = FastSpeech(args.built[0]).to(corpus.device)
-    run_training(args, FastSpeechTrainer(args, corpus, model), log_every=1000)
+    model = FastSpeech(config).to(corpus.device)
+    run_training(settings, FastSpeechTrainer(model, contract, recipe, corpus), log_every=1000)

@@ -13,27 +13,24 @@ if __name__ == "__main__":  # before PyTorch, so that it may be missing
 
     run_command("melforge.hifigan.train")
 
-import argparse
+from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
-from functools import partial
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from melforge.common.audio.contract import MelContract
 from melforge.common.audio.pitch import source_of
 from melforge.common.errors import InputError
+from melforge.common.training.command import run_settings, vocoder_parser
 from melforge.common.training.corpus.batches import Segments
 from melforge.common.training.corpus.sources import SourcedSegments
-from melforge.common.training.loop import adamw, autocast, run_training
+from melforge.common.training.loop import RunSettings, adamw, autocast, run_training, start
 from melforge.common.training.pitch import pitch_loss, pitch_weight
-from melforge.common.training.vocoder import (
-    VocoderRecipe,
-    VocoderTrainer,
-    load_segments,
-    set_gradients,
-    vocoder_parser,
-)
+from melforge.common.training.vocoder import VocoderRecipe, VocoderTrainer
 from melforge.common.weights.voices import ModelSource
+from melforge.hifigan.config import HifiganConfig
 from melforge.hifigan.model import HifiganGenerator
 from melforge.hifigan.source_filter import SourceFilterGenerator, make_generator
 
@@ -59,25 +56,35 @@ class HifiganRecipe(VocoderRecipe):
 
 RECIPE = HifiganRecipe
 PHASE_WINDOWS = 512, 1024, 2048
+AnyGenerator = HifiganGenerator | SourceFilterGenerator
 
 
-class HifiganTrainer(VocoderTrainer):
-    def __init__(self, args: argparse.Namespace, segments: Segments, start: ModelSource | None = None):
-        model = make_generator(args.built[0], weight_norm=start is None)
-        if start:  # its weights are folded
-            model.load_state_dict({name: torch.from_numpy(value) for name, value in start.state.items()})
+class HifiganTrainer(VocoderTrainer[AnyGenerator, HifiganRecipe]):
+    """`begun` are the weights of a voice that the run goes on from, if any."""
+
+    def __init__(
+        self,
+        config: HifiganConfig,
+        contract: MelContract,
+        recipe: HifiganRecipe,
+        segments: Segments,
+        begun: ModelSource | None = None,
+    ):
+        model = make_generator(config, weight_norm=begun is None)
+        if begun:  # its weights are folded
+            model.load_state_dict({name: torch.from_numpy(value) for name, value in begun.state.items()})
             model.add_weight_norm()
             if isinstance(model, SourceFilterGenerator):
                 # No loss reaches it here: a source has no gradient, and recordings do not come with theirs.
                 model.pitch.requires_grad_(False)
-        super().__init__(args, segments, model.to(segments.device))
+        super().__init__(model.to(segments.device), contract, recipe, segments)
         self.networks = {"generator": self.model, "discriminators": self.discriminators}
         self.optimisers = {
             f"{name}_optimiser": adamw(network, self.recipe.learning_rate, (0.8, 0.99), 0.01)
             for name, network in (("discriminator", self.discriminators), ("generator", self.model))
         }
 
-    def generate(self, model: HifiganGenerator | SourceFilterGenerator, mel: Tensor) -> Tensor:
+    def generate(self, model: AnyGenerator, mel: Tensor) -> Tensor:
         """The last convolution is in float32. A source is that of the pitch that the network finds."""
         if isinstance(model, HifiganGenerator):
             with autocast(self.device):
@@ -99,12 +106,18 @@ class HifiganTrainer(VocoderTrainer):
 class SourceFilterTrainer(HifiganTrainer):
     """A generator with a source, from the teacher's pulses; the pitch is learned beside."""
 
+    @property
+    def source_filter(self) -> SourceFilterGenerator:
+        assert isinstance(self.model, SourceFilterGenerator)
+        return self.model
+
     def generate_parts(self, mel: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
         """Audio and its harmonic part, (B, 1, S)."""
-        source = with_noise(source, self.model)
+        model = self.source_filter
+        source = with_noise(source, model)
         with autocast(self.device):
-            features = self.model.body(mel, source)
-        audio, harmonic = self.model.head(features.float(), source, apart=True)
+            features = model.body(mel, source)
+        audio, harmonic = model.head(features.float(), source, apart=True)
         return audio[:, None], harmonic[:, None]
 
     def step(
@@ -119,14 +132,10 @@ class SourceFilterTrainer(HifiganTrainer):
         losses["phase"] = phase_loss(tone, true_tone)
         parts = self.mel_loss(tone, true_tone) + self.mel_loss(made - tone, true - true_tone)
         weight = pitch_weight(audio, harmonic, voiced)
-        losses["pitch"] = pitch_loss(self.model.pitch, mel, source[:, 1], weight)
+        losses["pitch"] = pitch_loss(self.source_filter.pitch, mel, source[:, 1], weight)
         generator = generator + recipe.phase_loss_weight * losses["phase"] + recipe.part_loss_weight * parts
         generator = generator + recipe.pitch_loss_weight * losses["pitch"]
-        if recipe.adversarial:
-            set_gradients([*self.discriminators.parameters()], losses["discriminator"], keep_graph=True)
-        set_gradients(self.parameters, generator)
-        self.update()
-        return {name: loss.detach() for name, loss in losses.items()}
+        return self.learn(losses, generator)
 
     def judged(self, audio: Tensor) -> Tensor:
         """Of the segments at an utterance's ends these ends, of all others the middle."""
@@ -160,22 +169,28 @@ def phase_loss(made: Tensor, true: Tensor) -> Tensor:
     return total / len(PHASE_WINDOWS)
 
 
-def make_trainer(args: argparse.Namespace, start: ModelSource | None = None) -> HifiganTrainer:
-    config, recipe = args.built[0], args.built[2]
+def make_trainer(
+    config: HifiganConfig,
+    contract: MelContract,
+    recipe: HifiganRecipe,
+    corpus: Path,
+    settings: RunSettings,
+    begun: ModelSource | None = None,
+    mels: Sequence[Path] = (),
+) -> HifiganTrainer:
+    """The trainer of a run that starts, on the corpus's mels and these predicted ones."""
     own = (field.name for field in fields(HifiganRecipe) if field.default is not MISSING)
     given = [name for name in own if getattr(recipe, name) != getattr(HifiganRecipe, name)]
     if given and not config.source:
         raise InputError(f"{', '.join(given)}: for a generator with a source alone, and this one has none")
-    if config.source and start is None:
-        segments = load_segments(args, partial(SourcedSegments, edges=recipe.edge_segments))
-        return SourceFilterTrainer(args, segments)
-    return HifiganTrainer(args, load_segments(args), start)
+    device = start(settings)
+    if config.source and begun is None:
+        segments = SourcedSegments(corpus, contract, mels, device, recipe.edge_segments)
+        return SourceFilterTrainer(config, contract, recipe, segments)
+    return HifiganTrainer(config, contract, recipe, Segments(corpus, contract, mels, device), begun)
 
 
 def main() -> None:
     args = vocoder_parser("hifigan", HifiganRecipe).parse_args()
-    run_training(args, make_trainer(args), log_every=500)
-
-
-if __name__ == "__main__":
-    main()
+    settings, (config, contract, recipe) = run_settings(args), args.built
+    run_training(settings, make_trainer(config, contract, recipe, args.corpus, settings, mels=args.mels))

@@ -9,7 +9,6 @@ if __name__ == "__main__":  # before PyTorch, so that it may be missing
 
     run_command("melforge.jasper.train")
 
-import argparse
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -21,17 +20,9 @@ from torch import Tensor
 
 from melforge.common.errors import InputError
 from melforge.common.recognition.transcript import error_rate, greedy_text, reference_words
+from melforge.common.training.command import recipe_parser, run_settings
 from melforge.common.training.corpus.recordings import Recordings, load_recordings
-from melforge.common.training.loop import (
-    GraphedSteps,
-    Recipe,
-    Trainer,
-    adamw,
-    autocast,
-    recipe_parser,
-    run_training,
-    start,
-)
+from melforge.common.training.loop import GraphedSteps, Recipe, Trainer, adamw, autocast, run_training, start
 from melforge.jasper.augment import (
     Augmentation,
     augmented_features,
@@ -86,13 +77,14 @@ def evenly_chosen(members: np.ndarray, count: int) -> np.ndarray:
     return members[np.linspace(0, len(members) - 1, min(count, len(members))).astype(int)]
 
 
-class JasperTrainer(Trainer):
+class JasperTrainer(Trainer[Jasper, JasperRecipe]):
     """One network and AdamW, with CTC loss."""
 
-    def __init__(self, args: argparse.Namespace, recordings: Recordings, device: torch.device):
-        config, _, recipe = args.built
+    def __init__(
+        self, config: JasperConfig, recipe: JasperRecipe, recordings: Recordings, device: torch.device
+    ):
         model = Jasper(config).to(device)
-        super().__init__(model, recipe, config.mel, recipe.clip_norm)
+        super().__init__(model, config.mel, recipe, recipe.clip_norm)
         self.config, self.recordings = config, recordings
         self.encode = training_encoder(model)
         self.read_at_speeds = kernel_or(read_at_speeds, device)
@@ -108,7 +100,7 @@ class JasperTrainer(Trainer):
             held_out = np.arange(len(usable)) % max(2, len(usable) // HELD_OUT) == 1
         self.training, self.validation = usable[~held_out], evenly_chosen(usable[held_out], HELD_OUT)
         if not len(self.training) or not len(self.validation):
-            raise InputError(f"{args.corpus}: {len(usable)} recordings can be used; give at least two")
+            raise InputError(f"{recordings.folder}: {len(usable)} recordings can be used; give at least two")
         self.networks = {"model": model}
         self.optimisers = {"optimiser": adamw(model, recipe.learning_rate, (0.9, 0.98), recipe.weight_decay)}
         self.hear, self.learn = self.captured = GraphedSteps(self._hear), GraphedSteps(self._learn)
@@ -235,6 +227,7 @@ class JasperTrainer(Trainer):
 
 def main() -> None:
     args = recipe_parser("jasper", JasperRecipe).parse_args()
-    device = start(args)
-    recordings = load_recordings(args.corpus, args.built[0].sampling_rate)
-    run_training(args, JasperTrainer(args, recordings, device), log_every=500)
+    settings, (config, _, recipe) = run_settings(args), args.built
+    device = start(settings)
+    recordings = load_recordings(args.corpus, config.sampling_rate)
+    run_training(settings, JasperTrainer(config, recipe, recordings, device))

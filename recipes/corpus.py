@@ -1,6 +1,6 @@
 """Writes a training corpus of what somebody reads: a teacher, one of our voices, or existing recordings.
 
-A reader is a function that takes a line and answers with a `Reading`. Each process makes its own reader.
+A reader is a function that takes a line and answers with a `SpokenLine`. Each process makes its own reader.
 """
 
 import zlib
@@ -31,7 +31,7 @@ class NamedText(NamedTuple):
         return zlib.crc32(self.name.encode())
 
 
-class Reading(NamedTuple):
+class SpokenLine(NamedTuple):
     """A line as it was read."""
 
     audio: np.ndarray  # float32 [samples] at `RATE`
@@ -39,7 +39,7 @@ class Reading(NamedTuple):
     durations: np.ndarray  # frames of each symbol, int64 [symbols]
 
 
-Reader = Callable[[NamedText], Reading]
+Reader = Callable[[NamedText], SpokenLine]
 # Made in each process, of the corpus's folder. It crosses processes: a function of a module, or a `partial`.
 MakeReader = Callable[[Path], Reader]
 
@@ -65,10 +65,10 @@ def aligned_reader(speak: Callable[[NamedText, Sequence[str]], np.ndarray]) -> R
     """
     frontend, aligner = get_frontend("english"), Aligner()
 
-    def read(line: NamedText) -> Reading:
+    def read(line: NamedText) -> SpokenLine:
         symbols, ids = line_symbols(frontend(line.text).utterances)
         audio = speak(line, symbols)
-        return Reading(audio, ids, aligner.durations(audio, RATE, HOP, symbols))
+        return SpokenLine(audio, ids, aligner.durations(audio, RATE, HOP, symbols))
 
     return read
 
@@ -125,7 +125,8 @@ def write_corpus(
             rows.append((*line, *result))
     if not rows:
         raise InputError(f"no line of the corpus could be labelled; first reason: {failed[0]}")
-    labels = Labels(*map(list, zip(*rows, strict=True)))
+    names, texts, ids, durations, pitch = map(list, zip(*rows, strict=True))
+    labels = Labels(names, texts, ids, durations, pitch)
     if write_audio:
         write_metadata(folder, labels)
     (folder / "failed.txt").write_text("".join(f"{line}\n" for line in failed), encoding="utf-8")

@@ -10,9 +10,9 @@ if __name__ == "__main__":  # before PyTorch, so that it may be missing
 
     run_command("melforge.tacotron2.predict_mels")
 
-from melforge.common.training.corpus import predict
+from melforge.common.training.command import predict_mels_command
 from melforge.tacotron2.train import teach
 
 
 def main() -> None:
-    predict.main("tacotron2", 192, teach)
+    predict_mels_command("tacotron2", 192, teach)

@@ -11,25 +11,26 @@ if __name__ == "__main__":  # before PyTorch, so that it may be missing
 
     run_command("melforge.tacotron2.train")
 
-import argparse
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from melforge.common.arrays import length_mask
+from melforge.common.audio.contract import MelContract
 from melforge.common.training.acoustic import (
     AcousticRecipe,
     AcousticTrainer,
     Losses,
     load_corpus,
     masked_mean,
-    mels_option,
 )
-from melforge.common.training.corpus.batches import Bucket, Utterances
+from melforge.common.training.command import mels_option, recipe_parser, run_settings
+from melforge.common.training.corpus.batches import LengthGroup, Utterances
 from melforge.common.training.log import save_alignment_picture
-from melforge.common.training.loop import recipe_parser, run_training
+from melforge.common.training.loop import run_training
 from melforge.tacotron2.config import Tacotron2Config
 from melforge.tacotron2.model import PRENET_LAYERS, Prediction, Tacotron2
 
@@ -75,23 +76,31 @@ def spoken_symbols(durations: Tensor, frames: int, step: int) -> Tensor:
     return torch.minimum(symbol, (durations > 0).long().cumsum(1).argmax(1)[:, None])
 
 
-class Tacotron2Trainer(AcousticTrainer):
+class Tacotron2Trainer(AcousticTrainer[Tacotron2, Tacotron2Recipe]):
+    """`plot`: where the attention is drawn with every log line (.png)."""
+
     betas = (0.9, 0.999)
 
-    def __init__(self, args: argparse.Namespace, corpus: Utterances):
-        config = args.built[0]
+    def __init__(
+        self,
+        config: Tacotron2Config,
+        contract: MelContract,
+        recipe: Tacotron2Recipe,
+        corpus: Utterances,
+        plot: Path,
+    ):
+        self.config, self.plot = config, plot
         model = Tacotron2(config).to(corpus.device)
         # Starts at the mean frame, so that the first updates need not learn this level.
         mean = corpus.mel.float().mean(1).repeat(config.n_frames_per_step)
         model.decoder.linear_projection.linear_layer.bias.data.copy_(mean)
-        super().__init__(args, corpus, model)
-        self.plot = args.out / "alignment.png"
+        super().__init__(model, contract, recipe, corpus)
 
-    def losses(self, model: Tacotron2, bucket: Bucket, members: Tensor) -> Losses:
-        given = batch(self.config, self.corpus, members, bucket.symbols, bucket.frames)
+    def losses(self, model: Tacotron2, group: LengthGroup, members: Tensor) -> Losses:
+        given = batch(self.config, self.corpus, members, group.symbols, group.frames)
         out = model(**given)
-        frames = self.corpus.inside(members, bucket.frames)[:, None]
-        mel = sum(
+        frames = self.corpus.inside(members, group.frames)[:, None]
+        before, after = (
             masked_mean(difference.abs() + difference.square(), frames)
             for difference in (out.mel_before_postnet - given["mel"], out.mel - given["mel"])
         )
@@ -101,11 +110,11 @@ class Tacotron2Trainer(AcousticTrainer):
         gate = F.binary_cross_entropy_with_logits(
             out.gate, ended.float(), pos_weight=weight, reduction="none"
         )
-        durations = self.corpus.durations[members, : bucket.symbols]
-        spoken = spoken_symbols(durations, bucket.frames, self.config.n_frames_per_step)
+        durations = self.corpus.durations[members, : group.symbols]
+        spoken = spoken_symbols(durations, group.frames, self.config.n_frames_per_step)
         weights = out.alignment.gather(2, spoken[:, :, None])[:, :, 0]
         alignment = -masked_mean(weights.clamp(min=WEIGHT_FLOOR).log(), length_mask(steps, count))
-        return {"mel": mel, "gate": masked_mean(gate, counted), "alignment": alignment}, out
+        return {"mel": before + after, "gate": masked_mean(gate, counted), "alignment": alignment}, out
 
     def inspect(self, model: Tacotron2, members: Tensor, prediction: Prediction) -> dict[str, float]:
         """Free-running: the share of items that stopped and the mean relative difference in length."""
@@ -126,4 +135,7 @@ def main() -> None:
     parser = recipe_parser("tacotron2", Tacotron2Recipe)
     mels_option(parser)
     args = parser.parse_args()
-    run_training(args, Tacotron2Trainer(args, load_corpus(args, args.mels)), log_every=500)
+    settings, (config, contract, recipe) = run_settings(args), args.built
+    corpus = load_corpus(settings, args.corpus, contract, args.mels)
+    trainer = Tacotron2Trainer(config, contract, recipe, corpus, settings.out / "alignment.png")
+    run_training(settings, trainer)

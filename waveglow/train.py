@@ -16,25 +16,22 @@ if __name__ == "__main__":  # before PyTorch, so that it may be missing
 
     run_command("melforge.waveglow.train")
 
-import argparse
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
+from melforge.common.audio.contract import MelContract
+from melforge.common.training.command import run_settings, vocoder_parser
 from melforge.common.training.corpus.batches import Segments
 from melforge.common.training.corpus.sources import SourcedSegments
-from melforge.common.training.loop import adamw, fitting, load_checkpoint, run_training
+from melforge.common.training.loop import adamw, fitting, load_checkpoint, run_training, start
 from melforge.common.training.pitch import pitch_loss, pitch_weight
-from melforge.common.training.vocoder import (
-    VocoderRecipe,
-    VocoderTrainer,
-    load_segments,
-    set_gradients,
-    vocoder_parser,
-)
+from melforge.common.training.vocoder import VocoderRecipe, VocoderTrainer
+from melforge.waveglow.config import WaveglowConfig
 from melforge.waveglow.model import Waveglow
 from melforge.waveglow.noise import harmonics, noise_shape
 from melforge.waveglow.source import SourcedWaveglow, make_network
@@ -58,21 +55,23 @@ def mix_precision(model: Waveglow, device: torch.device) -> None:
     """Runs the coupling nets in bfloat16 on a GPU, but not their last layers: the flows stay exact."""
     if device.type != "cuda":
         return
-    for net in model.WN:
+    for net in cast(Any, model.WN):
         exact = partial(lambda last, x: last(x.float()), net.end.forward)
         net.end.forward = torch.autocast("cuda", enabled=False)(exact)
         net.forward = torch.autocast("cuda", torch.bfloat16, cache_enabled=False)(net.forward)
 
 
-class WaveglowTrainer(VocoderTrainer):
+class WaveglowTrainer(VocoderTrainer[Waveglow, WaveglowRecipe]):
     """Inverses are no part of checkpoints; nor are the discriminators in the first run."""
 
-    def __init__(self, args: argparse.Namespace, segments: Segments):
-        config, _, recipe = args.built
+    def __init__(
+        self, config: WaveglowConfig, contract: MelContract, recipe: WaveglowRecipe, segments: Segments
+    ):
+        self.config = config
         model = make_network(config).to(segments.device)
         mix_precision(model, segments.device)
         model.convinv.requires_grad_(not recipe.adversarial)
-        super().__init__(args, segments, model, recipe.clip_norm)
+        super().__init__(model, contract, recipe, segments, recipe.clip_norm)
         betas = (0.8, 0.99) if recipe.adversarial else (0.9, 0.999)
         self.networks = {"model": model}
         self.optimisers = {"0": adamw(model, recipe.learning_rate, betas, 0.0)}
@@ -83,7 +82,7 @@ class WaveglowTrainer(VocoderTrainer):
 
     def _store_inverses(self) -> None:
         if self.recipe.adversarial:
-            for conv in self.model.convinv:
+            for conv in cast(Any, self.model.convinv):
                 conv.store_inverse()
 
     def model_state(self) -> dict[str, Tensor]:
@@ -121,11 +120,7 @@ class WaveglowTrainer(VocoderTrainer):
             weight = pitch_weight(audio, known["harmonic"], known["voiced"])
             losses["pitch"] = pitch_loss(self.model.pitch, mel, known["source"][:, 1], weight)
             total = total + losses["pitch"]
-        if self.recipe.adversarial:
-            set_gradients([*self.discriminators.parameters()], losses["discriminator"], keep_graph=True)
-        set_gradients(self.parameters, total)
-        self.update()
-        return {name: loss.detach() for name, loss in losses.items()}
+        return self.learn(losses, total)
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
@@ -148,10 +143,12 @@ def main() -> None:
     what = "checkpoint of a vocoder's run whose discriminators judge from the start"
     parser.add_argument("--judges", type=Path, help=what)
     args = parser.parse_args()
-    make = partial(SourcedSegments, edges=0) if args.built[0].source else Segments
-    trainer = WaveglowTrainer(args, load_segments(args, make))
+    settings, (config, contract, recipe) = run_settings(args), args.built
+    make = partial(SourcedSegments, edges=0) if config.source else Segments
+    segments = make(args.corpus, contract, args.mels, start(settings))
+    trainer = WaveglowTrainer(config, contract, recipe, segments)
     if args.judges:
         state = load_checkpoint(args.judges, trainer.device)["trainer"]
         with fitting(args.judges):
             trainer.discriminators.load_state_dict(state["discriminators"])
-    run_training(args, trainer, log_every=500)
+    run_training(settings, trainer)

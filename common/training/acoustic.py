@@ -1,26 +1,26 @@
-"""What the recipes of acoustic models share: settings, loss, update, validation and the command's steps.
+"""What the recipes of acoustic models share: settings, loss, update and validation.
 
 Batches of similar length run as CUDA graphs, one per length bucket, on a corpus in the GPU's memory.
 """
 
-import argparse
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from melforge.common.cli.parser import Parser
-from melforge.common.training.corpus.batches import Bucket, Utterances, load_mels, utterance_batches
-from melforge.common.training.loop import Recipe, Trainer, adamw, start
+from melforge.common.audio.contract import MelContract
+from melforge.common.training.corpus.batches import LengthGroup, Utterances, load_mels, utterance_batches
+from melforge.common.training.loop import Network, Recipe, RunSettings, Trainer, adamw, start
 
 VALIDATION = "validation_"  # begins the names of losses on held-out utterances
 # Scalars by name, without their weights, and the network's prediction.
-Losses = tuple[dict[str, Tensor], NamedTuple]
+Losses = tuple[dict[str, Tensor], Any]
+AcousticRecipeType = TypeVar("AcousticRecipeType", bound="AcousticRecipe")
 
 
 @dataclass(frozen=True)
@@ -34,32 +34,31 @@ class AcousticRecipe(Recipe):
     clip_norm: float
 
 
-class AcousticTrainer(Trainer):
+class AcousticTrainer(Trainer[Network, AcousticRecipeType]):
     """One network and its optimiser; a recipe states the losses."""
 
     betas = (0.9, 0.98)
 
-    def __init__(self, args: argparse.Namespace, corpus: Utterances, model: nn.Module):
-        _, contract, recipe = args.built
-        self.config, self.corpus = model.config, corpus
-        super().__init__(model, recipe, contract, recipe.clip_norm)
+    def __init__(self, model: Network, contract: MelContract, recipe: AcousticRecipeType, corpus: Utterances):
+        self.corpus = corpus
+        super().__init__(model, contract, recipe, recipe.clip_norm)
         self.networks = {"model": model}
         rate, decay, factors = recipe.learning_rate, recipe.weight_decay, self.rate_factors(model, recipe)
         self.optimisers = {"optimiser": adamw(model, rate, self.betas, decay, factors)}
 
-    def rate_factors(self, model: nn.Module, recipe: Any) -> dict[str, float]:
+    def rate_factors(self, model: Network, recipe: AcousticRecipeType) -> dict[str, float]:
         """Factors of the learning rate, by the names of parameters."""
         return {}
 
     @abstractmethod
-    def losses(self, model: nn.Module, bucket: Bucket, members: Tensor) -> Losses:
-        """Of utterances (B,), padded to the bucket's shape."""
+    def losses(self, model: Network, group: LengthGroup, members: Tensor) -> Losses:
+        """Of utterances (B,), padded to the group's shape."""
 
-    def batches(self, seed: int) -> Iterator[tuple[Bucket, dict[str, Tensor]]]:
+    def batches(self, seed: int) -> Iterator[tuple[LengthGroup, dict[str, Tensor]]]:
         sizes = self.recipe.bucket_frames, self.recipe.frames_per_batch, self.recipe.max_batch_size
         return utterance_batches(self.corpus, *sizes, seed)
 
-    def step(self, key: Bucket, members: Tensor) -> dict[str, Tensor]:
+    def step(self, key: LengthGroup, members: Tensor) -> dict[str, Tensor]:
         self.optimisers["optimiser"].zero_grad()
         losses, _ = self.losses(self.model, key, members)
         self.weighted(losses).backward()
@@ -83,13 +82,13 @@ class AcousticTrainer(Trainer):
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
         """Losses on the held-out utterances, and what `inspect` adds."""
-        model, bucket = self.averaged_model(), self.corpus.validation()
-        members = torch.tensor(bucket.members, device=self.device)
-        losses, prediction = self.losses(model, bucket, members)
+        model, group = self.averaged_model(), self.corpus.validation()
+        members = torch.tensor(group.members, device=self.device)
+        losses, prediction = self.losses(model, group, members)
         shown = {f"{VALIDATION}{name}": loss.item() for name, loss in losses.items()}
         return shown | self.inspect(model, members, prediction)
 
-    def inspect(self, model: nn.Module, members: Tensor, prediction: NamedTuple) -> dict[str, float]:
+    def inspect(self, model: Network, members: Tensor, prediction: Any) -> dict[str, float]:
         """More to log of the averaged model."""
         return {}
 
@@ -100,14 +99,12 @@ def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
     return (values * mask).sum() / (mask.sum() * (values.numel() // mask.numel()))
 
 
-def mels_option(parser: Parser) -> None:
-    parser.add_argument("--mels", type=Path, help="mels to learn instead of the corpus's own (.npy)")
-
-
-def load_corpus(args: argparse.Namespace, mels: Path | None = None) -> Utterances:
-    """The corpus, with these mels of it in place of those of its audio, if any."""
-    device = start(args)
-    corpus = Utterances(args.corpus, args.built[1], device)
+def load_corpus(
+    settings: RunSettings, folder: Path, contract: MelContract, mels: Path | None = None
+) -> Utterances:
+    """The corpus of a run that starts, with these mels of it in place of those of its audio, if any."""
+    device = start(settings)
+    corpus = Utterances(folder, contract, device)
     if mels:
         corpus.mel = load_mels(mels, corpus.mel.size(1), device)
     return corpus

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Sequence
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,10 +17,14 @@ from melforge.common.config.hparams import ROOT, load_hparams
 from melforge.common.errors import InputError, require_torch, unknown
 from melforge.common.registry import get_model
 from melforge.common.synthesis.loading import make_driver
+from melforge.common.synthesis.vocoder import Vocoder
 from melforge.common.training.corpus.dataset import HOP, RATE, Labels, load_labels
 from melforge.common.training.run_folder import LAST
 from melforge.common.weights.published import read_checkpoint
 from melforge.common.weights.voices import ModelSource, Voice, load_voice
+
+if TYPE_CHECKING:
+    from melforge.common.training.tuning import TuningSettings
 
 FILE = "train_finetune.yaml"  # the recipe of a model that can be fine-tuned, in hparams/<model>/
 LEAST_SECONDS = 60.0  # of speech
@@ -34,37 +39,60 @@ EPILOG = """examples:
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
     require_torch("training")
+    from melforge.common.training.tuning import TuningSettings
+
+    taken = [field.name for field in fields(TuningSettings) if field.name not in ("resume", "init")]
+    settings = TuningSettings(**{name: getattr(args, name) for name in taken})
+    fine_tune(
+        args.corpus, settings, args.start, args.model, args.resume, args.learning_rate, align=args.align
+    )
+    print(f"melforge voice make NAME --run {args.out} makes a voice of it")
+    return 0
+
+
+def fine_tune(
+    corpus: Path,
+    settings: TuningSettings,
+    start: str | None = None,
+    models: Sequence[str] = (),
+    resume: bool = False,
+    learning_rate: float | None = None,
+    align: str = "corpus",
+) -> None:
+    """Trains models, by default the acoustic one, each in a folder of its name in `settings.out`.
+
+    They begin with the weights of `start`, a voice or a file, or go on with their runs (`resume`).
+    """
     from melforge.common.training import ranks
 
     if ranks.asked() > 1:
         raise InputError("melforge voice train is one process: begin it without torchrun")
-    models = args.model or [tunable(*load_voice(args.start).models)[0]]
+    models = models or [tunable(*load_voice(start).models)[0]]
     for model in models:
         if model not in tunable(model):
             raise InputError(unknown("model to train", model, tunable()))
-    labels = load_labels(args.corpus)
+    labels = load_labels(corpus)
     seconds = float(labels.frames.sum() * HOP / RATE)
     if seconds < LEAST_SECONDS:
         raise InputError(
-            f"{args.corpus} has {seconds:.0f} s of speech: training needs {LEAST_SECONDS:.0f} s at least, "
+            f"{corpus} has {seconds:.0f} s of speech: training needs {LEAST_SECONDS:.0f} s at least, "
             "and ten minutes are better"
         )
-    sources = [find_start(args.start, model) for model in models]
+    sources = [find_start(start, model) for model in models]
     for source in sources:
-        require_fitting(source, args.corpus)
-        run = args.out / source.model
+        require_fitting(source, corpus)
+        run = settings.out / source.model
         saved = (run / LAST).is_file()
-        if run.exists() and not args.resume:
+        if run.exists() and not resume:
             go_on = "holds a run: add --resume to go on with it" if saved else "is there: remove it"
             raise InputError(f"{run} {go_on}, or give another folder")
-        if args.resume and not saved:
+        if resume and not saved:
             other = " and give another folder" if run.exists() else ""
             raise InputError(f"{run} holds no run to go on with: leave --resume out{other}")
     for source in sources:
-        tune(args, source, facts_of(args, labels, seconds, source))
-    runs = f"melforge voice make NAME --run {args.out}"
-    print(f"{runs} makes a voice of it")
-    return 0
+        out = settings.out / source.model
+        own = replace(settings, out=out, resume=out / LAST if resume else None)
+        tune(corpus, own, source, facts_of(corpus, labels, source), start, learning_rate, align)
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -123,17 +151,16 @@ def require_fitting(source: ModelSource, corpus: Path) -> None:
         )
 
 
-def facts_of(args: argparse.Namespace, labels: Labels, seconds: float, source: ModelSource) -> dict[str, Any]:
+def facts_of(corpus: Path, labels: Labels, source: ModelSource) -> dict[str, Any]:
     """What the model card tells of a run."""
     from melforge.common.training.corpus.batches import held_out_utterances
 
     held_out = [labels.texts[row] for row in np.flatnonzero(held_out_utterances(labels.speaker))]
     return {
         "start": " ".join(source.words),
-        "corpus": args.corpus.name,
-        "speech_minutes": round(seconds / 60, 1),
+        "corpus": corpus.name,
+        "speech_minutes": round(float(labels.frames.sum() * HOP / RATE) / 60, 1),
         "corpus_speakers": minutes_of_speakers(labels),
-        "device": args.device,
         "sentences": held_out[:SENTENCES],
     }
 
@@ -146,36 +173,38 @@ def minutes_of_speakers(labels: Labels) -> dict[str, float]:
     }
 
 
-def tune(args: argparse.Namespace, source: ModelSource, facts: dict[str, Any]) -> None:
+def tune(
+    corpus: Path,
+    settings: TuningSettings,
+    source: ModelSource,
+    facts: dict[str, Any],
+    start: str | None,
+    learning_rate: float | None,
+    align: str,
+) -> None:
     """Trains one model in its folder of the run."""
-    import torch
-
     from melforge.common.training.tuning import Tuning
 
-    module = get_model(source.model).module("train")
-    classes = get_model(source.model).config_class, MelContract, module.RECIPE
-    given = {} if args.learning_rate is None else {"learning_rate": args.learning_rate}
+    spec = get_model(source.model)
+    module = spec.module("train")
+    classes = spec.config_class, MelContract, module.RECIPE
+    given = {} if learning_rate is None else {"learning_rate": learning_rate}
     path = f"hparams/{source.model}/{FILE}"
     *_, recipe = load_hparams(path, *classes, model=source.model, overrides=given)
-    device = args.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    out = args.out / source.model
-    how = argparse.Namespace(
-        **vars(args) | {"out": out, "device": device, "init": None, "mels": [], "durations": None}
-    )
-    how.built = source.config, source.mel, recipe
-    how.resume = out / LAST if args.resume else None
-    trainer = module.make_trainer(how, source)
-    print(f"{source.model} on {device}: {out}", flush=True)
-    Tuning(how, trainer, {**facts, "device": device}, sampling_vocoder(args.start, source)).run()
+    how = {"align": align} if spec.kind == "acoustic" else {}
+    trainer = module.make_trainer(source.config, source.mel, recipe, corpus, settings, source, **how)
+    device = trainer.device.type
+    print(f"{source.model} on {device}: {settings.out}", flush=True)
+    Tuning(settings, trainer, {**facts, "device": device}, sampling_vocoder(start, source)).run()
 
 
-def sampling_vocoder(start: str | None, source: ModelSource):
+def sampling_vocoder(start: str | None, source: ModelSource) -> Vocoder | None:
     """What speaks an acoustic model's samples: the start's vocoder, or the shipped voice's."""
     if get_model(source.model).kind != "acoustic":
         return None
     voice: Voice = load_voice(None if source.words[:1] == ("--checkpoint",) else start)
     vocoder = voice.source(voice.models_of("vocoder")[0])
     require_same_contract(source.mel, vocoder.mel, (source.model, vocoder.model))
-    return make_driver(vocoder, "onnx", "cpu", threads=1)
+    driver = make_driver(vocoder, "onnx", "cpu", threads=1)
+    assert isinstance(driver, Vocoder)
+    return driver

@@ -1,6 +1,5 @@
-"""What the training recipes share: their command line and loop, CUDA-graph steps, EMA, checkpoints."""
+"""What the training recipes share: their loop, CUDA-graph steps, EMA, checkpoints."""
 
-import argparse
 import contextlib
 import itertools
 import json
@@ -10,22 +9,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, Generic, TypeVar, cast
 
 import torch
 
 from melforge.common.audio.contract import MelContract
-from melforge.common.cli.options import not_negative, positive
-from melforge.common.cli.parser import Parser
 from melforge.common.config.typed import require_shares
 from melforge.common.engines.cuda_graphs import capture
 from melforge.common.errors import InputError
 from melforge.common.files import written_whole
-from melforge.common.registry import get_model
 from melforge.common.training import ranks
 from melforge.common.training.log import Log
 from melforge.common.training.run_folder import LAST, require_checkpoint, require_free
 from melforge.common.weights.voices import WEIGHTS, save_weights
 
+Network = TypeVar("Network", bound=torch.nn.Module)
+RecipeType = TypeVar("RecipeType", bound="Recipe")
 WARM_UP_STEPS = 3  # eager steps of a shape before its capture: cuDNN and lazy optimiser state settle in them
 
 
@@ -80,7 +79,8 @@ class Ema:
         self.averages = {name: p.clone() for name, p in self.parameters.items()}
 
     def update(self) -> None:
-        torch._foreach_lerp_([*self.averages.values()], [*self.parameters.values()], 1.0 - self.decay)
+        averages, parameters = [*self.averages.values()], [*self.parameters.values()]
+        cast(Any, torch)._foreach_lerp_(averages, parameters, 1.0 - self.decay)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         return dict(self.averages)
@@ -202,7 +202,21 @@ class Recipe:
         require_shares(self)
 
 
-class Trainer(ABC):
+@dataclass(frozen=True)
+class RunSettings:
+    """Where a run is written, what it begins with, and when it ends: by `steps`, `minutes` or both."""
+
+    out: Path
+    steps: int | None = None
+    minutes: float | None = None
+    resume: Path | None = None  # checkpoint to continue, its schedule too
+    init: Path | None = None  # checkpoint whose networks start a new run
+    save_minutes: float = 2.0  # between checkpoints
+    seed: int = 0  # of the weights and of the batches
+    device: str = "auto"  # cpu, cuda, or a GPU if there is one
+
+
+class Trainer(ABC, Generic[Network, RecipeType]):
     """A recipe's networks and optimisers on one device. What ships is the moving average of `model`.
 
     A recipe sets `networks`, the model among them, and `optimisers`, under their names in checkpoints.
@@ -216,9 +230,9 @@ class Trainer(ABC):
     info: Mapping[str, object] = {}  # what stands beside the weights, for what reads them
 
     def __init__(
-        self, model: torch.nn.Module, recipe: Recipe, contract: MelContract, clip_norm: float | None = None
+        self, model: Network, contract: MelContract, recipe: RecipeType, clip_norm: float | None = None
     ):
-        self.model, self.recipe, self.contract, self.clip_norm = model, recipe, contract, clip_norm
+        self.model, self.contract, self.recipe, self.clip_norm = model, contract, recipe, clip_norm
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.device = self.parameters[0].device
         self.ema = Ema(model, recipe.ema_decay)
@@ -266,15 +280,15 @@ class Trainer(ABC):
     def model_state(self) -> dict[str, torch.Tensor]:
         return self.model.state_dict()
 
-    def averaged_model(self) -> torch.nn.Module:
+    def averaged_model(self) -> Network:
         """A copy with the moving average's weights."""
-        # Its first weights are drawn, and what a run draws is to be the same however often it saves.
+        # Building it consumes random numbers: saving must not change what a run draws.
         with torch.random.fork_rng(devices=[]):
             copy = type(self.model)(self.model.config).to(self.device)
         copy.load_state_dict(self.model_state() | self.ema.state_dict())
         return copy.eval()
 
-    def shipped_model(self) -> torch.nn.Module:
+    def shipped_model(self) -> Network:
         return self.averaged_model()
 
     def save_weights(self, path: Path, info: dict) -> None:
@@ -287,50 +301,30 @@ class Trainer(ABC):
         tensors = {n: x.half() if n in parameters else x.float() for n, x in model.state_dict().items()}
         arrays = {n: v.cpu().numpy() for n, v in tensors.items() if not n.startswith(self.leave_out)}
         info = {"mel": asdict(self.contract), **info}
-        metadata = {"config": json.dumps(asdict(model.config)), "info": json.dumps(info)}
+        config = asdict(cast(Any, model.config))
+        metadata = {"config": json.dumps(config), "info": json.dumps(info)}
         save_weights(path, arrays, metadata)
 
 
-def recipe_parser(model: str, recipe: type) -> Parser:
-    """The options of `python -m melforge.<model>.train`; `built`: configuration, mel contract and recipe."""
-    parser = Parser(
-        description=f"Trains {model} on a corpus.",
-        prog=f"python -m melforge.{model}.train",
-        classes=(get_model(model).config_class, MelContract, recipe),
-        model=model,
-        hparam=Path(f"hparams/{model}/train.yaml"),
-    )
-    option = parser.add_argument
-    option("--corpus", type=Path, required=True, help="folder that scripts/prepare_corpus.py wrote")
-    option("--out", type=Path, required=True, help="run folder: last.pt, weights.safetensors, losses")
-    option("--steps", type=positive, help="stop after so many steps")
-    option("--minutes", type=float, help="stop after so many minutes")
-    checkpoint = parser.add_mutually_exclusive_group()
-    checkpoint.add_argument("--resume", type=Path, help="checkpoint to continue (its schedule too)")
-    checkpoint.add_argument("--init", type=Path, help="checkpoint whose networks start a new run")
-    option("--save-minutes", type=float, default=2.0, help="minutes between checkpoints (default 2)")
-    option("--seed", type=not_negative, default=0, help="of the weights and of the batches (default 0)")
-    option("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="cuda or cpu")
-    return parser
-
-
-def start(args: argparse.Namespace) -> torch.device:
+def start(settings: RunSettings) -> torch.device:
     """Before anything is read: whether the run may begin; seed and precision. The device of the run."""
-    device = ranks.join(pick_device(args.device))
+    device = ranks.join(pick_device(settings.device))
     if ranks.is_first():
-        require_free(args.out, args.resume)
-    for path in (args.resume, args.init):
+        require_free(settings.out, settings.resume)
+    for path in (settings.resume, settings.init):
         if path is not None:
             require_checkpoint(path)
-    if not args.save_minutes > 0:
-        raise InputError(f"--save-minutes must be above 0, not {args.save_minutes:g}")
-    torch.manual_seed(args.seed)
+    if not settings.save_minutes > 0:
+        raise InputError(f"--save-minutes must be above 0, not {settings.save_minutes:g}")
+    torch.manual_seed(settings.seed)
     torch.set_float32_matmul_precision("high")
     return device
 
 
 def pick_device(name: str) -> torch.device:
-    """The device of that name; an InputError where it is none, or not there."""
+    """The device of that name; "auto" is a GPU if there is one. InputError where it is none, or not there."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
     except RuntimeError:
@@ -343,23 +337,22 @@ def pick_device(name: str) -> torch.device:
 class Run:
     """A training run in its folder: networks that begin or go on, and all that a resumed run needs."""
 
-    def __init__(self, args: argparse.Namespace, trainer: Trainer):
-        self.folder, self.trainer, self.seed = args.out, trainer, args.seed
-        self.save_seconds, self.stopped, self.rate = args.save_minutes * 60, False, 0.0
-        if args.init:
-            state = load_checkpoint(args.init, trainer.device)
-            with fitting(args.init):
+    def __init__(self, settings: RunSettings, trainer: Trainer):
+        self.folder, self.trainer, self.seed = settings.out, trainer, settings.seed
+        self.save_seconds, self.stopped, self.rate = settings.save_minutes * 60, False, 0.0
+        if settings.init:
+            state = load_checkpoint(settings.init, trainer.device)
+            with fitting(settings.init):
                 trainer.load_networks(state["trainer"])
         recipe = trainer.recipe
-        self.schedule = Schedule(
-            recipe.learning_rate, recipe.final_learning_rate, recipe.warm_up_steps, args.steps, args.minutes
-        )
+        rates = recipe.learning_rate, recipe.final_learning_rate, recipe.warm_up_steps
+        self.schedule = Schedule(*rates, settings.steps, settings.minutes)
         if ranks.is_first():
             self.folder.mkdir(parents=True, exist_ok=True)
         self.log = Log(self.folder)
-        if args.resume:
-            state = load_checkpoint(args.resume, trainer.device)
-            with fitting(args.resume):
+        if settings.resume:
+            state = load_checkpoint(settings.resume, trainer.device)
+            with fitting(settings.resume):
                 self.load_state_dict(state)
         ranks.take_from_first(trainer.networks.values())
         ranks.draw_apart(self.seed, self.schedule.step)
@@ -422,9 +415,9 @@ def set_random_state(state: Mapping[str, torch.Tensor]) -> None:
         torch.cuda.set_rng_state(state["cuda"].cpu())
 
 
-def run_training(args: argparse.Namespace, trainer: Trainer, log_every: int) -> None:
+def run_training(settings: RunSettings, trainer: Trainer, log_every: int = 500) -> None:
     """Trains to the schedule's end, with logs and checkpoints."""
-    run = Run(args, trainer)
+    run = Run(settings, trainer)
     for losses in run.steps():
         step = run.schedule.step
         if ranks.is_first() and (step % log_every == 0 or step in (1, 10, 100)):

@@ -15,7 +15,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -66,7 +66,7 @@ def join(device: torch.device) -> torch.device:
     importlib.import_module("torch.distributed.nn.functional")
     if device.type == "cpu":
         backend = "gloo"
-        atexit.register(_end)  # after an error too: its threads abort some of the processes that exit without
+        atexit.register(_end)  # after an error too: Gloo's threads abort a process that exits without this
     else:
         local, gpus = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
         if device.index is not None:
@@ -152,7 +152,7 @@ def average_gradients(optimisers: Iterable[torch.optim.Optimizer]) -> None:
     flat /= count()
     parts = flat.split([gradient.numel() for gradient in gradients])
     means = [part.view_as(gradient) for part, gradient in zip(parts, gradients, strict=True)]
-    torch._foreach_copy_(gradients, means)
+    cast(Any, torch)._foreach_copy_(gradients, means)
 
 
 def _together(operation: Callable, tensor: Tensor, **how: int) -> None:
@@ -161,4 +161,4 @@ def _together(operation: Callable, tensor: Tensor, **how: int) -> None:
     except RuntimeError as error:
         if tensor.is_cuda:  # which may tell of earlier work
             raise
-        raise InputError(f"rank {rank()} lost another one, whose error says why") from error
+        raise InputError(f"rank {rank()}: another rank failed; see its error") from error

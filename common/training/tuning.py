@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from melforge.common.audio.sound_files import write_audio
 from melforge.common.synthesis.vocoder import Vocoder
 from melforge.common.training.acoustic import AcousticTrainer
 from melforge.common.training.log import MEL_RANGE, save_mel_picture
-from melforge.common.training.loop import LAST, Run, save_checkpoint
+from melforge.common.training.loop import LAST, Run, RunSettings, save_checkpoint
 from melforge.common.training.vocoder import VocoderTrainer
 
 LOOKS = 20  # at the held-out data, evenly over the run
@@ -22,8 +22,13 @@ KEPT = ("first", "early", "best", "looks", "without_gain")  # in a checkpoint
 FIRST_MINUTE = 60.0  # seconds after which the early numbers are told
 
 
+@dataclass(frozen=True)
+class TuningSettings(RunSettings):
+    sample_minutes: float = 2.0  # between samples
+
+
 class Tuning(Run):
-    """`args` as a recipe's, with `sample_minutes`; `vocoder` speaks an acoustic model's samples.
+    """`vocoder` speaks an acoustic model's samples.
 
     `facts` stand beside the weights, for the model card, and with them the held-out numbers at the start and
     of the best weights.
@@ -31,7 +36,7 @@ class Tuning(Run):
 
     def __init__(
         self,
-        args: argparse.Namespace,
+        settings: TuningSettings,
         trainer: AcousticTrainer | VocoderTrainer,
         facts: Mapping[str, Any],
         vocoder: Vocoder | None = None,
@@ -41,9 +46,9 @@ class Tuning(Run):
         self.early: dict[str, float] = {}  # those after a minute
         self.best: dict[str, float] = {}
         self.looks = self.without_gain = 0
-        super().__init__(args, trainer)
+        super().__init__(settings, trainer)
         self.trainer: AcousticTrainer | VocoderTrainer = trainer
-        self.sample_seconds, self.sampled = args.sample_minutes * 60, self.schedule.seconds
+        self.sample_seconds, self.sampled = settings.sample_minutes * 60, self.schedule.seconds
         self.board = summary_writer(self.folder)
 
     def run(self) -> None:

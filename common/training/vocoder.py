@@ -1,16 +1,15 @@
-"""What the recipes of vocoders share: settings, discriminators and losses, the update, the command's steps.
+"""What the recipes of vocoders share: settings, discriminators and losses, the update.
 
 HiFi-GAN's losses (LSGAN, feature matching; arXiv:2010.05646) with UnivNet's spectrogram discriminators
 (arXiv:2106.07889) in place of the multi-scale one, and mel losses at several resolutions. The spectra may be
 complex, as in EnCodec's (arXiv:2210.13438), which sees phases too.
 """
 
-import argparse
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -20,12 +19,12 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from melforge.common.audio.contract import MelContract
 from melforge.common.audio.mel_torch import MelSpectrogram
-from melforge.common.cli.parser import Parser
 from melforge.common.errors import InputError
 from melforge.common.training.corpus.batches import Segments
-from melforge.common.training.loop import Recipe, Trainer, autocast, recipe_parser, start
+from melforge.common.training.loop import Network, Recipe, Trainer, autocast
 
 LEAKY_SLOPE = 0.1
+VocoderRecipeType = TypeVar("VocoderRecipeType", bound="VocoderRecipe")
 SAMPLE_FRAMES = 600  # of the held-out mel, about 7 seconds
 
 
@@ -46,16 +45,21 @@ class VocoderRecipe(Recipe):
     complex_spectra: bool  # spectrogram discriminators on real and imaginary parts, not on magnitudes
 
 
-class VocoderTrainer(Trainer):
+class VocoderTrainer(Trainer[Network, VocoderRecipeType]):
     """A vocoder against discriminators; each step, all updates and the moving average are one CUDA graph."""
 
     def __init__(
-        self, args: argparse.Namespace, segments: Segments, model: nn.Module, clip_norm: float | None = None
+        self,
+        model: Network,
+        contract: MelContract,
+        recipe: VocoderRecipeType,
+        segments: Segments,
+        clip_norm: float | None = None,
     ):
-        self.config, contract, recipe = args.built
         if recipe.judged_frames < 1:
             raise InputError(f"judged_frames={recipe.judged_frames}: give 1 or more")
-        super().__init__(model, recipe, contract, clip_norm)
+        super().__init__(model, contract, recipe, clip_norm)
+        torch.backends.cudnn.benchmark = True
         self.segments = segments
         self.held_out = segments.held_out()  # mel (1, n_mels, T), audio (1, 1, T * hop)
         self.discriminators = make_discriminators(
@@ -72,7 +76,7 @@ class VocoderTrainer(Trainer):
         return self.segments.batches(*sizes, self.recipe.predicted_share, seed)
 
     @abstractmethod
-    def generate(self, model: nn.Module, mel: Tensor) -> Tensor:
+    def generate(self, model: Network, mel: Tensor) -> Tensor:
         """mel (B, n_mels, T) -> audio (B, 1, S), in training's precision."""
 
     def losses(self, fake: Tensor, audio: Tensor) -> dict[str, Tensor]:
@@ -108,20 +112,25 @@ class VocoderTrainer(Trainer):
 
     def _judge(self, audio: Tensor) -> list[tuple[Tensor, list[Tensor]]]:
         with autocast(self.device):
-            return [judge(audio) for panel in self.discriminators for judge in panel["judges"]]
+            panels = cast(Iterable[nn.ModuleDict], self.discriminators)
+            return [judge(audio) for panel in panels for judge in cast(nn.ModuleList, panel["judges"])]
 
     def mel_loss(self, fake: Tensor, audio: Tensor) -> Tensor:
         """Mean absolute difference of log mels over all resolutions and up to the Nyquist frequency."""
         losses = [F.l1_loss(mel(fake[:, 0]), mel(audio[:, 0])) for mel in self.mels]
-        return sum(losses) / len(losses)
+        return torch.stack(losses).mean()
 
     def step(self, key: object, mel: Tensor, audio: Tensor) -> dict[str, Tensor]:
         """One update of all networks: mel (B, n_mels, T), audio (B, 1, T * hop)."""
         losses = self.losses(self.judged(self.generate(self.model, mel)), self.judged(audio))
-        generator = losses.pop("generator")
+        return self.learn(losses, losses.pop("generator"))
+
+    def learn(self, losses: Mapping[str, Tensor], total: Tensor) -> dict[str, Tensor]:
+        """Updates the model by the total loss, and the discriminators where these losses have theirs."""
         # Both sides' gradients before any update: both need the graph's old weights.
-        set_gradients([*self.discriminators.parameters()], losses["discriminator"], keep_graph=True)
-        set_gradients(self.parameters, generator)
+        if "discriminator" in losses:
+            set_gradients([*self.discriminators.parameters()], losses["discriminator"], keep_graph=True)
+        set_gradients(self.parameters, total)
         self.update()
         return {name: loss.detach() for name, loss in losses.items()}
 
@@ -132,9 +141,9 @@ class VocoderTrainer(Trainer):
         first = (recipe.segment_frames - frames) // 2 * hop
         return audio[:, :, first : first + frames * hop]
 
-    def shipped_model(self) -> nn.Module:
+    def shipped_model(self) -> Network:
         """The averaged model with its weight norm folded, as in a voice."""
-        return self.averaged_model().remove_weight_norm()
+        return cast(Any, self.averaged_model()).remove_weight_norm()
 
 
 class Judge(nn.Module, ABC):
@@ -188,6 +197,7 @@ class SpectrogramDiscriminator(Judge):
         convs.append(nn.Conv2d(channels, channels, 3, padding=1))
         super().__init__(convs, nn.Conv2d(channels, 1, 3, padding=1))
         self.complex_spectra = complex_spectra
+        self.window: Tensor
         self.register_buffer("window", torch.hann_window(window), persistent=False)
 
     def image(self, audio: Tensor) -> Tensor:
@@ -213,19 +223,7 @@ def make_discriminators(
     return nn.ModuleList(nn.ModuleDict({"judges": panel}) for panel in (periods, windows))
 
 
-def set_gradients(parameters: list[Tensor], loss: Tensor, keep_graph: bool = False) -> None:
+def set_gradients(parameters: Sequence[Tensor], loss: Tensor, keep_graph: bool = False) -> None:
     gradients = torch.autograd.grad(loss, parameters, retain_graph=keep_graph)
     for parameter, gradient in zip(parameters, gradients, strict=True):
         parameter.grad = gradient
-
-
-def vocoder_parser(model: str, recipe: type) -> Parser:
-    parser = recipe_parser(model, recipe)
-    parser.add_argument("--mels", type=Path, nargs="*", default=[], help="predicted mels to train on too")
-    return parser
-
-
-def load_segments(args: argparse.Namespace, make: Callable[..., Segments] = Segments) -> Segments:
-    torch.backends.cudnn.benchmark = True
-    device = start(args)
-    return make(args.corpus, args.built[1], args.mels, device)

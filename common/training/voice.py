@@ -138,9 +138,11 @@ def start_of(trained: Sequence[ModelSource]) -> Voice | None:
 
 def completed(sources: Sequence[ModelSource], begun: Voice | None) -> list[ModelSource]:
     """With the voice's first model of each kind that there is none of."""
+    if begun is None:
+        return list(sources)
     kinds = {get_model(source.model).kind for source in sources}
-    missing = [begun.models_of(kind)[:1] for kind in KINDS if kind not in kinds] if begun else []
-    return [*sources, *(begun.source(name) for names in missing for name in names)]
+    missing = [name for kind in KINDS if kind not in kinds for name in begun.models_of(kind)[:1]]
+    return [*sources, *map(begun.source, missing)]
 
 
 def write_voice(
@@ -192,7 +194,7 @@ def with_setting(sources: Sequence[ModelSource], setting: str, text: str) -> lis
         value = float(number)
     except ValueError:
         raise InputError(f"{setting} {text!r}: {number!r} is not a number") from None
-    Controls(**{setting: value})  # refuses what is out of range
+    dataclasses.replace(Controls(), **{setting: value})  # refuses what is out of range
     chosen = [word] if equals else takers
 
     def changed(source: ModelSource) -> ModelSource:

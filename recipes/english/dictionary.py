@@ -52,7 +52,7 @@ def edit_distance(
     a: Sequence[str], b: Sequence[str], replacing: Callable[[str, str], float] = operator.ne
 ) -> float:
     """Levenshtein's; `replacing` is what it costs to have one phone for the other."""
-    row = list(range(len(b) + 1))
+    row: list[float] = list(range(len(b) + 1))
     for i, x in enumerate(a, 1):
         previous, row[0] = row[0], i
         for j, y in enumerate(b, 1):
@@ -86,7 +86,7 @@ def licence(source: str) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = Parser(prog="python -m recipes.english.dictionary", description=__doc__.splitlines()[0])
+    parser = Parser(prog="python -m recipes.english.dictionary", description="Makes common/text/data.")
     parser.add_argument("cmudict", type=Path, help="the published file cmudict-0.7b")
     parser.add_argument("heteronyms", type=Path, help="the published list, one word a line")
     parser.add_argument("lexicon", type=Path, help="misaki's us_gold.json")

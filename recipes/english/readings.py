@@ -80,9 +80,9 @@ def main(argv: Sequence[str] | None = None) -> None:
                         continue
                     if len(written) == 1 and written not in ("a", "I"):
                         continue  # an initial, or a sentence that begins with "A"
-                    follower = spoken[i + 1][2][:1] if i + 1 < len(spoken) else ()
+                    follower = spoken[i + 1][2][0] if i + 1 < len(spoken) and spoken[i + 1][2] else ""
                     place = "initial" if i == 0 else "final" if marks or not follower else ""
-                    place = place or ("vowel" if follower[0][-1].isdigit() else "else")
+                    place = place or ("vowel" if follower[-1].isdigit() else "else")
                     everywhere[word][phones] += 1
                     by_place[word][place][phones] += 1
 

@@ -43,7 +43,8 @@ def equalised(bias: np.ndarray, points: Sequence[Point], sampling_rate: int) -> 
     """The last layer's bias [4 * bins] with these gains, and those on straight lines between them."""
     maps = bias.astype(np.float32).reshape(MAPS, -1)
     frequencies = np.linspace(0, sampling_rate / 2, maps.shape[1])
-    maps[FREE] += DECIBEL * np.interp(frequencies, *zip(*sorted(points), strict=True))
+    hertz, decibels = zip(*sorted(points), strict=True)
+    maps[FREE] += DECIBEL * np.interp(frequencies, hertz, decibels)
     return maps.reshape(-1).astype(bias.dtype)
 
 

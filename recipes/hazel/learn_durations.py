@@ -24,15 +24,15 @@ from tqdm import tqdm
 from melforge.common.arrays import length_mask
 from melforge.common.cli.options import positive
 from melforge.common.cli.parser import Parser
-from melforge.common.engines.torch_engine import build_network
 from melforge.common.errors import InputError
 from melforge.common.files import require_writable_file
-from melforge.common.stages import stages_of
 from melforge.common.text import Frontend
 from melforge.common.training.corpus.batches import batches_of_like_length
+from melforge.common.training.corpus.predict import trained_network
 from melforge.common.training.loop import Ema
 from melforge.common.weights.published import read_checkpoint
 from melforge.common.weights.voices import load_voice, replace_weights
+from melforge.fastpitch.model import FastPitch
 from melforge.fastspeech.model import FastSpeech
 from recipes.corpus import read_transcripts
 
@@ -131,6 +131,7 @@ def main() -> None:
     require_writable_file(args.output)
     source, voice = read_checkpoint(args.weights, "fastspeech"), load_voice(args.voice)
     taught = voice.source("fastpitch")
+    assert taught.frontend is not None  # an acoustic model of a voice has one
     if source.config.n_symbols != taught.config.n_symbols:
         raise InputError(
             f"{args.weights} has {source.config.n_symbols} symbols, the FastPitch of voice {args.voice} "
@@ -142,8 +143,7 @@ def main() -> None:
     held_out = min(HELD_OUT, len(ids) // 10)
     if not held_out:
         raise InputError(f"{len(ids)} sentences are too few: give texts of 10 at least, better of 10,000")
-    student, network = (build_network(stages_of(s.model, s.config)[0], s) for s in (source, taught))
-    teacher = network.encode
+    student, teacher = trained_network(source, FastSpeech), trained_network(taught, FastPitch).encode
     unseen, seen = ids[:held_out], ids[held_out:]
     print(f"before: {compare(student, teacher, unseen)}, on {held_out} sentences that are held out")
     torch.manual_seed(0)

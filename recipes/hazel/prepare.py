@@ -144,11 +144,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         lines = lines[:: max(1, len(lines) // args.limit)][: args.limit]
     if args.voice:
         VoiceReader(args.voice)  # a voice that cannot is said here, not in each process
-        how = partial(voice_reader, voice=args.voice), args.workers
+        reader, packages = partial(voice_reader, voice=args.voice), ()
     elif args.transcripts:
-        how = partial(teacher_reader, sources=args.sources), args.workers, ("pocketsphinx", "hibari")
+        reader, packages = partial(teacher_reader, sources=args.sources), ("pocketsphinx", "hibari")
     else:
-        how = recordings_reader, args.workers, ("pocketsphinx",)
-    labels = write_corpus(args.corpus, lines, *how, write_audio=args.transcripts is not None)
+        reader, packages = recordings_reader, ("pocketsphinx",)
+    spoken = args.transcripts is not None
+    labels = write_corpus(args.corpus, lines, reader, args.workers, packages, write_audio=spoken)
     hours = labels.frames.sum() * HOP / RATE / 3600
     print(f"{len(labels.names)} of {len(lines)} lines labelled, {hours:.2f} h in {args.corpus}")

@@ -13,8 +13,10 @@ if __name__ == "__main__":  # before PyTorch, so that it may be missing
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from pathlib import Path
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -22,10 +24,9 @@ from tqdm import tqdm
 
 from melforge.common.cli.options import positive
 from melforge.common.cli.parser import Parser
-from melforge.common.engines.torch_engine import build_network
 from melforge.common.errors import InputError
-from melforge.common.stages import stages_of
 from melforge.common.training.corpus.dataset import load_labels
+from melforge.common.training.corpus.predict import trained_network
 from melforge.common.training.loop import Ema, save_checkpoint
 from melforge.common.weights.published import read_checkpoint
 from melforge.fastpitch.model import FastPitch, Synthesis
@@ -86,10 +87,14 @@ def thinned(model: FastPitch, kept: Kept) -> FastPitch:
 
 def strongest_filters(model: FastPitch, speak: Callable[[], object], count: int) -> dict[int, list[int]]:
     """By layer the filters whose activations, times their weights in the layer's answer, vary most."""
-    answers = [layer.pos_ff.CoreNet[2] for layer in model.decoder.layers]
+    answers: list[torch.nn.Conv1d] = [layer.pos_ff.CoreNet[2] for layer in cast(Any, model.decoder.layers)]
     seen: list[list[Tensor]] = [[] for _ in answers]
+
+    def note(inputs: list[Tensor], _: torch.nn.Module, given: tuple[Tensor, ...]) -> None:
+        inputs.append(given[0][0])
+
     hooks = [
-        answer.register_forward_pre_hook(lambda _, given, inputs=inputs: inputs.append(given[0][0]))
+        answer.register_forward_pre_hook(partial(note, inputs))
         for answer, inputs in zip(answers, seen, strict=True)
     ]
     speak()
@@ -154,7 +159,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, required=True, help=what)
     args = parser.parse_args()
     source = read_checkpoint(args.weights, "fastpitch")
-    model = build_network(stages_of("fastpitch", source.config)[0], source)
+    model = trained_network(source, FastPitch)
     require_fewer(model, args.layers, args.heads, args.filters)
     ids = load_labels(args.corpus).ids
     texts = [torch.from_numpy(row)[None] for row in ids[:: max(1, len(ids) // EXAMPLES)][:EXAMPLES]]

@@ -25,14 +25,13 @@ from tqdm import tqdm
 from melforge.common.arrays import length_mask
 from melforge.common.cli.options import finite, positive
 from melforge.common.cli.parser import Parser
-from melforge.common.engines.torch_engine import build_network
 from melforge.common.errors import InputError
 from melforge.common.files import require_writable_file
-from melforge.common.stages import stages_of
 from melforge.common.text.frontends import get_frontend
 from melforge.common.training.corpus.alignment import is_phone
 from melforge.common.training.corpus.batches import batches_of_like_length
 from melforge.common.training.corpus.dataset import load_labels
+from melforge.common.training.corpus.predict import trained_network
 from melforge.common.weights.published import read_checkpoint
 from melforge.common.weights.voices import replace_weights
 from melforge.fastpitch.config import DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD
@@ -138,7 +137,7 @@ def main() -> None:
     ids = [labels.ids[row] for row in rows]
     rising = [rising_symbols([names[number] for number in row]) for row in ids[: len(questions)]]
     rising += [np.zeros(len(row), bool) for row in ids[len(questions) :]]
-    model = build_network(stages_of("fastpitch", source.config)[0], source)
+    model = trained_network(source, FastPitch)
     mean, deviation = source.settings.pitch_mean, source.settings.pitch_std
     units = (mean, deviation) if deviation else (DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD)
     torch.manual_seed(0)

@@ -5,6 +5,7 @@ The shipped voice is trained on its speech; docs/voices.md tells the lineage.
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -51,7 +52,8 @@ class Teacher:
 
         phonemes = to_misaki(symbols).strip()
         spectra = self._rising(phonemes) if rises else self._plain(phonemes)
-        audio = dsp.synth(*spectra, np.random.default_rng(seed))
+        synthesise: Any = dsp.synth
+        audio = synthesise(*spectra, np.random.default_rng(seed))
         audio = soxr.resample(audio, self.voice.sample_rate, rate).astype(np.float32)
         begin, end = speech_bounds(audio, rate)
         first = max(0, int((begin - LEAD) * rate))

@@ -1,12 +1,15 @@
 """Sentences that LJSpeech lacks: words, short phrases, questions, lists, dialogue, numbers, names, letters.
 
 LJSpeech is long, declarative prose without a digit. A voice trained on it alone reads "Yes?" or "B 52"
-badly. These are drawn from the transcripts themselves, from CMUdict and from templates, seeded.
+badly. These are drawn from the transcripts themselves, from CMUdict and from `templates.yaml`, seeded.
 """
 
 import random
 import re
 from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
 
 from melforge.common.text.english.reading.number_words import (
     cardinal,
@@ -17,34 +20,20 @@ from melforge.common.text.english.reading.number_words import (
     year,
 )
 from melforge.common.text.english.reading.tables import MONTHS
-from recipes.hazel.conversation import CONVERSATION, WORDS
 
-TEMPLATES = (
-    "It costs {money}.",
-    "The total comes to {money}, including tax.",
-    "Call me at {phone}.",
-    "The train leaves at {time} from platform {small}.",
-    "Shall we meet at {time}?",
-    "He was born on {date}, in a town of {big} people.",
-    "On {date}, it rained for {small} hours.",
-    "Between {year} and {year}, prices rose by {decimal} percent.",
-    "In {year}, there were {big} of them.",
-    "That is {ordinal} on the list!",
-    "Take the {ordinal} street on the left.",
-    "The answer is {decimal}.",
-    "Is it {small} or {small}?",
-    "The temperature fell to {small} degrees.",
-    "We drove {big} miles at {small} miles per hour.",
-    "Room {small}, floor {small}.",
-    "{big}, {big}, and {big}.",
-    "Chapter {small}, page {small}.",
-    "Add {fraction} of a cup of sugar.",
-    "Version {decimal} was released in {year}.",
-    "My number is {phone}, extension {small}.",
-    "The {acronym} and the {acronym} signed it in {year}.",
-    "Is the {acronym} open on {date}?",
-    "She scored {small} points, {small} rebounds and {small} assists.",
-)
+_FILE = yaml.safe_load(Path(__file__).with_name("templates.yaml").read_text(encoding="utf-8"))
+
+
+def _templates(text: str) -> list[str]:
+    return [template for part in re.split(r"[|\n]", text) if (template := part.strip())]
+
+
+WORDS: dict[str, list[str]] = {slot: words.split(", ") for slot, words in _FILE["words"].items()}
+TEMPLATES = _templates(_FILE["written_out"])
+# Kinds of sentences: how many of each, and their templates.
+CONVERSATION: dict[str, tuple[int, list[str]]] = {
+    kind: (part["count"], _templates(part["templates"])) for kind, part in _FILE["conversation"].items()
+}
 QUESTION_STARTS = ("did you know", "is it true", "who said", "why is it", "do you think", "are you sure")
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 

@@ -9,7 +9,7 @@ from melforge.common.runner import TextToSpeech
 from melforge.common.speech import Controls
 from melforge.common.training.corpus.alignment import line_symbols
 from melforge.common.training.corpus.dataset import HOP, RATE
-from recipes.corpus import NamedText, Reading
+from recipes.corpus import NamedText, SpokenLine
 
 
 class VoiceReader:
@@ -22,10 +22,10 @@ class VoiceReader:
             has = f"{mel.sampling_rate} Hz and hops of {mel.hop_length}"
             raise InputError(f"voice {voice!r} has {has}, a corpus {RATE} and {HOP}: take another voice")
 
-    def read(self, line: NamedText) -> Reading:
+    def read(self, line: NamedText) -> SpokenLine:
         _, ids = line_symbols(self.tts.frontend(line.text).utterances)
         controls = Controls(seed=line.seed)
         spoken = self.tts.acoustic.synthesise([ids], controls)
         assert spoken.durations is not None  # FastPitch has them
         audio = self.tts.vocoder.vocode(spoken.mel, spoken.mel_lengths, controls)[0]
-        return Reading(audio, ids, spoken.durations[0])
+        return SpokenLine(audio, ids, spoken.durations[0])

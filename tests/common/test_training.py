@@ -16,12 +16,24 @@ from melforge.common.errors import InputError
 from melforge.common.stages import stages_of
 from melforge.common.training.corpus import batches
 from melforge.common.training.corpus.dataset import Labels, load_labels, save_labels
-from melforge.common.training.loop import Ema, GraphedSteps, Recipe, Run, Schedule, Trainer, save_checkpoint
+from melforge.common.training.loop import (
+    Ema,
+    GraphedSteps,
+    Recipe,
+    Run,
+    RunSettings,
+    Schedule,
+    Trainer,
+    run_training,
+    save_checkpoint,
+)
 from melforge.common.training.vocoder import VocoderTrainer, make_discriminators
 from melforge.common.weights.published import read_checkpoint
 from melforge.common.weights.voices import read_weights
 from melforge.fastpitch import predict_mels as fastpitch_predict_mels
 from melforge.fastpitch import train as fastpitch_train
+from melforge.fastpitch.config import FastPitchConfig
+from melforge.fastpitch.train import FastPitchRecipe
 from melforge.fastspeech import align_tacotron2
 from melforge.fastspeech import train as fastspeech_train
 from melforge.hifigan import train as hifigan_train
@@ -100,17 +112,8 @@ def test_fastpitch_learns_saves_resumes_and_predicts_mels(corpus, tmp_path, monk
     assert source.model == "fastpitch"
     assert source.settings.pitch_mean == pytest.approx(205.5, abs=1)
     assert not any(name.startswith("attention.") for name in source.state)
-    train(
-        fastpitch_train,
-        monkeypatch,
-        corpus,
-        out,
-        TINY_FASTPITCH,
-        "--steps",
-        "12",
-        "--resume",
-        str(out / "last.pt"),
-    )
+    last = "--resume", str(out / "last.pt")
+    train(fastpitch_train, monkeypatch, corpus, out, TINY_FASTPITCH, "--steps", "12", *last)
     state = torch.load(out / "last.pt", weights_only=True)
     assert state["schedule"]["step"] == 12
     own = predicted_mels(fastpitch_predict_mels, monkeypatch, corpus, out)
@@ -123,6 +126,14 @@ def test_fastpitch_learns_saves_resumes_and_predicts_mels(corpus, tmp_path, monk
     other, first = predicted_mels(fastpitch_predict_mels, monkeypatch, corpus, out), labels.frames[:6].sum()
     np.testing.assert_allclose(other[:, :first], own[:, :first], atol=2e-3)
     assert np.abs(other[:, first:] - own[:, first:]).max() > 1e-2
+
+
+def test_a_run_is_begun_from_python_too(corpus, tmp_path):
+    classes = FastPitchConfig, MelContract, FastPitchRecipe
+    built = load_hparams("hparams/fastpitch/train.yaml", *classes, overrides=TINY_FASTPITCH.split())
+    settings = RunSettings(tmp_path / "run", steps=1, device="cpu")
+    run_training(settings, fastpitch_train.make_trainer(*built, corpus, settings))
+    assert read_checkpoint(tmp_path / "run" / "weights.safetensors").model == "fastpitch"
 
 
 def predicted_mels(module, monkeypatch, corpus: Path, out: Path, *arguments: str) -> np.ndarray:
@@ -163,16 +174,8 @@ def test_fastspeech_learns_from_another_models_mels_and_attention(corpus, tmp_pa
     assert durations.sum() == FRAMES and len(durations) == 12 * 5
     np.save(tmp_path / "durations.npy", durations)
     taught = [*mels, "--durations", str(tmp_path / "durations.npy")]
-    train(
-        fastspeech_train,
-        monkeypatch,
-        corpus,
-        out,
-        TINY_FASTSPEECH + " warm_up_steps=1",
-        "--steps",
-        "100",
-        *taught,
-    )
+    sizes = TINY_FASTSPEECH + " warm_up_steps=1"
+    train(fastspeech_train, monkeypatch, corpus, out, sizes, "--steps", "100", *taught)
     heading, first, *_, last = (line.split(",") for line in losses(out))
     for loss in ("mel", "duration"):
         assert float(last[heading.index(loss)]) < float(first[heading.index(loss)])
@@ -221,9 +224,8 @@ def test_waveglow_trains_in_either_direction(corpus, tmp_path, monkeypatch):
 
 def test_fastpitch_goes_on_in_its_networks_units_of_pitch(corpus, tmp_path, monkeypatch):
     def pitch_loss(name, *arguments):
-        train(
-            fastpitch_train, monkeypatch, corpus, tmp_path / name, TINY_FASTPITCH, "--steps", "1", *arguments
-        )
+        words = TINY_FASTPITCH, "--steps", "1", *arguments
+        train(fastpitch_train, monkeypatch, corpus, tmp_path / name, *words)
         heading, first = (row.split(",") for row in losses(tmp_path / name))
         return float(first[heading.index("pitch")])
 
@@ -241,17 +243,8 @@ def test_hifigan_trains_on_true_and_predicted_mels_and_starts_from_networks(corp
     train(hifigan_train, monkeypatch, corpus, out, TINY_HIFIGAN, "--steps", "2", "--mels", str(mels))
     before = torch.load(out / "last.pt", weights_only=True)
     again = tmp_path / "again"
-    train(
-        hifigan_train,
-        monkeypatch,
-        corpus,
-        again,
-        TINY_HIFIGAN,
-        "--steps",
-        "1",
-        "--init",
-        str(out / "last.pt"),
-    )
+    begun = "--init", str(out / "last.pt")
+    train(hifigan_train, monkeypatch, corpus, again, TINY_HIFIGAN, "--steps", "1", *begun)
     after = torch.load(again / "last.pt", weights_only=True)
     assert (before["schedule"]["step"], after["schedule"]["step"]) == (2, 1)
     source = read_checkpoint(again / "weights.safetensors")
@@ -358,20 +351,10 @@ def test_numbers_that_never_end_or_are_none_are_refused(words, corpus, tmp_path,
 
 
 def test_mels_of_another_corpus_are_refused(corpus, tmp_path, monkeypatch):
-    mels = tmp_path / "mels.npy"
-    np.save(mels, np.zeros((80, 7), np.float16))
+    np.save(tmp_path / "mels.npy", np.zeros((80, 7), np.float16))
+    words = "--steps", "1", "--mels", str(tmp_path / "mels.npy")
     with pytest.raises(ValueError, match="holds 7 frames, the corpus has 546"):
-        train(
-            hifigan_train,
-            monkeypatch,
-            corpus,
-            tmp_path / "r",
-            TINY_HIFIGAN,
-            "--steps",
-            "1",
-            "--mels",
-            str(mels),
-        )
+        train(hifigan_train, monkeypatch, corpus, tmp_path / "r", TINY_HIFIGAN, *words)
 
 
 @pytest.mark.parametrize("minutes", [float("nan"), float("inf"), -1.0])
@@ -441,9 +424,7 @@ def made_run(module, monkeypatch, corpus: Path, out: Path, values: str, *words: 
     """What a recipe's command would train, before its first step."""
     made = []
     with monkeypatch.context() as patch:
-        patch.setattr(
-            module, "run_training", lambda args, trainer, log_every: made.append(Run(args, trainer))
-        )
+        patch.setattr(module, "run_training", lambda *run, log_every=500: made.append(Run(*run)))
         train(module, patch, corpus, out, f"{RECIPES[module]} {values}", *words)
     return made[0]
 
@@ -483,7 +464,7 @@ def test_gradients_are_clipped_all_together_before_the_update():
     model = torch.nn.Linear(2, 1)
     recipe = Recipe(1.0, 1.0, 1, 0.5)
     for clip_norm, share in ((1.0, 0.2), (None, 1.0), (10.0, 1.0)):  # of a norm of 5
-        trainer = Stepping(model, recipe, MelContract(), clip_norm)
+        trainer = Stepping(model, MelContract(), recipe, clip_norm)
         trainer.optimisers = {"optimiser": torch.optim.SGD(model.parameters(), 1.0)}
         before = torch.cat([model.weight.detach()[0], model.bias.detach()])
         model.weight.grad, model.bias.grad = torch.tensor([[0.0, 3.0]]), torch.tensor([4.0])

@@ -22,7 +22,7 @@ class Toy(Trainer):
     def __init__(self, seed: int, device: torch.device):
         torch.manual_seed(seed)
         model = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Tanh(), torch.nn.Linear(5, 1)).to(device)
-        super().__init__(model, Recipe(0.01, 0.001, 1, 0.9), MelContract(), clip_norm=0.5)
+        super().__init__(model, MelContract(), Recipe(0.01, 0.001, 1, 0.9), clip_norm=0.5)
         self.seldom = torch.nn.Linear(1, 1).to(device)
         self.networks = {"model": model, "seldom": self.seldom}
         self.optimisers = {name: adamw(net, 0.01, (0.9, 0.99), 0.01) for name, net in self.networks.items()}

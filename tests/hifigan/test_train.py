@@ -11,11 +11,11 @@ import torch
 from melforge.common.errors import InputError
 from melforge.common.synthesis.loading import make_driver
 from melforge.common.training import fine_tune
+from melforge.common.training.command import run_settings, vocoder_parser
 from melforge.common.training.corpus import batches
 from melforge.common.training.corpus.dataset import HOP, RATE
 from melforge.common.training.corpus.sources import SOURCES
 from melforge.common.training.pitch import FAINT_WEIGHT, pitch_loss, pitch_weight
-from melforge.common.training.vocoder import vocoder_parser
 from melforge.common.weights.published import read_checkpoint
 from melforge.hifigan.config import HifiganConfig
 from melforge.hifigan.source_filter import SourceFilterGenerator
@@ -56,7 +56,8 @@ def train(monkeypatch, corpus: Path, out: Path, recipe: str, *words: str, **valu
 
 def trainer_of(corpus: Path, out: Path, **values: object) -> SourceFilterTrainer:
     words = words_of(corpus, out, REGRESSION, "--steps", "1", **values)
-    trainer = make_trainer(vocoder_parser("hifigan", HifiganRecipe).parse_args(words))
+    args = vocoder_parser("hifigan", HifiganRecipe).parse_args(words)
+    trainer = make_trainer(*args.built, args.corpus, run_settings(args))
     assert isinstance(trainer, SourceFilterTrainer)
     return trainer
 
@@ -135,7 +136,9 @@ def test_the_regression_learns_a_segment(corpus, tmp_path):
 
 def test_each_loss_of_a_generator_with_a_source_has_its_weight(corpus, tmp_path, monkeypatch):
     followed = []
-    monkeypatch.setattr("melforge.hifigan.train.set_gradients", lambda _, loss: followed.append(loss.item()))
+    monkeypatch.setattr(
+        "melforge.common.training.vocoder.set_gradients", lambda _, loss: followed.append(loss.item())
+    )
     trainer = trainer_of(corpus, tmp_path / "run")
     monkeypatch.setattr(trainer, "update", lambda: None)
     key, batch = next(trainer.batches(seed=0))

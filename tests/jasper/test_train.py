@@ -13,8 +13,9 @@ import soundfile
 import torch
 
 from melforge.common.config.hparams import load_hparams
+from melforge.common.training.command import recipe_parser
 from melforge.common.training.corpus.recordings import load_recordings, save_recordings
-from melforge.common.training.loop import GraphedSteps, recipe_parser
+from melforge.common.training.loop import GraphedSteps
 from melforge.common.weights.published import read_checkpoint
 from melforge.jasper.augment import (
     Augmentation,
@@ -93,7 +94,7 @@ def test_what_is_no_corpus_is_refused(corpus, tmp_path):
     with pytest.raises(ValueError, match="1 texts do not fit 2 recordings"):
         save_recordings(tmp_path, np.zeros(4), np.array([0, 2, 4]), ["a"], RATE)
     (tmp_path / "metadata.csv").write_text("name\n")
-    with pytest.raises(ValueError, match=r"metadata\.csv, row 1: write name\|text"):
+    with pytest.raises(ValueError, match=r"metadata\.csv, line 1: write name\|text"):
         load_recordings(tmp_path, RATE)
 
 
@@ -250,7 +251,7 @@ def test_captured_steps_learn_what_steps_without_graphs_do(corpus, tmp_path):
     made = []
     for captured in (False, True):
         torch.manual_seed(0)
-        trainer = JasperTrainer(args, recordings, device)
+        trainer = JasperTrainer(args.built[0], args.built[2], recordings, device)
         if not captured:
             trainer.hear, trainer.learn = trainer._hear, trainer._learn
         batches = list(itertools.islice(trainer.batches(0), 24))
@@ -265,7 +266,7 @@ def test_captured_steps_learn_what_steps_without_graphs_do(corpus, tmp_path):
 def test_all_captured_parts_are_forgotten(corpus, tmp_path):
     """NCCL would wait for one that is left."""
     args = recipe_parser("jasper", JasperRecipe).parse_args(options(corpus, tmp_path, "--steps", 1))
-    trainer = JasperTrainer(args, load_recordings(corpus, RATE), torch.device("cpu"))
+    trainer = JasperTrainer(args.built[0], args.built[2], load_recordings(corpus, RATE), torch.device("cpu"))
     parts = [part for part in vars(trainer).values() if isinstance(part, GraphedSteps)]
     assert len(parts) == 2
     for part in parts:

@@ -14,9 +14,8 @@ from melforge.common.speech import Controls
 from melforge.common.training.corpus.dataset import HOP, load_audio, load_labels
 from recipes.corpus import one_line_a_sentence, read_transcripts
 from recipes.hazel import prepare
-from recipes.hazel.conversation import CONVERSATION
 from recipes.hazel.prepare import read_metadata
-from recipes.hazel.texts import extra_sentences, fill
+from recipes.hazel.texts import CONVERSATION, extra_sentences, fill
 
 
 def test_a_folder_without_texts_says_what_it_lacks(tmp_path):

@@ -8,10 +8,9 @@ import numpy as np
 import onnx
 import pytest
 
-from recipes.hazel.conversation import CONVERSATION
 from recipes.hazel.intonation import GLIDE, RISE_FROM, RISE_TO, asks_yes_or_no, with_rise
 from recipes.hazel.teacher import DURATIONS, FRAMES, PITCH, Teacher, rising_part
-from recipes.hazel.texts import fill
+from recipes.hazel.texts import CONVERSATION, fill
 
 
 @pytest.mark.parametrize(

@@ -122,8 +122,8 @@ class Segments:
         return {}
 
 
-@dataclass(frozen=True, eq=False)  # compared by identity: a bucket is the key of its CUDA graph
-class Bucket:
+@dataclass(frozen=True, eq=False)  # compared by identity: a group is the key of its CUDA graph
+class LengthGroup:
     """Utterances of similar length, padded to one shape."""
 
     symbols: int
@@ -175,11 +175,11 @@ class Utterances:
         mel = self.mel[:, at.clamp(max=self.mel.size(1) - 1)].transpose(0, 1).float()
         return mel.masked_fill(~self.inside(members, frames)[:, None], padding)
 
-    def validation(self) -> Bucket:
-        """The held-out utterances as one batch; its members are `Bucket.members`."""
+    def validation(self) -> LengthGroup:
+        """The held-out utterances as one batch; its members are `LengthGroup.members`."""
         members = torch.from_numpy(np.flatnonzero(self.held_out)).to(self.device)
         symbols, frames = self.longest(members)
-        return Bucket(symbols, -(-frames // 8) * 8, len(members), tuple(members.tolist()))
+        return LengthGroup(symbols, -(-frames // 8) * 8, len(members), tuple(members.tolist()))
 
     def measure_pitch_by(self, mean: float, deviation: float) -> None:
         """Takes another mean and deviation in Hz than the corpus's own, such as the start's of a run."""
@@ -212,36 +212,36 @@ def _table(rows: list[np.ndarray], device: torch.device) -> Tensor:
 
 def utterance_batches(
     corpus: Utterances, bucket_frames: Sequence[int], frames_per_batch: int, max_batch_size: int, seed: int
-) -> Iterator[tuple[Bucket, dict[str, Tensor]]]:
-    """Endless batches from length buckets with these upper ends; what is longer than the last is left out.
+) -> Iterator[tuple[LengthGroup, dict[str, Tensor]]]:
+    """Endless batches of utterances up to these lengths; what is longer than the last is left out.
 
     All utterances but those that validate come equally often, in a new order each time.
     """
     frames, lengths = corpus.frames.cpu().numpy(), corpus.lengths.cpu().numpy()
     usable = ~corpus.held_out
-    buckets, low = [], 0
+    groups, low = [], 0
     for high in bucket_frames:
         members = np.flatnonzero(usable & (frames > low) & (frames <= high))
         low = high
         if len(members):
             size = min(max_batch_size, frames_per_batch // high, len(members))
             symbols = -(-int(lengths[members].max()) // 8) * 8
-            buckets.append(Bucket(symbols, high, size, tuple(members.tolist())))
-    if not buckets:
+            groups.append(LengthGroup(symbols, high, size, tuple(members.tolist())))
+    if not groups:
         raise InputError("the corpus is too small: no utterance is left for training")
-    used = sum(len(bucket.members) for bucket in buckets)
+    used = sum(len(group.members) for group in groups)
     if ranks.is_first():
         print(f"{used} utterances train, {usable.sum() - used} are longer than {low} frames and left out")
     random = np.random.default_rng(seed)
-    weights = np.array([len(b.members) / b.batch_size for b in buckets])
-    queues: list[list[int]] = [[] for _ in buckets]
+    weights = np.array([len(group.members) / group.batch_size for group in groups])
+    queues: list[list[int]] = [[] for _ in groups]
     while True:
-        index = random.choice(len(buckets), p=weights / weights.sum())
-        bucket, queue = buckets[index], queues[index]
-        if len(queue) < bucket.batch_size:
-            queue.extend(random.permutation(bucket.members).tolist())
-        members, queue[: bucket.batch_size] = queue[: bucket.batch_size], []
-        yield bucket, {"members": torch.tensor(members, device=corpus.device)}
+        index = random.choice(len(groups), p=weights / weights.sum())
+        group, queue = groups[index], queues[index]
+        if len(queue) < group.batch_size:
+            queue.extend(random.permutation(group.members).tolist())
+        members, queue[: group.batch_size] = queue[: group.batch_size], []
+        yield group, {"members": torch.tensor(members, device=corpus.device)}
 
 
 def batches_of_like_length(lengths: np.ndarray, size: int, seed: int) -> Iterator[np.ndarray]:

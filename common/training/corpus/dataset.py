@@ -1,13 +1,15 @@
 """A labelled corpus in memory, as arrays ready for a GPU: what `melforge voice prepare` or a recipe wrote."""
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 
 from melforge.common.errors import InputError
-from melforge.common.files import write_bytes
+from melforge.common.files import write_bytes, written_whole
 
 LABELS, METADATA = "labels.npz", "metadata.csv"
 RATE, HOP = 22_050, 256  # Hz, and samples of a frame, of a prepared corpus
@@ -40,19 +42,17 @@ class Labels:
 
 
 def save_labels(folder: Path, labels: Labels) -> None:
-    temporary = folder / "labels.tmp.npz"
-    spoken_by = {"speakers": np.array(labels.speakers), "speaker": labels.speaker.astype(np.int16)}
-    np.savez_compressed(
-        temporary,
-        names=np.array(labels.names),
-        texts=np.array(labels.texts),
-        lengths=np.array(list(map(len, labels.ids))),
-        ids=np.concatenate(labels.ids).astype(np.int16),
-        durations=np.concatenate(labels.durations).astype(np.int16),
-        pitch=np.concatenate(labels.pitch).astype(np.float16),
-        **(spoken_by if labels.speakers else {}),
-    )
-    temporary.replace(folder / LABELS)
+    columns = {
+        "names": np.array(labels.names),
+        "texts": np.array(labels.texts),
+        "lengths": np.array(list(map(len, labels.ids))),
+        "ids": np.concatenate(labels.ids).astype(np.int16),
+        "durations": np.concatenate(labels.durations).astype(np.int16),
+        "pitch": np.concatenate(labels.pitch).astype(np.float16),
+    }
+    if labels.speakers:
+        columns |= {"speakers": np.array(labels.speakers), "speaker": labels.speaker.astype(np.int16)}
+    save_arrays(folder / LABELS, columns)
 
 
 def write_metadata(folder: Path, labels: Labels) -> None:
@@ -64,9 +64,14 @@ def write_metadata(folder: Path, labels: Labels) -> None:
 
 def save_array(path: Path, array: np.ndarray) -> None:
     """Writes a .npy file; it appears only when it is whole."""
-    temporary = path.with_suffix(".tmp.npy")
-    np.save(temporary, array)
-    temporary.replace(path)
+    with written_whole(path) as temporary, temporary.open("wb") as file:
+        np.save(file, array)
+
+
+def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes a compressed .npz file; it appears only when it is whole."""
+    with written_whole(path) as temporary, temporary.open("wb") as file:
+        cast(Any, np.savez_compressed)(file, **arrays)
 
 
 def load_labels(folder: Path) -> Labels:

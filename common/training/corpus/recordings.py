@@ -4,8 +4,6 @@ A folder holds recordings.npz and audio.npy, as `save_recordings` writes them, o
 or LJSpeech's three columns) and wavs/NAME.wav; or further such folders. Those in a folder "val" are held out.
 """
 
-import csv
-import io
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,8 +13,8 @@ import numpy as np
 
 from melforge.common.audio.sound_files import read_audio, resample, to_pcm16
 from melforge.common.errors import InputError
-from melforge.common.files import read_text
-from melforge.common.training.corpus.dataset import METADATA, READERS, save_array
+from melforge.common.training.corpus.dataset import METADATA, READERS, save_array, save_arrays
+from melforge.common.training.corpus.takes import MetadataRow, read_rows
 
 INDEX, AUDIO = "recordings.npz", "audio.npy"
 HELD_OUT = "val"
@@ -30,6 +28,7 @@ class Recordings:
     offsets: np.ndarray  # int64 [recordings + 1]
     texts: list[str]
     held_out: np.ndarray  # bool [recordings]
+    folder: Path
 
     @property
     def lengths(self) -> np.ndarray:
@@ -47,9 +46,8 @@ def save_recordings(
         )
     folder.mkdir(parents=True, exist_ok=True)
     save_array(folder / AUDIO, np.asarray(audio, np.int16))
-    temporary = folder / "recordings.tmp.npz"
-    np.savez_compressed(temporary, offsets=np.asarray(offsets), texts=np.array(list(texts)), rate=rate)
-    temporary.replace(folder / INDEX)
+    index = {"offsets": np.asarray(offsets), "texts": np.array(list(texts)), "rate": np.array(rate)}
+    save_arrays(folder / INDEX, index)
 
 
 def load_recordings(folder: Path, rate: int) -> Recordings:
@@ -70,7 +68,7 @@ def load_recordings(folder: Path, rate: int) -> Recordings:
             texts.append(text)
             held_out.append(HELD_OUT in part.relative_to(folder.parent).parts)
     offsets = np.concatenate(([0], np.cumsum([len(part) for part in parts])))
-    return Recordings(np.concatenate(parts), offsets, texts, np.array(held_out))
+    return Recordings(np.concatenate(parts), offsets, texts, np.array(held_out), folder)
 
 
 def _load_packed(folder: Path, rate: int) -> Iterator[tuple[np.ndarray, str]]:
@@ -84,15 +82,9 @@ def _load_packed(folder: Path, rate: int) -> Iterator[tuple[np.ndarray, str]]:
 
 
 def _load_wavs(folder: Path, rate: int) -> Iterator[tuple[np.ndarray, str]]:
-    file = io.StringIO(read_text(folder / METADATA), newline="")
-    rows = [row for row in csv.reader(file, delimiter="|", quoting=csv.QUOTE_NONE) if row]
-    for number, row in enumerate(rows, start=1):
-        if len(row) < 2:
-            raise InputError(f"{folder / METADATA}, row {number}: write name|text")
-
-    def read(row: list[str]) -> tuple[np.ndarray, str]:
-        audio, given = read_audio(folder / "wavs" / f"{row[0]}.wav")
-        return to_pcm16(resample(audio, given, rate)), row[-1]
+    def read(row: MetadataRow) -> tuple[np.ndarray, str]:
+        audio, given = read_audio(folder / "wavs" / f"{row.name}.wav")
+        return to_pcm16(resample(audio, given, rate)), row.text
 
     with ThreadPoolExecutor(READERS) as pool:
-        yield from pool.map(read, rows)
+        yield from pool.map(read, read_rows(folder / METADATA, speaker_column=False))

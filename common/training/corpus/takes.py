@@ -36,7 +36,7 @@ class Take:
     speaker: str = ""
 
 
-class Row(NamedTuple):
+class MetadataRow(NamedTuple):
     """A line of metadata.csv."""
 
     name: str
@@ -80,7 +80,7 @@ def find_takes(folder: Path, speaker_from: str | None = None) -> list[Take]:
     return _with_unique_names(found)
 
 
-def read_rows(path: Path, speaker_column: bool) -> list[Row]:
+def read_rows(path: Path, speaker_column: bool) -> list[MetadataRow]:
     """A metadata.csv: "name|text", further columns between, the speaker last if `speaker_column`.
 
     Commas and tabs divide columns too. Columns are also found by the names in a heading line.
@@ -117,7 +117,7 @@ def read_rows(path: Path, speaker_column: bool) -> list[Row]:
         if speaker is not None and not row[speaker].strip():
             raise InputError(f"{path}, line {number}: its speaker is empty")
         rows.append(
-            Row(row[name].strip(), row[text].strip(), "" if speaker is None else row[speaker].strip())
+            MetadataRow(row[name].strip(), row[text].strip(), "" if speaker is None else row[speaker].strip())
         )
     return rows
 
