@@ -46,7 +46,7 @@ MakeReader = Callable[[Path], Reader]
 
 def read_transcripts(path: Path) -> list[NamedText]:
     """`name|text` a line, as in the published LJSpeech file lists, or a metadata.csv (its last column)."""
-    return [NamedText(Path(row.name).stem, row.text) for row in read_rows(path, speaker_column=False)]
+    return [NamedText(Path(row.name).stem, row.text) for row in read_rows(path, marks="|")]
 
 
 def one_line_a_sentence(lines: Sequence[NamedText]) -> list[NamedText]:

@@ -76,7 +76,7 @@ def read_metadata(folder: Path) -> list[NamedText]:
         raise FileNotFoundError(
             f"{path} not found: a corpus folder holds {METADATA} and wavs/ as LJSpeech does"
         )
-    return [NamedText(row.name, row.text) for row in read_rows(path, speaker_column=False)]
+    return [NamedText(row.name, row.text) for row in read_rows(path, marks="|")]
 
 
 _worker: dict = {}

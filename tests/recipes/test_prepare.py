@@ -29,7 +29,7 @@ def test_metadata_and_transcripts_are_read_in_ljspeechs_formats(tmp_path):
     (tmp_path / "list.txt").write_text("wavs/LJ1.wav|One. Two!\n", encoding="utf-8")
     lines = read_transcripts(tmp_path / "list.txt")
     assert [line.name for line in one_line_a_sentence(lines)] == ["LJ1", "LJ1-b"]
-    (tmp_path / "list.txt").write_text("no separator\n", encoding="utf-8")
+    (tmp_path / "list.txt").write_text("no separator, but a comma\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"list\.txt, line 1: write name\|text"):
         read_transcripts(tmp_path / "list.txt")
 

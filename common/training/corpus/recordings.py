@@ -87,4 +87,4 @@ def _load_wavs(folder: Path, rate: int) -> Iterator[tuple[np.ndarray, str]]:
         return to_pcm16(resample(audio, given, rate)), row.text
 
     with ThreadPoolExecutor(READERS) as pool:
-        yield from pool.map(read, read_rows(folder / METADATA, speaker_column=False))
+        yield from pool.map(read, read_rows(folder / METADATA, marks="|"))

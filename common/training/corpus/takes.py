@@ -80,16 +80,16 @@ def find_takes(folder: Path, speaker_from: str | None = None) -> list[Take]:
     return _with_unique_names(found)
 
 
-def read_rows(path: Path, speaker_column: bool) -> list[MetadataRow]:
+def read_rows(path: Path, speaker_column: bool = False, marks: str = "|\t,") -> list[MetadataRow]:
     """A metadata.csv: "name|text", further columns between, the speaker last if `speaker_column`.
 
-    Commas and tabs divide columns too. Columns are also found by the names in a heading line.
+    The first of `marks` in the first line divides columns. They are also found by names in a heading line.
     """
     lines = [line.rstrip("\r") for line in read_text(path).split("\n")]
     first = next((number for number, line in enumerate(lines) if line.strip()), None)
     if first is None:
         raise InputError(f"{path} is empty: write a line name|text for each recording")
-    mark = next((mark for mark in "|\t," if mark in lines[first]), None)
+    mark = next((mark for mark in marks if mark in lines[first]), None)
     if mark is None:
         raise InputError(f"{path}, line {first + 1}: write name|text")
     reader = csv.reader(lines, delimiter=mark, quoting=csv.QUOTE_MINIMAL if mark == "," else csv.QUOTE_NONE)
