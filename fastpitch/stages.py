@@ -49,7 +49,7 @@ PLAN = StagePlan(
     stages=stages,
     forms={"parallel": ("encoder", "decoder")},
     default="parallel",
-    kernels={"encoder": f"{KERNELS}:Encoder", "decoder": f"{KERNELS}:Decoder"},
+    kernels={"encoder": f"{KERNELS}:encoder", "decoder": f"{KERNELS}:decoder"},
     on_cuda="parallel",
     layers=("encoder.*", "*_predictor*", "*_emb", "decoder.*", "proj"),
 )

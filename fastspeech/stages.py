@@ -51,7 +51,7 @@ PLAN = StagePlan(
     },
     default="dynamic",
     bucketed="fixed",
-    kernels={"encoder": f"{KERNELS}:Encoder", "decoder": f"{KERNELS}:Decoder"},
+    kernels={"encoder": f"{KERNELS}:encoder", "decoder": f"{KERNELS}:decoder"},
     on_cuda="dynamic",
     layers=("word_emb", "phoneme_side.*", "length_regulator.*", "mel_side.*", "mel_linear"),
 )

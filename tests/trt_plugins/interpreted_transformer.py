@@ -95,7 +95,7 @@ def error(found: torch.Tensor, wanted: torch.Tensor) -> float:
 
 def run(stage: Stage, source: ModelSource, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     kernels = MADE[source.model][1]
-    made = (kernels.Encoder if stage.name == "encoder" else kernels.Decoder)(stage, source, "cpu")
+    made = (kernels.encoder if stage.name == "encoder" else kernels.decoder)(stage, source, "cpu")
     return made.capturable()({name: padded(tensor) for name, tensor in inputs.items()})
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from melforge.common.config.deployment import Bucket
+from melforge.common.engines import Run
 from melforge.common.engines.padded import PaddedEngine
 from melforge.common.stages import Stage
 from melforge.trt_plugins.graphs import (
@@ -32,7 +32,6 @@ SLACK = 128  # rows behind the last item, which the last program may access
 STEP_ROWS = 8  # of a program of an embedding kernel
 NORM_ROWS = 1
 ATTENTION_ROWS, ATTENTION_KEYS = 16, 128
-NO_LIMIT = 3e38
 
 
 class ProductTile(NamedTuple):
@@ -54,7 +53,11 @@ PART_TIME = 1.2e-6
 
 
 def tile_for(
-    product: fold.Product, rows: int, processors: int, splits: Sequence[int] = (), widest: int = fold.COLUMNS
+    product: fold.ProductWeights,
+    rows: int,
+    processors: int,
+    splits: Sequence[int] = (),
+    widest: int = fold.COLUMNS,
 ) -> ProductTile:
     """The tile with the least estimated time for `rows` on `processors` multiprocessors.
 
@@ -75,7 +78,7 @@ def tile_for(
 
 
 def split_tile_for(
-    product: fold.Product, rows: int, typical: int, processors: int, widest: int = fold.COLUMNS
+    product: fold.ProductWeights, rows: int, typical: int, processors: int, widest: int = fold.COLUMNS
 ) -> ProductTile:
     """The tile of a product that may be split, into as many sums as suit SPLIT_FOR items of `typical` rows.
 
@@ -127,7 +130,7 @@ def items_of(batch: int) -> int:
 
 
 def product_launch(
-    product: fold.Product,
+    product: fold.ProductWeights,
     sequence: SequenceBuffer,
     source: Tensor,
     out: Tensor,
@@ -171,7 +174,9 @@ class LayerLaunches:
     `typical` is the length that the products are split for.
     """
 
-    def __init__(self, layers: Sequence[fold.Layer], sequence: SequenceBuffer, typical: int, processors: int):
+    def __init__(
+        self, layers: Sequence[fold.LayerWeights], sequence: SequenceBuffer, typical: int, processors: int
+    ):
         self.layers, self.sequence, self.processors = layers, sequence, processors
         first = layers[0]
         self.qkv = sequence.new(first.attention.qkv.columns)
@@ -196,15 +201,15 @@ class LayerLaunches:
             yield product_launch(contract, sequence, self.hidden, self.parts, self.contract_tile, parts=True)
             yield self._norm(contract.bias, layer.norm, self.contract_tile.splits)
 
-    def _tile(self, product: fold.Product) -> ProductTile:
+    def _tile(self, product: fold.ProductWeights) -> ProductTile:
         return tile_for(product, self.sequence.rows, self.processors)
 
-    def mel(self, product: fold.Product, mel: Tensor) -> TritonLaunch:
+    def mel(self, product: fold.ProductWeights, mel: Tensor) -> TritonLaunch:
         """The final projection, into mel (B, n_mels, size)."""
         tile = self._tile(product)
         return product_launch(product, self.sequence, self.sequence.x16, mel, tile, channels=mel.shape[1])
 
-    def _attention(self, attention: fold.Attention, lengths: Tensor) -> TritonLaunch:
+    def _attention(self, attention: fold.AttentionWeights, lengths: Tensor) -> TritonLaunch:
         from melforge.trt_plugins.transformer import kernels
 
         sequence, norm = self.sequence, attention.norm
@@ -219,7 +224,7 @@ class LayerLaunches:
             {**heads, **sequence.widths, **tile, "ITEMS": items_of(sequence.batch), "COLUMNS": self.columns},
         )
 
-    def _norm(self, bias: Tensor, norm: fold.Norm, splits: int) -> TritonLaunch:
+    def _norm(self, bias: Tensor, norm: fold.NormWeights, splits: int) -> TritonLaunch:
         """Adds a product's partial sums and bias to the residual, then layer norm."""
         from melforge.trt_plugins.transformer import kernels
 
@@ -236,7 +241,9 @@ class LayerLaunches:
 class PredictorLaunches:
     """The launches of predictors of equal sizes, and their output `numbers` (predictors, B, size)."""
 
-    def __init__(self, predictors: fold.Predictors, sequence: SequenceBuffer, typical: int, processors: int):
+    def __init__(
+        self, predictors: fold.PredictorWeights, sequence: SequenceBuffer, typical: int, processors: int
+    ):
         self.weights, self.sequence = predictors, sequence
         count, layers = len(predictors.last), predictors.layers
         self.tiles = [
@@ -261,7 +268,7 @@ class PredictorLaunches:
             source = out
 
     def _layer(
-        self, layer: fold.PredictorLayer, tile: ProductTile, parts: Tensor, out: Tensor, longest: float
+        self, layer: fold.PredictorLayerWeights, tile: ProductTile, parts: Tensor, out: Tensor, longest: float
     ) -> TritonLaunch:
         from melforge.trt_plugins.transformer import kernels
 
@@ -277,13 +284,6 @@ class PredictorLaunches:
         )
 
 
-class WorkBuffers(Protocol):
-    """The memory of a stage for one set of input shapes."""
-
-    def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[TritonLaunch], dict[str, Tensor]]:
-        """The launches for these inputs, and the outputs that they fill."""
-
-
 def embedding_options(sequence: SequenceBuffer, mask_padding: bool) -> dict[str, Any]:
     """Options of the embedding kernels."""
     items = {"MASK_PADDING": mask_padding, "ITEMS": items_of(sequence.batch)}
@@ -291,24 +291,22 @@ def embedding_options(sequence: SequenceBuffer, mask_padding: bool) -> dict[str,
 
 
 class EncoderBuffers:
-    """Symbols (B, N) -> `encoded` and the predictors' outputs; `duration` in frames is clipped to `longest`.
+    """The memory for symbols (B, N) -> `encoded` and the predictors' outputs."""
 
-    `padding` is the padding symbol, which is masked at any position.
-    """
-
-    def __init__(
-        self, engine: TransformerEngine, sequence: SequenceBuffer, longest: float, padding: int | None = None
-    ):
-        folded, processors = engine.folded, engine.processors
-        self.folded, self.sequence, self.longest = folded, sequence, longest
-        self.options = {**embedding_options(sequence, engine.config.mask_padding), "PADDING": padding}
+    def __init__(self, engine: TransformerEngine, inputs: Mapping[str, Tensor], zeros: Zeros, device: str):
+        folded, config, processors = engine.folded, engine.config, engine.processors
+        sizes = *inputs["symbols"].shape, folded.positions.shape[1], folded.margin
+        self.folded, self.sequence = folded, SequenceBuffer(*sizes, zeros, device)
+        self.options = {**embedding_options(self.sequence, config.mask_padding), "PADDING": folded.padding}
         typical = engine.stage.dynamic_dims["text"].typical
-        self.stack = LayerLaunches(folded.layers, sequence, typical, processors)
+        self.stack = LayerLaunches(folded.layers, self.sequence, typical, processors)
         self.predictors = [
-            PredictorLaunches(predictors, sequence, typical, processors) for predictors in folded.predictors
+            PredictorLaunches(predictors, self.sequence, typical, processors)
+            for predictors in folded.predictors
         ]
 
     def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[TritonLaunch], dict[str, Tensor]]:
+        """The launches for these inputs, and the outputs that they fill."""
         from melforge.trt_plugins.transformer import kernels
 
         sequence, folded = self.sequence, self.folded
@@ -325,82 +323,125 @@ class EncoderBuffers:
         outputs = {"encoded": sequence.steps}
         for predictor in self.predictors:
             names = predictor.weights.names
-            launches += predictor.launches(self.longest if "duration" in names else 0.0)
+            launches += predictor.launches(folded.longest if "duration" in names else 0.0)
             outputs |= dict(zip(names, predictor.numbers, strict=True))
         if "pitch" in outputs:  # (B, 1, N)
             outputs["pitch"] = outputs["pitch"][:, None]
         return launches, outputs
 
 
-def frames_launch(
-    sequence: SequenceBuffer,
-    source: Tensor,
-    steps: int,
-    inputs: Mapping[str, Tensor],
-    positions: Tensor | None,
-    mask_padding: bool,
-    numbers: Tensor | None = None,
-    value: fold.Value | None = None,
-) -> TritonLaunch:
-    """The decoder's input: rows of `source` (`steps` per item), gathered by `repeat_index` if there is one.
+class DecoderBuffers:
+    """The memory for `encoded` (B, N, C) and each frame's symbol (B, T) -> mel.
 
-    The embedding `value` of each symbol's `numbers` (B, N) is added.
+    A decoder with pitch adds the embeddings of pitch and energy to the symbols first.
     """
-    from melforge.trt_plugins.transformer import kernels
 
-    width = source.shape[-1]
-    given = source, inputs.get("repeat_index"), inputs["mel_lengths"], numbers
-    weight, bias = (value.weight, value.bias) if value else (None, None)
-    sizes = steps * width, numbers.shape[-1] if numbers is not None else steps, *sequence.layout
-    taps = {"SOURCE_WIDTH": width, "TAPS": len(weight) if value else 0}
-    return TritonLaunch(
-        kernels.frames_kernel,
-        sequence.grid(STEP_ROWS),
-        (*given, weight, bias, positions, *sequence.memory, *sizes, sequence.channels),
-        {**embedding_options(sequence, mask_padding), **taps},
-    )
+    def __init__(self, engine: TransformerEngine, inputs: Mapping[str, Tensor], zeros: Zeros, device: str):
+        folded, processors, dims = engine.folded, engine.processors, engine.stage.dynamic_dims
+        self.folded, self.masks = folded, engine.config.mask_padding
+        (batch, text, _), mel = inputs["encoded"].shape, inputs["repeat_index"].shape[1]
+        sizes = folded.positions.shape[1], folded.margin
+        self.text = SequenceBuffer(batch, text, *sizes, zeros, device) if folded.pitch else None
+        self.sequence = SequenceBuffer(batch, mel, *sizes, zeros, device)
+        self.energy = None
+        if self.text and folded.predictors:
+            typical = dims["text"].typical
+            self.energy = PredictorLaunches(folded.predictors, self.text, typical, processors)
+        self.stack = LayerLaunches(folded.layers, self.sequence, dims["mel"].typical, processors)
+        self.mel = torch.zeros(batch, engine.config.n_mel_channels, mel, device=device)
 
+    def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[TritonLaunch], dict[str, Tensor]]:
+        """The launches for these inputs, and the outputs that they fill."""
+        folded, outputs = self.folded, {"mel": self.mel}
+        launches, source, steps = [], inputs["encoded"], inputs["encoded"].shape[1]
+        numbers = None
+        if self.text:
+            launches.append(self._with_pitch(self.text, inputs))
+            source, steps = self.text.x32[self.text.margin :], self.text.stride
+        if self.energy:
+            launches += self.energy.launches()
+            numbers = self.energy.numbers
+            outputs["energy"] = numbers[0]
+        return [
+            *launches,
+            self._frames(source, steps, inputs, numbers),
+            *self.stack.launches(inputs["mel_lengths"]),
+            self.stack.mel(folded.last, self.mel),
+        ], outputs
 
-class KernelRun:
-    """A stage's launches on the current stream, in memory of each run: graphs of one pool share it."""
+    def _with_pitch(self, text: SequenceBuffer, inputs: Mapping[str, Tensor]) -> TritonLaunch:
+        """The symbols with the embedding of their pitch."""
+        from melforge.trt_plugins.transformer import kernels
 
-    def __init__(self, make: Callable[[Mapping[str, Tensor], Zeros, str], WorkBuffers], device: str):
-        self._make, self._device = make, device
-        self._compiled = False
+        weight, bias = self.folded.pitch
+        given = inputs["encoded"], inputs["lengths"], inputs["pitch"]
+        return TritonLaunch(
+            kernels.values_kernel,
+            text.grid(STEP_ROWS),
+            (*given, weight, bias, *text.memory, *text.layout, text.channels),
+            {**embedding_options(text, self.masks), "TAPS": len(weight)},
+        )
 
-    def __call__(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        inputs = {name: tensor.contiguous() for name, tensor in inputs.items()}
-        size = bytes_of(lambda zeros: self._make(inputs, zeros, "meta"))
-        block = torch.zeros(size, dtype=torch.uint8, device=self._device)
-        launches, outputs = self._make(inputs, taking_from(block), self._device).describe(inputs)
-        if not self._compiled:
-            compile_missing(launches)
-            self._compiled = True
-        for launch in launches:
-            launch()
-        return outputs
+    def _frames(
+        self, source: Tensor, steps: int, inputs: Mapping[str, Tensor], numbers: Tensor | None
+    ) -> TritonLaunch:
+        """The layers' input: rows of `source` (`steps` per item), with the embedding of each symbol's
+        `numbers` (B, N).
+        """
+        from melforge.trt_plugins.transformer import kernels
+
+        sequence, width, folded = self.sequence, source.shape[-1], self.folded
+        given = source, inputs["repeat_index"], inputs["mel_lengths"], numbers
+        weight, bias = folded.energy or (None, None)
+        sizes = steps * width, numbers.shape[-1] if numbers is not None else steps, *sequence.layout
+        taps = {"SOURCE_WIDTH": width, "TAPS": len(weight) if weight is not None else 0}
+        return TritonLaunch(
+            kernels.frames_kernel,
+            sequence.grid(STEP_ROWS),
+            (*given, weight, bias, folded.positions, *sequence.memory, *sizes, sequence.channels),
+            {**embedding_options(sequence, self.masks), **taps},
+        )
 
 
 class TransformerEngine(PaddedEngine):
-    """A stage on these kernels, in half precision."""
+    """A stage on these kernels, in half precision. `name` is the model's, in messages."""
 
     length_regulator = LENGTH_REGULATOR
-    name: str  # the model's, in messages
 
-    def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
-        check_machine(device, self.name)
+    def __init__(
+        self,
+        name: str,
+        fold_weights: Callable[[Any, Stage], fold.EncoderWeights | fold.DecoderWeights],
+        buffers: type[EncoderBuffers] | type[DecoderBuffers],
+        stage: Stage,
+        source: ModelSource,
+        device: str = "cuda",
+        threads: int | None = None,
+    ):
+        check_machine(device, name)
         self.stage, self.device, self.config = stage, device, source.config
-        self.folded = folded_network(stage, source, device, stage.full_name, self.fold)
+        self.folded: Any = folded_network(
+            stage, source, device, stage.full_name, lambda network: fold_weights(network, stage)
+        )
         self.memory_owner, self.memory_bytes = self.folded, fold.nbytes(self.folded)
         self.processors = processors_of(device)
+        self._buffers = buffers
 
-    @abstractmethod
-    def fold(self, network: torch.nn.Module) -> Any:
-        """The network's weights in the kernels' layout, as a dataclass."""
+    def capturable(self, bucket: Bucket | None = None) -> Run:
+        """In memory of each run: graphs of one pool share it."""
+        compiled = False
 
-    @abstractmethod
-    def work_buffers(self, inputs: Mapping[str, Tensor], zeros: Zeros, device: str) -> WorkBuffers:
-        """The memory for inputs of these shapes: of `zeros`, and outputs of their own on the device."""
+        def run(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            nonlocal compiled
+            inputs = {name: tensor.contiguous() for name, tensor in inputs.items()}
+            size = bytes_of(lambda zeros: self._buffers(self, inputs, zeros, "meta"))
+            block = torch.zeros(size, dtype=torch.uint8, device=self.device)
+            launches, outputs = self._buffers(self, inputs, taking_from(block), self.device).describe(inputs)
+            if not compiled:
+                compile_missing(launches)
+                compiled = True
+            for launch in launches:
+                launch()
+            return outputs
 
-    def capturable(self, bucket: Bucket | None = None) -> KernelRun:
-        return KernelRun(self.work_buffers, self.device)
+        return run

@@ -16,9 +16,10 @@ CHUNK = 64  # channels that the kernels multiply at a time
 COLUMNS = 128  # a product's output columns are padded to a multiple of this
 NARROWEST = 16  # the fewest channels that tensor cores multiply
 LOG2_E = 1.4426950408889634
+NO_LIMIT = 3e38
 
 
-class Product(NamedTuple):
+class ProductWeights(NamedTuple):
     """A convolution along rows; with one tap a linear layer."""
 
     weight: Tensor  # (taps * chunks * columns, CHUNK) float16
@@ -28,32 +29,32 @@ class Product(NamedTuple):
     columns: int
 
 
-class Norm(NamedTuple):
+class NormWeights(NamedTuple):
     gain: Tensor  # (channels,) float32
     shift: Tensor
 
 
-class Attention(NamedTuple):
+class AttentionWeights(NamedTuple):
     heads: int
     head: int  # channels of a head, a power of two
     masked: float  # added to the scores of padding
-    qkv: Product  # queries of all heads, scaled for a softmax to base 2; their keys; their values
+    qkv: ProductWeights  # queries of all heads, scaled for a softmax to base 2; their keys; their values
     weight: Tensor  # (heads * head, block) float16
     bias: Tensor  # (channels,) float32
-    norm: Norm
+    norm: NormWeights
 
 
-class Layer(NamedTuple):
-    attention: Attention
-    expand: Product
-    contract: Product
-    norm: Norm
+class LayerWeights(NamedTuple):
+    attention: AttentionWeights
+    expand: ProductWeights
+    contract: ProductWeights
+    norm: NormWeights
 
 
-class PredictorLayer(NamedTuple):
+class PredictorLayerWeights(NamedTuple):
     """The same layer of several predictors, each with `block` columns of the product."""
 
-    product: Product  # without bias
+    product: ProductWeights  # without bias
     block: int
     channels: int
     bias: Tensor  # (predictors, block) float32
@@ -61,29 +62,45 @@ class PredictorLayer(NamedTuple):
     shift: Tensor
 
 
-class Predictors(NamedTuple):
-    layers: tuple[PredictorLayer, ...]
+class PredictorWeights(NamedTuple):
+    layers: tuple[PredictorLayerWeights, ...]
     last: Tensor  # (predictors, block) float32
     last_bias: Tensor  # (predictors,) float32
     names: tuple[str, ...]
 
 
+class ValueWeights(NamedTuple):
+    """The embedding of a scalar per symbol, such as its pitch."""
+
+    weight: Tensor  # (taps, channels) float32
+    bias: Tensor
+
+
 @dataclass(frozen=True)
-class Encoder:
+class EncoderWeights:
     """All weights of an encoder."""
 
     embedding: Tensor  # (n_symbols, C) float32
     speakers: Tensor | None  # (n_speakers, C) float32
     positions: Tensor  # (longest text, C) float32
-    layers: tuple[Layer, ...]
-    predictors: tuple[Predictors, ...]  # grouped by equal sizes
+    layers: tuple[LayerWeights, ...]
+    predictors: tuple[PredictorWeights, ...]  # grouped by equal sizes
+    margin: int  # the convolutions' largest reach, in steps
+    longest: float = NO_LIMIT  # frames that durations are clipped to
+    padding: int | None = None  # the symbol that is masked at any position
 
 
-class Value(NamedTuple):
-    """The embedding of a scalar per symbol, such as its pitch."""
+@dataclass(frozen=True)
+class DecoderWeights:
+    """All weights of a decoder."""
 
-    weight: Tensor  # (taps, channels) float32
-    bias: Tensor
+    positions: Tensor  # (longest mel, C) float32
+    layers: tuple[LayerWeights, ...]
+    last: ProductWeights
+    margin: int
+    pitch: ValueWeights | None = None
+    energy: ValueWeights | None = None
+    predictors: PredictorWeights | None = None  # the energy's
 
 
 def filled(count: int, unit: int) -> int:
@@ -110,7 +127,7 @@ def nbytes(folded: Any) -> int:
     return sum(map(nbytes, folded)) if isinstance(folded, tuple) else 0
 
 
-def product(weight: Tensor, bias: Tensor | None, columns: int = COLUMNS) -> Product:
+def product(weight: Tensor, bias: Tensor | None, columns: int = COLUMNS) -> ProductWeights:
     """From a convolution's weight (N, C, taps) or a linear layer's (N, C)."""
     weight = weight.float()[:, :, None] if weight.dim() == 2 else weight.float()
     n, c, taps = weight.shape
@@ -118,18 +135,18 @@ def product(weight: Tensor, bias: Tensor | None, columns: int = COLUMNS) -> Prod
     weight = F.pad(weight, (0, 0, 0, deep - c, 0, wide - n))
     packed = weight.unflatten(1, (-1, CHUNK)).permute(3, 1, 0, 2)  # taps, chunks, N, CHUNK
     bias = torch.zeros(n, device=weight.device) if bias is None else bias.float()
-    return Product(
+    return ProductWeights(
         packed.reshape(-1, CHUNK).half().contiguous(), F.pad(bias, (0, wide - n)), taps, deep // CHUNK, wide
     )
 
 
-def norm(layer: nn.LayerNorm) -> Norm:
-    return Norm(layer.weight.float(), layer.bias.float())
+def norm(layer: nn.LayerNorm) -> NormWeights:
+    return NormWeights(layer.weight.float(), layer.bias.float())
 
 
 def attention(
     qkv: Sequence[tuple[Tensor, Tensor]], out: nn.Linear, layer_norm: nn.LayerNorm, masked: float
-) -> Attention:
+) -> AttentionWeights:
     """`qkv` holds the weights (heads, d, C) and biases (heads, d) of queries, keys and values."""
     heads, d, _ = qkv[0][0].shape
     head = block_of(d)
@@ -144,14 +161,16 @@ def attention(
     columns = F.pad(columns, (0, block_of(channels) - channels, 0, head - d)).flatten(0, 1)
     bias = out.bias.float() if out.bias is not None else torch.zeros(channels, device=columns.device)
     qkv_product = product(torch.cat(weights), torch.cat(biases))
-    return Attention(heads, head, masked, qkv_product, columns.half().contiguous(), bias, norm(layer_norm))
+    return AttentionWeights(
+        heads, head, masked, qkv_product, columns.half().contiguous(), bias, norm(layer_norm)
+    )
 
 
 def predictors(
     layers: Sequence[Sequence[tuple[nn.Conv1d, nn.LayerNorm]]],
     lasts: Sequence[nn.Linear],
     names: Sequence[str],
-) -> Predictors:
+) -> PredictorWeights:
     """From predictors of equal sizes: each one's layers, and its last linear layer."""
     folded = []
     for each in zip(*layers, strict=True):
@@ -166,13 +185,15 @@ def predictors(
                 [layer_norm.bias for _, layer_norm in each],
             )
         )
-        folded.append(PredictorLayer(product(weights.flatten(0, 1), None), block, n, biases, gains, shifts))
+        folded.append(
+            PredictorLayerWeights(product(weights.flatten(0, 1), None), block, n, biases, gains, shifts)
+        )
     n = lasts[0].weight.shape[1]
     last = torch.stack([filled_up(one.weight.float()[0], max(CHUNK, block_of(n))) for one in lasts])
     bias = torch.cat([one.bias.float() for one in lasts])
-    return Predictors(tuple(folded), last, bias, tuple(names))
+    return PredictorWeights(tuple(folded), last, bias, tuple(names))
 
 
-def value(convolution: nn.Conv1d) -> Value:
+def value(convolution: nn.Conv1d) -> ValueWeights:
     """From a convolution's weight (C, 1, taps)."""
-    return Value(convolution.weight.float()[:, 0].T.contiguous(), convolution.bias.float())
+    return ValueWeights(convolution.weight.float()[:, 0].T.contiguous(), convolution.bias.float())

@@ -125,20 +125,16 @@ def frames_kernel(
     SOURCE_WIDTH: tl.constexpr, TAPS: tl.constexpr, MASK_PADDING: tl.constexpr, ITEMS: tl.constexpr,
     WIDTH: tl.constexpr, BLOCK: tl.constexpr, BM: tl.constexpr
 ):  # fmt: skip
-    """Each frame's row of `source`: the one that index (B, size) names, or without an index its own.
+    """Each frame's row of `source`, which index (B, size) names, with its position.
 
-    Items are `item_size` elements apart in `source`. With TAPS the embedding of value (B, text) is added, and
-    so are `positions` if given.
+    Items are `item_size` elements apart in `source`. With TAPS the embedding of value (B, text) is added.
     """
     step = tl.program_id(0) * BM + tl.arange(0, BM)
     item = tl.program_id(1)
     channel = tl.arange(0, BLOCK)
     there = (step < tl.load(mel_lengths + item)) & (step < size)
     known = there[:, None] & (channel < channels)[None, :]
-    if index is not None:
-        symbol = tl.load(index + item * size + step, mask=there, other=0).to(tl.int32)
-    else:
-        symbol = step
+    symbol = tl.load(index + item * size + step, mask=there, other=0).to(tl.int32)
     at = source + item * item_size + symbol[:, None] * SOURCE_WIDTH + channel[None, :]
     total = tl.load(at, mask=known, other=0.0)
     if TAPS > 0:
@@ -148,8 +144,7 @@ def frames_kernel(
             number = tl.load(value + item * text + near, mask=there & (near >= 0) & (near < text), other=0.0)
             each = tl.load(weight + tap * channels + channel, mask=channel < channels, other=0.0)
             total += number[:, None] * each[None, :]
-    if positions is not None:
-        total += tl.load(positions + step[:, None] * channels + channel[None, :], mask=known, other=0.0)
+    total += tl.load(positions + step[:, None] * channels + channel[None, :], mask=known, other=0.0)
     total = tl.where(known, total, 0.0)
     row = margin + item * stride + step
     _keep(total, row, channel, x32, x16, WIDTH, step < size)
