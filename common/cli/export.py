@@ -125,8 +125,7 @@ def write_files(source, args: argparse.Namespace, several: bool) -> None:
 
     stages = source_stages(source) if args.all else choose_stages(source, None)
     folder = args.output / source.model if several else args.output
-    half = args.deployments.get(source.model, Deployment()).use_fp16
-    precision = "fp16" if half else "fp32"
+    precision = args.deployments.get(source.model, Deployment()).precision
     how = precision, args.opset or OPSET, 0 if args.no_check else CHECK_SECONDS
     for file in self_contained.write_files(source, stages, folder, *how):
         print(file)

@@ -25,7 +25,7 @@ EPILOG = """examples:
 """
 
 
-def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+def make_parser() -> options.Parser:
     parser = options.Parser(description=__doc__, epilog=EPILOG)
     text = parser.add_argument_group("text").add_mutually_exclusive_group()
     text.add_argument("--text", help="what to speak")
@@ -74,6 +74,11 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     more.add_argument("--timing", action="store_true", help="print what the time went to, on stderr")
     more.add_argument("--json", action="store_true", help="print what was made, as JSON on stdout")
     more.add_argument("--list", action="store_true", help="list voices, models, backends and what is built")
+    return parser
+
+
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = make_parser()
     args = parser.parse_args(argv)
     args.text = args.words if args.text is None else args.text
     if not args.list and args.text is None and args.input is None:
