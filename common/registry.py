@@ -59,11 +59,7 @@ SPECS = (
         "FastSpeech",
         ("mel_linear.weight",),
         frozenset({"pace"}),
-        decoders={
-            "dynamic": "two stages of any length",
-            "fixed": "one for buckets",
-            "kernels": "two with kernels between them",
-        },
+        decoders={"dynamic": "two stages of any length", "fixed": "one for buckets", "kernels": "as dynamic"},
     ),
     ModelSpec(
         "tacotron2",

@@ -13,7 +13,7 @@ from typing import Any
 from melforge.common.config.deployment import Deployment
 from melforge.common.config.hparams import backend_texts, shown
 from melforge.common.errors import InputError, unknown
-from melforge.common.files import read_text
+from melforge.common.files import read_text, text_lines
 from melforge.common.registry import KIND_WORDS, MODELS, get_model
 from melforge.common.stages import stages_of
 from melforge.common.stages.choose import KERNELS, KINDS, kernels_of, parse_backends
@@ -94,12 +94,11 @@ class Texts:
 
     @classmethod
     def read(cls, path: Path) -> Texts:
-        """A text a line, in the file's order; empty lines and comments (#) are left out.
+        """A text a line, in the file's order; empty lines and comments are left out.
 
         The warm-up's texts are taken from the whole file at equal distances, a quarter of it at most.
         """
-        lines = [line.strip() for line in read_text(path).splitlines()]
-        texts = [line for line in lines if line and not line.startswith("#")]
+        texts = [line.strip() for _, line in text_lines(read_text(path))]
         if len(texts) < 2:
             raise InputError(f"{path} needs at least two texts, a line each: one of them is for the warm-up")
         beyond = len(texts) - MEASURED_TEXTS

@@ -309,6 +309,7 @@ def test_an_expected_text_is_compared_word_by_word(run, noise, tmp_path):
         (("WAV", "--expect", "..."), "it has no words that the recogniser could hear"),
         ((), "nothing to transcribe: give sound files, a folder or --manifest FILE"),
         (("none.wav",), "sound file none.wav not found"),
+        (("none",), "sound file or folder none not found"),
         (("EMPTY",), "holds no sound files"),
         (("TEXT",), "cannot be read as sound"),
         (("NAN",), "nan.wav: its samples are not all numbers that sound has"),

@@ -22,6 +22,7 @@ def run(tiny_voice, cache, monkeypatch, capsys):
     monkeypatch.setenv("MELFORGE_VOICES", str(tiny_voice.parent))
     monkeypatch.setenv("MELFORGE_CACHE", str(cache))
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    monkeypatch.syspath_prepend(SCRIPT.parent)
 
     def run(command: Path | str, *words: object):
         monkeypatch.setattr("sys.argv", [str(command), *map(str, words)])
