@@ -64,17 +64,19 @@ def install_command(extra: str) -> str:
     return f"pip install -e '.[{extra}]'" if IN_CHECKOUT else f"pip install 'melforge[{extra}]'"
 
 
-def install_advice(package: str, what: str = "this") -> str:
-    extra, title = PACKAGES[package], {"torch": "PyTorch"}.get(package, package)
+def install_advice(package: str, what: str = "this", extra: str | None = None) -> str:
+    """The sentence about a package that is missing; `extra` brings it with others that `what` needs."""
+    title = {"torch": "PyTorch"}.get(package, package)
+    extra = PACKAGES[package] if extra is None else extra
     return f"{what} needs {title}: " + (install_command(extra) if extra else INSTALL)
 
 
-def require_package(package: str, what: str) -> ModuleType:
+def require_package(package: str, what: str, extra: str | None = None) -> ModuleType:
     """An optional package; where it is not there, an InputError that says how `what` gets it."""
     try:
         return importlib.import_module(package)
     except ImportError:
-        raise InputError(install_advice(package, what)) from None
+        raise InputError(install_advice(package, what, extra)) from None
 
 
 def require_torch(what: str) -> None:

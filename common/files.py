@@ -73,6 +73,12 @@ def decode_text(raw: bytes, where: str) -> str:
         ) from None
 
 
+def text_lines(content: str) -> list[tuple[int, str]]:
+    """The lines of a file of texts with their numbers, without blank ones and those that begin with `# `."""
+    lines = [(number, line.rstrip("\r")) for number, line in enumerate(content.split("\n"), start=1)]
+    return [(n, line) for n, line in lines if line.strip() not in ("", "#") and not line.startswith("# ")]
+
+
 def read_text(path: Path) -> str:
     """The text of a file that a user wrote, as `decode_text` reads it; its lines end in "\\n"."""
     text = decode_text(path.read_bytes(), str(path))

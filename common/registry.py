@@ -1,9 +1,10 @@
-"""Model names -> packages, imported when they are used. The only place where common/ names a model."""
+"""The models: names -> packages, imported when they are used."""
 
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
@@ -23,6 +24,7 @@ class ModelSpec:
     marks: tuple[str, ...]  # names that only this model's published weights hold, one in each layout
     controls: frozenset[str] = frozenset()  # the `Controls` that change its output
     training_only: tuple[str, ...] = ()  # prefixes of the names of weights that inference does not need
+    decoders: Mapping[str, str] = field(default_factory=dict)  # what `--decoder` chooses from, in a few words
 
     def module(self, name: str) -> ModuleType:
         """One of the model package's modules, such as `checkpoint`."""
@@ -42,7 +44,6 @@ class ModelSpec:
 
 
 PITCH = ("pitch_shift", "pitch_amplify", "pitch_flatten", "pitch_invert")
-DECODER = ("dropout", "gate_threshold", "sharpness", "step_limit", "seed")
 SPECS = (
     ModelSpec(
         "fastpitch",
@@ -52,8 +53,22 @@ SPECS = (
         frozenset({"pace", *PITCH, "speaker"}),
         ("attention.",),
     ),
-    ModelSpec("fastspeech", "acoustic", "FastSpeech", ("mel_linear.weight",), frozenset({"pace"})),
-    ModelSpec("tacotron2", "acoustic", "Tacotron2", ("decoder.attention_rnn.weight_ih",), frozenset(DECODER)),
+    ModelSpec(
+        "fastspeech",
+        "acoustic",
+        "FastSpeech",
+        ("mel_linear.weight",),
+        frozenset({"pace"}),
+        decoders={"dynamic": "two stages of any length", "fixed": "one for buckets", "kernels": "as dynamic"},
+    ),
+    ModelSpec(
+        "tacotron2",
+        "acoustic",
+        "Tacotron2",
+        ("decoder.attention_rnn.weight_ih",),
+        frozenset({"dropout", "gate_threshold", "sharpness", "step_limit", "seed"}),
+        decoders={"loop": "all steps in one graph", "steps": "one step a call"},
+    ),
     ModelSpec("hifigan", "vocoder", "Hifigan", ("conv_pre.bias",), frozenset({"denoising_strength", "seed"})),
     ModelSpec(
         "waveglow",
@@ -84,15 +99,6 @@ def get_model(name: str, kind: str | None = None) -> ModelSpec:
             unknown(KIND_WORDS[kind] if kind else "model", name, names(*([kind] if kind else [])))
         )
     return model
-
-
-def decoder_forms(*models: str) -> dict[str, tuple[str, ...]]:
-    """What `--decoder` chooses from for these acoustic models: forms, and the stages of each."""
-    found: dict[str, tuple[str, ...]] = {}
-    for model in map(get_model, models):
-        if model.kind == "acoustic" and len(forms := model.module("stages").PLAN.forms) > 1:
-            found |= forms
-    return found
 
 
 def load_attribute(path: str) -> Any:

@@ -9,52 +9,34 @@ from melforge import __version__
 from melforge.common.cli import fail, run_command
 from melforge.common.errors import unknown
 
-VOICE_COMMANDS = {
-    "prepare": (
-        "melforge.common.training.corpus.from_recordings",
-        "make a corpus of recordings, and check them",
-    ),
-    "train": ("melforge.common.training.fine_tune", "go on training a voice's models on a corpus"),
-    "make": ("melforge.common.training.voice", "make a voice of training runs, or of published weights"),
-    "check": ("melforge.common.training.check_voice", "check a voice, or the corpus that one is trained on"),
+# Of each command its module in melforge.common, or the commands behind its name, and a line about it.
+VOICE_COMMANDS: dict[str, tuple[Any, str]] = {
+    "prepare": ("training.corpus.from_recordings", "make a corpus of recordings, and check them"),
+    "train": ("training.fine_tune", "go on training a voice's models on a corpus"),
+    "make": ("training.voice", "make a voice of training runs, or of published weights"),
+    "check": ("training.check_voice", "check a voice, or the corpus that one is trained on"),
 }
-# Of each command its module, or the commands behind its name, and a line about it.
 COMMANDS: dict[str, tuple[Any, str]] = {
-    "speak": ("melforge.common.cli.speak", "speak text to sound files or standard output"),
-    "serve": ("melforge.common.cli.serve", "serve speech over HTTP, as OpenAI's audio API"),
-    "say": ("melforge.common.cli.say", "have a server speak: play it, or write it to a file"),
-    "triton": ("melforge.common.cli.triton", "write a model repository for NVIDIA's Triton Inference Server"),
-    "triton-client": (
-        "melforge.common.cli.triton_client",
-        "have the models in a Triton Inference Server speak",
-    ),
-    "list": ("melforge.common.cli.list", "list voices, models, backends and what is exported or built"),
-    "benchmark": ("melforge.common.cli.benchmark", "measure speed and memory on this machine"),
-    "benchmark-server": ("melforge.common.cli.benchmark_server", "measure a server under load"),
-    "benchmark-recogniser": (
-        "melforge.common.cli.benchmark_recogniser",
-        "measure a recogniser on this machine",
-    ),
-    "benchmark-triton": (
-        "melforge.common.cli.benchmark_triton",
-        "measure a Triton Inference Server under load",
-    ),
-    "verify": ("melforge.common.cli.verify", "compare a backend with PyTorch, layer by layer"),
-    "export": ("melforge.common.cli.export", "export models to ONNX and check the graphs"),
-    "build": ("melforge.common.cli.build", "build TensorRT engines"),
-    "buckets": ("melforge.common.cli.buckets", "propose the lengths of engines for texts"),
+    "speak": ("cli.speak", "speak text to sound files or standard output"),
+    "serve": ("cli.serve", "serve speech over HTTP, as OpenAI's audio API"),
+    "say": ("cli.say", "have a server speak: play it, or write it to a file"),
+    "triton": ("cli.triton", "write a model repository for NVIDIA's Triton Inference Server"),
+    "triton-client": ("cli.triton_client", "have the models in a Triton Inference Server speak"),
+    "list": ("cli.list", "list voices, models, backends and what is exported or built"),
+    "benchmark": ("cli.benchmark", "measure speed and memory on this machine"),
+    "benchmark-server": ("cli.benchmark_server", "measure a server under load"),
+    "benchmark-recogniser": ("cli.benchmark_recogniser", "measure a recogniser on this machine"),
+    "benchmark-triton": ("cli.benchmark_triton", "measure a Triton Inference Server under load"),
+    "verify": ("cli.verify", "compare a backend with PyTorch, layer by layer"),
+    "export": ("cli.export", "export models to ONNX and check the graphs"),
+    "build": ("cli.build", "build TensorRT engines"),
+    "buckets": ("cli.buckets", "propose the lengths of engines for texts"),
     "voice": (VOICE_COMMANDS, "make a voice: of recordings, of training runs, or of published weights"),
-    "transcribe": (
-        "melforge.common.cli.transcribe",
-        "write down what is said in sound files, with times and error rates",
-    ),
-    "check-corpus": ("melforge.common.cli.check_corpus", "list recordings whose audio and text differ"),
-    "ear": ("melforge.common.training.ear", "make an ear of trained or published weights"),
-    "copy-synthesis": (
-        "melforge.common.cli.copy_synthesis",
-        "send the mels of sound files through a vocoder",
-    ),
-    "check-gpu": ("melforge.common.cli.check_gpu", "check TensorRT on this machine's GPU against PyTorch"),
+    "transcribe": ("cli.transcribe", "write down what is said in sound files, with times and error rates"),
+    "check-corpus": ("cli.check_corpus", "list recordings whose audio and text differ"),
+    "ear": ("training.ear", "make an ear of trained or published weights"),
+    "copy-synthesis": ("cli.copy_synthesis", "send the mels of sound files through a vocoder"),
+    "check-gpu": ("cli.check_gpu", "check TensorRT on this machine's GPU against PyTorch"),
 }
 
 
@@ -63,7 +45,10 @@ def main() -> None:
 
 
 def run(prefix: str, commands: Mapping[str, tuple[Any, str]], words: Sequence[str]) -> None:
-    name, *words = words or ["--help"]
+    name, *words = words or [""]
+    if not name:
+        tell_commands(prefix, commands)
+        sys.exit(2)
     if name in ("-h", "--help"):
         tell_commands(prefix, commands)
     elif name == "--version":
@@ -74,7 +59,7 @@ def run(prefix: str, commands: Mapping[str, tuple[Any, str]], words: Sequence[st
         run(f"{prefix} {name}", commands[name][0], words)
     else:
         sys.argv = [f"{prefix} {name}", *words]
-        run_command(commands[name][0])
+        run_command(f"melforge.common.{commands[name][0]}")
 
 
 def missing(prefix: str, commands: Mapping[str, object], name: str, words: Sequence[str]) -> str:
@@ -90,6 +75,8 @@ def missing(prefix: str, commands: Mapping[str, object], name: str, words: Seque
 def tell_commands(prefix: str, commands: Mapping[str, tuple[Any, str]]) -> None:
     print(f"usage: {prefix} COMMAND ...      ({prefix} COMMAND --help shows its options)\n")
     print("\n".join(f"  {command:<22}{about}" for command, (_, about) in commands.items()))
+    if commands is COMMANDS:
+        print("\n--version prints the version; docs/hparams.md has the options that every command takes")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,6 @@
 """Transcribes sound files, as `melforge transcribe` does."""
 
-import sys
-from pathlib import Path
+from checkout import run_command
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from melforge.common.cli import run_command
-
     run_command("melforge.common.cli.transcribe")

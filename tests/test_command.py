@@ -18,7 +18,7 @@ from melforge.common.cli import run as run_module
 from melforge.common.errors import InputError, counted, with_article
 
 ROOT = Path(__file__).parent.parent
-SCRIPTS = sorted((ROOT / "scripts").glob("*.py"))
+SCRIPTS = sorted(set((ROOT / "scripts").glob("*.py")) - {ROOT / "scripts" / "checkout.py"})
 
 
 def python(*words: object, cwd: Path = ROOT) -> subprocess.CompletedProcess:
@@ -67,9 +67,9 @@ def test_a_short_command_begins_no_threads_of_a_blas(own, used, monkeypatch):
 
 
 def test_help_lists_every_command_in_a_line(melforge_command):
-    for words in ((), ("--help",)):
+    for words, wanted in (((), 2), (("--help",), 0)):
         status, out, _ = melforge_command(*words)
-        assert status == 0
+        assert status == wanted and "--version" in out
         assert [line.split()[0] for line in out.splitlines() if line.startswith("  ")] == list(COMMANDS)
     assert melforge_command("--version") == (0, f"melforge {melforge.__version__}\n", "")
 
@@ -83,10 +83,10 @@ def test_every_command_has_help(melforge_command, words):
     assert status == 0 and out.startswith(f"usage: melforge {' '.join(words)} ") and "--debug" in out
 
 
-@pytest.mark.parametrize("words", [("voice",), ("voice", "--help")])
-def test_the_commands_of_voices_are_listed(melforge_command, words):
+@pytest.mark.parametrize(("words", "wanted"), [(("voice",), 2), (("voice", "--help"), 0)])
+def test_the_commands_of_voices_are_listed(melforge_command, words, wanted):
     status, out, _ = melforge_command(*words)
-    assert status == 0 and out.startswith("usage: melforge voice COMMAND ")
+    assert status == wanted and out.startswith("usage: melforge voice COMMAND ")
     assert [line.split()[0] for line in out.splitlines() if line.startswith("  ")] == list(VOICE_COMMANDS)
 
 

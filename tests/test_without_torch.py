@@ -16,16 +16,17 @@ import soundfile
 from melforge.common.registry import MODELS
 
 ROOT = Path(__file__).parent.parent
-HIDE = """
+HIDE = f"""
 import runpy, sys
 
 class Hidden:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {"torch", "onnx", "onnxscript", "scipy", "matplotlib"}:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        if name.partition(".")[0] in ("torch", "onnx", "onnxscript", "scipy", "matplotlib"):
+            raise ModuleNotFoundError("No module named " + repr(name), name=name)
 
 sys.meta_path.insert(0, Hidden())
 sys.argv = sys.argv[1:]
+sys.path.insert(0, {str(ROOT / "scripts")!r})
 run = runpy.run_path if sys.argv[0].endswith(".py") else runpy.run_module
 run(sys.argv[0], run_name="__main__")
 """

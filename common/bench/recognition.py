@@ -75,7 +75,7 @@ def _measure_length(
         frames = source.config.padded_frames(samples)
         deployment = Deployment(
             batch_size=max(how.batches),
-            use_fp16=half,
+            precision="fp16" if half else "fp32",
             trt_cuda_graph=mode == "graph",
             trt_max_output_seq_len=frames,
         )

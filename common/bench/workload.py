@@ -10,11 +10,11 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from melforge.common.config.deployment import Deployment, on_another
+from melforge.common.config.deployment import Deployment
 from melforge.common.config.hparams import backend_texts, shown
 from melforge.common.errors import InputError, unknown
-from melforge.common.files import read_text
-from melforge.common.registry import KIND_WORDS, MODELS, decoder_forms, get_model
+from melforge.common.files import read_text, text_lines
+from melforge.common.registry import KIND_WORDS, MODELS, get_model
 from melforge.common.stages import stages_of
 from melforge.common.stages.choose import KERNELS, KINDS, kernels_of, parse_backends
 from melforge.common.synthesis.loading import choose_sources, pick_device
@@ -94,12 +94,11 @@ class Texts:
 
     @classmethod
     def read(cls, path: Path) -> Texts:
-        """A text a line, in the file's order; empty lines and comments (#) are left out.
+        """A text a line, in the file's order; empty lines and comments are left out.
 
         The warm-up's texts are taken from the whole file at equal distances, a quarter of it at most.
         """
-        lines = [line.strip() for line in read_text(path).splitlines()]
-        texts = [line for line in lines if line and not line.startswith("#")]
+        texts = [line.strip() for _, line in text_lines(read_text(path))]
         if len(texts) < 2:
             raise InputError(f"{path} needs at least two texts, a line each: one of them is for the warm-up")
         beyond = len(texts) - MEASURED_TEXTS
@@ -222,7 +221,7 @@ def make_workloads(
     **how: Any,
 ) -> list[Workload]:
     """A workload for each target, backend and precision of that backend; without precisions, the deployments'
-    (`use_fp16`), else float32. Each takes what applies to its models from `how` and the backends.
+    (`precision`), else float32. Each takes what applies to its models from `how` and the backends.
     """
     texts = [one for text in backends for one in backend_texts(text)]
     made = []
@@ -236,7 +235,7 @@ def make_workloads(
             {model: value for model, value in how.get(key, {}).items() if model in models.values()}
             for key in ("deployments", "overrides")
         )
-        half = any(deployment.use_fp16 for deployment in given.values())
+        half = any(deployment.precision == "fp16" for deployment in given.values())
         for precision in precisions or ("fp16" if half or set(chosen.values()) == {KERNELS} else "fp32",):
             if precisions and precision not in precisions_of(plain, where):
                 continue
@@ -244,11 +243,11 @@ def make_workloads(
             for kind, model in models.items():
                 one = given.get(model, Deployment())
                 if chosen[kind] == "trt":
-                    fp16 = precision == "fp16" if precisions else one.use_fp16
                     graph = one.trt_cuda_graph or modes.get("trt") == "graph"
-                    one = replace(one, use_fp16=fp16, trt_cuda_graph=graph)
+                    wanted = precision if precisions else one.precision
+                    one = replace(one, backend=None, precision=wanted, trt_cuda_graph=graph)
                 else:
-                    one = on_another(one)
+                    one = replace(one, backend=None, precision="fp32")
                 if one != Deployment() or model in given:
                     deployments[model] = one
             own = {**how, "deployments": deployments, "overrides": overrides}
@@ -291,8 +290,8 @@ def with_texts(
 
 def default_backends(deployments: Mapping[str, Deployment]) -> list[str]:
     """Without --backend: those of the hparams, else all that need no GPU."""
-    if any(how.use_trt for how in deployments.values()):
-        return [",".join(f"{model}={'trt' if how.use_trt else 'onnx'}" for model, how in deployments.items())]
+    if any(how.backend for how in deployments.values()):
+        return [",".join(f"{model}={how.backend or 'onnx'}" for model, how in deployments.items())]
     return ["onnx", "torch"] if importlib.util.find_spec("torch") else ["onnx"]
 
 
@@ -325,12 +324,12 @@ def backend_of(text: str, models: Iterable[str]) -> str:
 
 def has_decoders(model: str | None) -> bool:
     """Whether the model has a decoder that goes step by step, or all steps at once."""
-    return model is not None and "steps" in decoder_forms(model)
+    return model is not None and "steps" in get_model(model).decoders
 
 
 def form_of(model: str | None, decoder: str | None) -> str | None:
     """The value of `--decoder` where it is a form of this model."""
-    return decoder if model is not None and decoder in decoder_forms(model) else None
+    return decoder if model is not None and decoder in get_model(model).decoders else None
 
 
 def choose_models(

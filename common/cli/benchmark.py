@@ -99,7 +99,7 @@ OPTIONS: dict[str, dict[str, dict[str, Any] | tuple[str, str] | str | None]] = {
         },
         "precision": {
             **{"dest": "precisions", "metavar": "NAMES"},
-            "help": "fp32, tf32, fp16, of those that a backend has (default: fp32, or what use_fp16 says)",
+            "help": "fp32, tf32, fp16, of those that a backend has (default: fp32, or what files say)",
         },
         "device": {"help": "cpu, cuda, cuda:N or auto (default: cpu, with trt a GPU)"},
         "peer": {

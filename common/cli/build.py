@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from melforge.common.cli import options, run
-from melforge.common.config.deployment import Deployment
+from melforge.common.config.deployment import PRECISIONS, Deployment
 from melforge.common.errors import InputError, require_torch
 from melforge.common.files import cache_folder
 from melforge.common.registry import KIND_WORDS
@@ -127,8 +127,9 @@ def read_sources(args: argparse.Namespace, model: str | None) -> list:
 def deployments(args: argparse.Namespace, model: str) -> list[Deployment]:
     """How a model's engines are to be: what the files say, in the precision asked for."""
     stated = args.deployments.get(model, Deployment())
-    both = args.all and not args.precision  # which is their use_fp16 already
-    return [replace(stated, use_fp16=half) for half in ((False, True) if both else (stated.use_fp16,))]
+    if args.all and not args.precision:
+        return [replace(stated, precision=precision) for precision in PRECISIONS]
+    return [stated]
 
 
 def possible_stages(source: Any, args: argparse.Namespace) -> Any:

@@ -29,6 +29,7 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
         "--check", action="store_true", help="compare the graphs that are there; write nothing"
     )
     options.add_options(parser, "no-check")
+    parser.add_argument("--force", action="store_true", help="export what is there already again")
     whole = parser.add_argument_group("files with weights")
     whole.add_argument(
         "-o", "--output", type=Path, metavar="DIR", help="write them there, with a README and a check.py"
@@ -86,20 +87,26 @@ def export_to_cache(source, args: argparse.Namespace) -> list:
 
 
 def export_to_voice(source, args: argparse.Namespace) -> list:
-    """A voice's graphs, which lie beside its weights."""
+    """A voice's graphs, which lie beside its weights. Those that are there stay unless --force is given."""
     from melforge.common.export.to_onnx import check_source, export_source, source_stages
 
     # It may have graphs of some forms only.
-    stages = [stage for stage in source_stages(source) if stage.name in source.graphs] or None
+    stages = [stage for stage in source_stages(source) if stage.name in source.graphs]
     if args.check:
-        checks = check_source(source, stages)
+        made, checks = [], check_source(source, stages or None)
     else:
-        source, checks = export_source(
-            source, source.weights.parent, stages, 0 if args.no_check else math.inf
-        )
-    for graph in source.graphs.values():
-        print(graph)
+        made = [one for one in stages or source_stages(source) if args.force or not is_there(source, one)]
+        folder, seconds = source.weights.parent, 0 if args.no_check else math.inf
+        source, checks = export_source(source, folder, made, seconds) if made else (source, [])
+    names = {stage.name for stage in made}
+    for name, graph in source.graphs.items():
+        print(graph if args.check or name in names else f"{graph} (there already; --force exports it again)")
     return checks
+
+
+def is_there(source, stage) -> bool:
+    graph = source.graphs.get(stage.name)
+    return graph is not None and graph.is_file()
 
 
 def wanted_models(args: argparse.Namespace, model: str | None) -> list[str]:
@@ -125,8 +132,7 @@ def write_files(source, args: argparse.Namespace, several: bool) -> None:
 
     stages = source_stages(source) if args.all else choose_stages(source, None)
     folder = args.output / source.model if several else args.output
-    half = args.deployments.get(source.model, Deployment()).use_fp16
-    precision = "fp16" if half else "fp32"
+    precision = args.deployments.get(source.model, Deployment()).precision
     how = precision, args.opset or OPSET, 0 if args.no_check else CHECK_SECONDS
     for file in self_contained.write_files(source, stages, folder, *how):
         print(file)

@@ -16,8 +16,10 @@ from melforge.common.weights.voices import Voice, list_voices, load_voice
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = options.Parser(description=__doc__)
+    options.add_options(parser, "voice", voice="only this voice, by name or folder (default: all)")
     parser.add_argument("--json", action="store_true", help="print the lists as JSON")
-    return list_available(parser.parse_args(argv).json)
+    args = parser.parse_args(argv)
+    return list_available(args.json, args.voice)
 
 
 def speakers_of(voice: Voice) -> dict[str, list[str]]:
@@ -49,8 +51,8 @@ def list_built(voices: Iterable[Voice]) -> list[dict[str, Any]]:
     ]
 
 
-def list_available(as_json: bool) -> int:
-    voices = [load_voice(name) for name in list_voices()]
+def list_available(as_json: bool, voice: str | None = None) -> int:
+    voices = [load_voice(name) for name in ([voice] if voice else list_voices())]
     ears = [load_ear(name) for name in list_ears()]
     built = list_built([*voices, *ears])
     if as_json:

@@ -7,34 +7,35 @@ says of them is checked and gives way, and only an explicit `--set` changes them
 from __future__ import annotations
 
 import argparse
-import itertools
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from melforge.common.audio.contract import MelContract
-from melforge.common.config.deployment import PRECISIONS, Deployment, on_another
+from melforge.common.config.deployment import Deployment
 from melforge.common.config.hparams import backend_texts, line, shown
 from melforge.common.config.typed import build, require_known, typed_entry
 from melforge.common.config.yaml_file import Entry
-from melforge.common.errors import InputError, unknown
+from melforge.common.errors import InputError
 from melforge.common.registry import get_model
-from melforge.common.stages.choose import KERNELS, parse_backends
+from melforge.common.stages.choose import KERNELS, KINDS, parse_backends
 
 DEFAULT = "default"
-PRECISION = "precision"  # the commands' word for `use_fp16`
+# Options of commands that each model has too: an option is for all models that run, unless `--set MODEL.key=`
+# says another value for one.
+OF_EACH = ("backend", "batch_size", "precision")
 
 
 @dataclass
-class Overlay:
-    """The entries of a file or of `--set`: for one model, or without one for every model that runs."""
+class Layer:
+    """The entries of a file or of the command line: for one model, or without one for all that run."""
 
     where: str
     model: str | None
-    entries: dict[str, Entry]
-    explicit: bool  # by --set
+    entries: Mapping[str, Entry]
+    explicit: bool  # on the command line
 
 
 @dataclass
@@ -46,9 +47,8 @@ class ModelSettings:
     deployment: Deployment = field(default_factory=Deployment)
     overrides: dict[str, Any] = field(default_factory=dict)  # of its config or mel contract
 
-    def place(self, key: str) -> str:
-        entry = self.explicit.get(key) or self.files.get(key)
-        return entry.place if entry else DEFAULT
+    def entry(self, key: str) -> Entry:
+        return self.explicit.get(key) or self.files.get(key) or Entry(None, DEFAULT)
 
 
 def network_classes(model: str) -> list[type]:
@@ -68,11 +68,27 @@ def field_names(classes: Iterable[type]) -> set[str]:
     return {f.name for cls in classes for f in fields(cls)}
 
 
-def resolve(overlays: list[Overlay], chosen: list[str], options: Iterable[str]) -> dict[str, ModelSettings]:
+def usual_choice(args: argparse.Namespace, kinds: Sequence[str]) -> list[str]:
+    """The names of the models that the usual options choose."""
+    from melforge.common.synthesis.loading import choose_sources
+    from melforge.common.weights.voices import models_in
+
+    wanted = {kind: getattr(args, kind, None) for kind in KINDS}
+    if not args.checkpoint:
+        first = {kind: name for name in models_in(args.voice)[::-1] if (kind := get_model(name).kind)}
+        wanted = {kind: name or first.get(kind) for kind, name in wanted.items()}
+    if all(wanted[kind] for kind in kinds):
+        return [get_model(str(wanted[kind]), kind).name for kind in kinds]
+    sources = choose_sources(wanted, args.voice, args.checkpoint)
+    return [sources[kind].model for kind in kinds]
+
+
+def resolve(layers: list[Layer], chosen: list[str], options: Iterable[str]) -> dict[str, ModelSettings]:
     """The settings of the models that run; `options` are the command's own keys."""
     models = {model: ModelSettings() for model in chosen}
     options = set(options)
-    for one in overlays:
+    # On the command line what is said of one model counts before what is said of all.
+    for one in sorted(layers, key=lambda layer: bool(layer.explicit and layer.model)):
         if one.model and one.model not in models:
             raise InputError(f"{one.where}: {one.model} is none of the models here ({', '.join(models)})")
         takers = [one.model] if one.model else chosen
@@ -80,8 +96,7 @@ def resolve(overlays: list[Overlay], chosen: list[str], options: Iterable[str]) 
         scoped = one.model and one.explicit  # as `--set fastpitch.key=value`: no option of the command
         require_known(one.entries, set().union(*keys.values(), () if scoped else options))
         for key, entry in one.entries.items():
-            # An option of the command is no model's unless it stands in its file, but for the batch size.
-            if one.model or key not in options or key == "batch_size":
+            if one.model or key not in options or key in OF_EACH:
                 for model in takers:
                     if key in keys[model]:
                         (models[model].explicit if one.explicit else models[model].files)[key] = entry
@@ -90,47 +105,20 @@ def resolve(overlays: list[Overlay], chosen: list[str], options: Iterable[str]) 
     return models
 
 
-def with_half(overlay: Overlay) -> Overlay:
-    """What is said of the precision as `use_fp16`; for all models it stays an option of the command too."""
-    entries = dict(overlay.entries)
-    entry = entries.pop(PRECISION) if overlay.model and PRECISION in entries else entries.get(PRECISION)
-    if entry is None or (entry.value is None and not overlay.model):
-        return overlay
-    if entry.value not in PRECISIONS:
-        raise InputError(f"{entry.place}: {unknown(PRECISION, entry.value, PRECISIONS)}")
-    half = Entry(entry.value == "fp16", entry.place)
-    if entries.setdefault("use_fp16", half).value != half.value:
-        raise _contradiction(entry, entries["use_fp16"])
-    return replace(overlay, entries={**entries, "use_fp16": half})
-
-
-def require_one_precision(overlays: Iterable[Overlay]) -> None:
-    """An InputError where a command line contradicts itself: it wins over files, but not over itself."""
-    explicit = [one.entries for one in overlays if one.explicit and "use_fp16" in one.entries]
-    for one, other in itertools.product(explicit, explicit):
-        stated = one.get(PRECISION)
-        if stated and PRECISION not in other and one["use_fp16"].value != other["use_fp16"].value:
-            raise _contradiction(stated, other["use_fp16"])
-
-
-def _contradiction(precision: Entry, stated: Entry) -> InputError:
-    word = str(stated.value).lower()
-    return InputError(
-        f"{precision.place} says {PRECISION} {precision.value}, but {stated.place} says use_fp16 {word}: "
-        "leave one of them out"
-    )
-
-
 def _type(model: str, settings: ModelSettings) -> None:
     for cls in network_classes(model):  # what gives way must still be right
-        build(cls, _of(settings.files, field_names([cls])), model)
+        if stated := _of(settings.files, field_names([cls])):
+            build(cls, stated, model)
     hints = hints_of(model)
     settings.overrides = {
         name: typed_entry(name, entry, hints[name]) for name, entry in _of(settings.explicit, hints).items()
     }
     # A key that the network has too, such as mask_padding, is the network's.
     engines = field_names([Deployment]) - hints.keys()
-    settings.deployment = build(Deployment, _of(settings.files | settings.explicit, engines), model)
+    stated = _of(settings.files | settings.explicit, engines)
+    if (precision := stated.get("precision")) and precision.value is None:
+        del stated["precision"]
+    settings.deployment = build(Deployment, stated, model)
     path, files = settings.explicit.get("trt_file_path"), settings.files.get("trt_file_path_list")
     if path and path.value and files and settings.deployment.trt_multi_engine:
         raise InputError(
@@ -143,39 +131,39 @@ def _of(entries: Mapping[str, Entry], names: Iterable[str]) -> dict[str, Entry]:
     return {name: entries[name] for name in names if name in entries}
 
 
-def choose_backend(models: Mapping[str, ModelSettings], backend: Entry, precision: Entry | None) -> Entry:
-    """`use_trt` means the backend trt unless one is given; `use_fp16` is for engines of that one.
+def choose_backend(models: Mapping[str, ModelSettings], backend: Entry) -> Entry:
+    """The backend of all models, or of each ("fastpitch=trt,hifigan=onnx") where files or --set name one's.
 
-    `precision`, said for all models, counts for those that run on it. CUDA kernels compute in half precision.
+    `precision` is for the backend trt: said of all models it counts for those that run on it, and CUDA
+    kernels always compute in half precision.
     """
-    on_trt = [model for model, settings in models.items() if settings.deployment.use_trt]
-    if on_trt and backend.place == DEFAULT:
-        place = models[on_trt[0]].place("use_trt")
-        words = {model: "trt" if model in on_trt else backend.value or "onnx" for model in models}
-        text = ",".join(f"{model}={word}" for model, word in words.items())
-        backend = Entry("trt" if len(on_trt) == len(models) else text, place)
+    own = {
+        model: stated
+        for model, settings in models.items()
+        if (stated := settings.entry("backend")).value and stated.place != backend.place
+    }
     texts = backend_texts(backend.value or "onnx")
     runs = [parse_backends(by_model(text, models), {model: model for model in models}) for text in texts]
-    asked = precision is not None and precision.value is not None
-    on_kernels = any(KERNELS in backends.values() for backends in runs)
-    if asked and on_kernels and precision.value != "fp16":
-        raise InputError(f"{precision.place}: the backend {KERNELS} computes in fp16: leave precision out")
-    if asked and not on_kernels and not any("trt" in backends.values() for backends in runs):
-        raise InputError(
-            f"{precision.place}: precision is for the backend trt, and no model runs on it here: "
-            "add --backend trt, or leave precision out"
-        )
+    for run in runs:
+        run.update({model: stated.value for model, stated in own.items()})
+    if own:
+        words = ",".join(f"{model}={word}" for model, word in runs[0].items())
+        same = len(set(runs[0].values())) == 1
+        backend = Entry(next(iter(runs[0].values())) if same else words, next(iter(own.values())).place)
     for model, settings in models.items():
-        word = next((b[model] for b in runs if b[model] == "trt"), runs[0][model])
-        if word in ("trt", KERNELS) or not settings.deployment.use_fp16:
+        settings.deployment = replace(settings.deployment, backend=None)  # the answer has it
+        words, precision = {run[model] for run in runs}, settings.entry("precision")
+        if precision.value == "fp32" and KERNELS in words and "precision" in settings.explicit:
+            raise InputError(f"{precision.place}: the backend {KERNELS} computes in fp16: leave fp32 out")
+        if precision.value != "fp16" or words & {"trt", KERNELS}:
             continue
-        if asked and settings.place("use_fp16") == precision.place:
-            settings.deployment = on_another(settings.deployment)
-        else:
+        others = [one for one in models.values() if one.entry("precision") is precision]
+        if len(others) == 1 or not any("trt" in run.values() for run in runs):
             raise InputError(
-                f"{models[model].place('use_fp16')}: use_fp16 is for the backend trt, but {model} runs on "
-                f"{word}: add --set use_fp16=false"
+                f"{precision.place}: precision fp16 is for the backend trt, but {model} runs on "
+                f"{runs[0][model]}: add --backend trt, or --precision fp32"
             )
+        settings.deployment = replace(settings.deployment, precision="fp32")
     return backend
 
 
@@ -211,12 +199,12 @@ def describe(model: str, settings: ModelSettings, source: Any, place: str) -> It
     stored = {f.name: getattr(part, f.name) for part in (source.config, source.mel) for f in fields(part)}
     for f in fields(Deployment):
         if f.name not in stored:
-            yield line(f.name, getattr(settings.deployment, f.name), settings.place(f.name))
+            yield line(f.name, getattr(settings.deployment, f.name), settings.entry(f.name).place)
     hints = hints_of(model)
     for name, value in stored.items():
         asked = settings.files.get(name)
         if name in settings.overrides:
-            where = f"{settings.place(name)} ({place} says {shown(value)})"
+            where = f"{settings.entry(name).place} ({place} says {shown(value)})"
             yield line(name, settings.overrides[name], where)
         elif asked and typed_entry(name, asked, hints[name]) != value:
             yield line(name, value, f"{place} ({asked.place}, says {shown(asked.value)})")

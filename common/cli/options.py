@@ -15,7 +15,7 @@ from melforge.common.cli.run import print_table
 from melforge.common.config.deployment import MOST_THREADS, PRECISIONS
 from melforge.common.config.typed import located
 from melforge.common.errors import InputError
-from melforge.common.registry import decoder_forms, names
+from melforge.common.registry import MODELS
 from melforge.common.speech import Controls, control_fields
 
 if TYPE_CHECKING:
@@ -85,12 +85,16 @@ SHARED: dict[str, dict[str, Any]] = {
     },
     "precision": {
         "choices": PRECISIONS,
-        "help": "of the engines, for the backend trt (default: fp32, or what use_fp16 says)",
+        "help": "of the engines, for the backend trt (default: fp32, or what files say)",
     },
     "decoder": {
-        "help": "tacotron2: all steps in one graph (loop), or one step a call (steps); fastspeech: two "
-        "stages of any length (dynamic), one for buckets (fixed), or two with kernels between them (kernels) "
-        "(default: the model's)"
+        "choices": [form for model in MODELS.values() for form in model.decoders],
+        "help": "; ".join(
+            f"{model.name}: {', '.join(f'{form} ({what})' for form, what in model.decoders.items())}"
+            for model in MODELS.values()
+            if model.decoders
+        )
+        + " (default: the model's)",
     },
     "device": {"default": "auto", "help": "cpu, cuda or cuda:N (default: a GPU if there is one)"},
     "threads": {"type": threads, "metavar": "N", "help": "CPU threads (default: all cores)"},
@@ -140,8 +144,6 @@ def add_options(parser: Group, *options: str, default: str | None = None, **help
     """Adds shared options; `helps` are the words of this command for some of them, `default` that of all."""
     for name in options:
         how = dict(SHARED[name])
-        if name == "decoder":
-            how["choices"] = tuple(decoder_forms(*names()))
         if default is not None:
             how["default"] = default
         how["help"] = helps.get(name.replace("-", "_"), how["help"])

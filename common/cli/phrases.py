@@ -16,7 +16,7 @@ import numpy as np
 from melforge.common.audio.sound_files import FORMATS, encode_audio, write_audio
 from melforge.common.bulk.texts import file_name
 from melforge.common.errors import InputError, require_package
-from melforge.common.files import decode_text, read_text, require_writable_file, write_bytes
+from melforge.common.files import decode_text, read_text, require_writable_file, text_lines, write_bytes
 from melforge.common.runner import AnalysedText, TextToSpeech
 from melforge.common.speech import Audio, Controls, shown
 from melforge.common.text import Unspoken, unspoken_rows
@@ -44,21 +44,20 @@ def read_phrases(text: str | None, source: str | None) -> list[Phrase]:
     where = "stdin" if source == "-" else source
     raw = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
     content = decode_text(raw, str(where))
-    lines = [(number, line.rstrip("\r")) for number, line in enumerate(content.split("\n"), start=1)]
-    lines = [(number, line) for number, line in lines if line.strip()]
+    lines = text_lines(content)
     if not lines:
         raise InputError(f"{where} holds no text to speak")
     if str(source).lower().endswith(".tsv"):
         return _from_table(lines, where)
     if empty := lines[-1][0] - len(lines):
-        print(f"note: {where}: empty lines ({empty}) make no sound; line N is N.wav", file=sys.stderr)
+        what = f"empty lines and comments ({empty}) make no sound; line N is N.wav"
+        print(f"note: {where}: {what}", file=sys.stderr)
     return [Phrase(str(number), line.strip(), f"{where} line {number}") for number, line in lines]
 
 
 def read_texts(path: Path) -> tuple[str, ...]:
-    """The lines of a file, without blank ones and those that begin with #."""
-    lines = read_text(path).splitlines()
-    texts = tuple(line.strip() for line in lines if line.strip() and not line.startswith("#"))
+    """The lines of a file, without blank ones and comments."""
+    texts = tuple(line.strip() for _, line in text_lines(read_text(path)))
     if not texts:
         raise InputError(f"{path} holds no text to speak")
     return texts

@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 from melforge.common.cli import STARTED, bulk, options, run
 from melforge.common.cli.list import list_available
@@ -25,7 +26,7 @@ EPILOG = """examples:
 """
 
 
-def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+def make_parser() -> options.Parser:
     parser = options.Parser(description=__doc__, epilog=EPILOG)
     text = parser.add_argument_group("text").add_mutually_exclusive_group()
     text.add_argument("--text", help="what to speak")
@@ -34,8 +35,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         "-i",
         "--input",
         metavar="FILE",
-        help=".txt with a phrase a line (line N makes N.wav), .tsv with name and text, - for stdin; a table: "
-        "below",
+        help=".txt with a phrase a line (line N makes N.wav; lines that begin with `# ` are left out), .tsv "
+        "with name and text, - for stdin; a table: below",
     )
     parser.add_argument(
         "-o",
@@ -74,17 +75,33 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     more.add_argument("--timing", action="store_true", help="print what the time went to, on stderr")
     more.add_argument("--json", action="store_true", help="print what was made, as JSON on stdout")
     more.add_argument("--list", action="store_true", help="list voices, models, backends and what is built")
+    return parser
+
+
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = make_parser()
     args = parser.parse_args(argv)
+    if args.words and is_file(args.words):
+        raise InputError(
+            f"{args.words} is a file: give -i {args.words} to speak its lines, or --text {args.words}"
+        )
     args.text = args.words if args.text is None else args.text
     if not args.list and args.text is None and args.input is None:
         parser.error("give --text or -i")
     return args
 
 
+def is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # too long for a name, or with a NUL
+        return False
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
     if args.list:
-        return list_available(args.json)
+        return list_available(args.json, args.voice)
     if bulk.is_table(args):
         return bulk.speak_table(args)
 

@@ -104,7 +104,7 @@ def make_parser(model: str | None) -> options.Parser:
             options.add_options(parser, kind)
     options.add_options(parser, "voice", "checkpoint")
     backends = "what is compared with PyTorch, onnx or trt, and kernels of stages as in trt,decoder_loop=cuda"
-    backends += f" (default: {default}, or what use_trt says)"
+    backends += f" (default: {default}, or what files say)"
     options.add_options(parser, "backend", default=default, backend=backends)
     options.add_options(parser, "precision", "device", "threads")
     options.add_decoder_argument(parser, "the backend's")
@@ -164,7 +164,7 @@ def prepare(args: argparse.Namespace, model: str | None) -> tuple[dict[str, Any]
     for kind in compared:
         deployment = deployment_of(names[kind], args.deployments, args.backend)
         if args.precision and backends[kind] == "trt":
-            deployment = replace(deployment, use_fp16=args.precision == "fp16")
+            deployment = replace(deployment, precision=args.precision)
         if deployment.kernels:
             require_kernels(sources[kind], deployment.kernels, device)
         # Both sides must pad in the same way, and where weights came from decides it.

@@ -103,7 +103,7 @@ def prepare(args: argparse.Namespace, model: str) -> tuple[Any, Any]:
         require_gpu(device)
     deployment = args.deployments.get(model, Deployment())
     if args.precision and backend == "trt":
-        deployment = replace(deployment, use_fp16=args.precision == "fp16")
+        deployment = replace(deployment, precision=args.precision)
     stages = needed_stages(source, deployment, form_of(source), backend=backend)
     patterns = tuple(args.layers) or plan_of(model).layers
     how = {"asked": bool(args.layers), "threads": args.threads}

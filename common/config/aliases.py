@@ -1,10 +1,11 @@
-"""NVIDIA's other names of settings, in files, in `--set` and as options."""
+"""NVIDIA's names of settings, in files, in `--set` and as options: ours are used everywhere else."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
+from melforge.common.config.typed import typed_entry
 from melforge.common.config.yaml_file import Entry
 from melforge.common.errors import InputError
 
@@ -23,9 +24,6 @@ ALIASES = {
     "tacotron2": "checkpoint",
     "hifigan": "checkpoint",
     "waveglow": "checkpoint",
-    "amp": "use_fp16",
-    "amp_run": "use_fp16",
-    "fp16": "use_fp16",
     "sigma_infer": "sigma",
     "waveglow_sigma_infer": "sigma",
     "stft_hop_length": "hop_length",
@@ -35,11 +33,28 @@ ALIASES = {
     "pitch_transform_shift": "pitch_shift",
 }
 
+# What is true or false there is a value here: key -> our key, its value for true and for false. A model that
+# is not to run on TensorRT says nothing of its backend.
+SWITCHES: dict[str, tuple[str, str, str | None]] = {
+    "use_trt": ("backend", "trt", None),
+    **dict.fromkeys(("use_fp16", "amp", "amp_run", "fp16"), ("precision", "fp16", "fp32")),
+}
+
 
 def own_name(key: str) -> str:
     """Our name of a key; "fastpitch.hop_len" is "fastpitch.hop_length"."""
     scope, dot, name = key.rpartition(".")
-    return f"{scope}{dot}{ALIASES.get(name, name)}"
+    own = SWITCHES[name][0] if name in SWITCHES else ALIASES.get(name, name)
+    return f"{scope}{dot}{own}"
+
+
+def own_entry(key: str, entry: Entry) -> Entry:
+    """The entry of a key with the value that our key has."""
+    name = key.rpartition(".")[2]
+    if name not in SWITCHES:
+        return entry
+    _, true, false = SWITCHES[name]
+    return Entry(true if typed_entry(name, entry, bool) else false, entry.place)
 
 
 def with_own_names(entries: Mapping[str, Entry]) -> dict[str, Entry]:
@@ -48,24 +63,13 @@ def with_own_names(entries: Mapping[str, Entry]) -> dict[str, Entry]:
     for key, entry in entries.items():
         own = own_name(key)
         if own in named:
-            both = f"{named[own].place} and {entry.place}"
             names = " and ".join(k for k in entries if own_name(k) == own)
-            raise InputError(f"{both}: {names} are names of the same setting: leave one of them out")
+            raise same_setting(names, f"{named[own].place} and {entry.place}")
+        entry = own_entry(key, entry)
         named[own] = entry if own == key else replace(entry, place=f"{entry.place} ({key})")
     return named
 
 
-def require_one_name(keys: Iterable[str], dashes: str = "", repeated: Iterable[str] = ()) -> None:
-    """An InputError where two names of one setting stand on a command line.
-
-    Of those that may be `repeated` each alias is one more, but not beside the setting's own name.
-    """
-    written: dict[str, str] = {}
-    repeated = set(repeated)
-    for key in keys:
-        own = own_name(key)
-        first = written.setdefault(own, key)
-        if key != first and (own not in repeated or own in (first, key)):
-            raise InputError(
-                f"{dashes}{first} and {dashes}{key} are names of the same setting: leave one of them out"
-            )
+def same_setting(names: str, places: str = "") -> InputError:
+    where = f"{places}: " if places else ""
+    return InputError(f"{where}{names} are names of the same setting: leave one of them out")

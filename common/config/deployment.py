@@ -6,7 +6,7 @@ engine is made for, whatever runs it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from melforge.common.errors import InputError, unknown
 
@@ -37,8 +37,8 @@ class Deployment:
 
     batch_size: int | None = None  # utterances at a time; None: the runner decides
     mask_padding: bool | None = None  # of a vocoder's buckets; None: not those of published weights
-    use_trt: bool = False
-    use_fp16: bool = False
+    backend: str | None = None  # what a command runs it on; None: as --backend says
+    precision: str = "fp32"  # of engines on the backend trt
     trt_file_path: str = ""
     trt_max_input_seq_len: int | None = None
     trt_max_output_seq_len: int | None = None
@@ -61,6 +61,8 @@ class Deployment:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(f"{name} must be at least 1, not {value}")
+        if self.precision not in PRECISIONS:
+            raise InputError(unknown("precision", self.precision, PRECISIONS))
         if self.onnx_provider not in (None, *ONNX_PROVIDERS):
             raise InputError(unknown("onnx_provider", self.onnx_provider, ONNX_PROVIDERS))
         if self.no_build and self.trt_force_build:
@@ -103,8 +105,3 @@ class Deployment:
                 f"{'_list' if self.trt_multi_engine else ''}: an acoustic model needs both"
             )
         return tuple(Bucket(text, mel) for text, mel in zip(texts, mels, strict=True))
-
-
-def on_another(deployment: Deployment) -> Deployment:
-    """The deployment without what only TensorRT can do."""
-    return replace(deployment, use_trt=False, use_fp16=False)

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from melforge.common.config.aliases import own_name, with_own_names
+from melforge.common.config.aliases import own_entry, own_name, with_own_names
 from melforge.common.config.typed import build, require_known
 from melforge.common.config.yaml_file import Entry, parse_yaml, read_yaml
 from melforge.common.errors import InputError, close_matches
@@ -134,7 +134,7 @@ def read_override(text: str) -> tuple[str, Entry]:
 
 def _override(key: str, value: Any) -> Entry:
     place = " ".join(f"--set {key}={value}".split())
-    return read_value(value, place) if isinstance(value, str) else Entry(value, place)
+    return own_entry(key, read_value(value, place) if isinstance(value, str) else Entry(value, place))
 
 
 def read_value(value: str, place: str) -> Entry:

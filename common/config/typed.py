@@ -6,7 +6,7 @@ import math
 import re
 import types
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -16,8 +16,8 @@ from melforge.common.config.yaml_file import Entry, entries_of
 from melforge.common.errors import InputError, close_matches
 
 MANY_KEYS = 30  # more are not listed in an error
-# What other projects' files call a key of ours, for the hint that an unknown key gets (alpha is 1 / pace).
-NAMES_ELSEWHERE = {"sample_rate": "sampling_rate", "alpha": "pace"}
+# What others call a key of ours, for the hint that an unknown key gets (alpha is 1 / pace).
+NAMES_ELSEWHERE = {"sample_rate": "sampling_rate", "alpha": "pace", "speed": "pace"}
 
 
 def require_known(entries: Mapping[str, Entry], known: Iterable[str]) -> None:
@@ -28,12 +28,15 @@ def require_known(entries: Mapping[str, Entry], known: Iterable[str]) -> None:
             raise InputError(f"{entry.place}: unknown key {key!r}; {nearest(key, known)}")
 
 
+def likely_name(key: str, known: Collection[str]) -> str | None:
+    """The known key that is meant by one that is not known, if any is like it."""
+    near = [NAMES_ELSEWHERE.get(key, ""), *close_matches(key, known, 0.6)]
+    return next((name for name in near if name in known), None)
+
+
 def nearest(key: str, known: set[str]) -> str:
-    near = close_matches(key, known, 0.6)
-    if NAMES_ELSEWHERE.get(key) in known:
-        near = [NAMES_ELSEWHERE[key]]
-    if near:
-        return f"did you mean {near[0]!r}?"
+    if near := likely_name(key, known):
+        return f"did you mean {near!r}?"
     if len(known) > MANY_KEYS:
         return "no key is like it (--print-hparams shows all)"
     return f"known keys: {', '.join(sorted(known))}"

@@ -12,6 +12,7 @@ import json
 import logging
 import math
 import shutil
+import sys
 import tempfile
 import time
 import warnings
@@ -114,6 +115,7 @@ def export_source(
     with tempfile.TemporaryDirectory(prefix=".export-", dir=folder) as name:
         draft = Path(name)
         for stage in tqdm(stages, f"exporting {source.model}", unit="graph", leave=False, disable=None):
+            tell(f"exporting {stage.full_name}")
             graph, weights = export_stage(stage, source.config)
             (draft / f"{stage.name}.onnx").write_bytes(graph)
             note = {
@@ -205,8 +207,9 @@ def fresh_graph(stage: Stage, config: object, opset: int) -> tuple[bytes, tuple[
         {axis: torch.export.Dim.DYNAMIC for axis, dim in enumerate(tensor.dims) if isinstance(dim, Dim)}
         for tensor in stage.inputs
     )
-    # The exporter says on every call that torchvision is missing.
-    logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
+    # They say on every call that torchvision is missing, and what they do not fold.
+    for name in ("torch.onnx._internal.exporter._registration", "onnxscript.optimizer"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     # Without it PyTorch before 2.13 unrolls an LSTM over the example's length.
     with (
         warnings.catch_warnings(),
@@ -286,10 +289,17 @@ def check_source(
     if seconds <= 0:
         return []
     total = sum(len(check_sizes(stage)) for stage in stages)
+    tell(f"comparing {source.model} with PyTorch at {total} sizes")
     usual = contextlib.nullcontext() if seconds == math.inf else without_onednn()
     title = f"checking {source.model}"
     with usual, tqdm(desc=title, total=total, unit="size", leave=False, disable=None) as bar:
         return [check for stage in stages for check in check_stage(stage, source, seconds / len(stages), bar)]
+
+
+def tell(line: str) -> None:
+    """What takes long is said on stderr where no bar shows it."""
+    if not sys.stderr.isatty():
+        print(line, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager

@@ -60,7 +60,8 @@ def find_recordings(inputs: Sequence[Path], manifest: Path | None) -> list[Recor
     folders = {given for given in inputs if given.is_dir()}
     for recording in found:
         if not recording.path.is_file() and folders.isdisjoint(recording.path.parents):
-            raise FileNotFoundError(f"sound file {recording.path} not found")
+            what = "sound file" if recording.path.suffix else "sound file or folder"
+            raise FileNotFoundError(f"{what} {recording.path} not found")
     return found
 
 

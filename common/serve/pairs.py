@@ -13,7 +13,7 @@ from typing import Any, cast
 from melforge.common.audio.contract import MelContract, require_same_contract
 from melforge.common.config.deployment import Deployment
 from melforge.common.errors import InputError, unknown
-from melforge.common.registry import decoder_forms, get_model
+from melforge.common.registry import get_model
 from melforge.common.registry import names as model_names
 from melforge.common.runner import AnalysedText, TextToSpeech, known_controls
 from melforge.common.stages.choose import KINDS, deployment_of, parse_backends
@@ -246,7 +246,7 @@ class Pairs:
                 parse_backends(how.backend, names)[kind],
                 how.device,
                 how.threads,
-                how.decoder if how.decoder in decoder_forms(model) else None,
+                how.decoder if how.decoder in get_model(model).decoders else None,
                 deployment=deployment_of(model, how.deployments, how.backend),
             )
             self._used[key] = self._clock()

@@ -63,7 +63,7 @@ class Setup:
 
     @property
     def precision(self) -> str:
-        return "fp16" if self.deployment.use_fp16 else "fp32"
+        return self.deployment.precision
 
     def report(self) -> dict[str, Any]:
         how = {"backend": self.backend, "precision": self.precision, "device": self.device}

@@ -122,6 +122,13 @@ def load_voice(name_or_path: str | Path | None = None) -> Voice:
     return read_voice(find_folder("a voice", name_or_path, voices_folder(), VOICE_FILE))
 
 
+def models_in(name_or_path: str | Path | None) -> list[str]:
+    """The names of a voice's models, in its order, without reading what else its file says of them."""
+    folder = find_folder("a voice", name_or_path, voices_folder(), VOICE_FILE)
+    models = read_yaml(folder / VOICE_FILE).get("models")
+    return [name for name in entries_of(models.value, models.place) if name in names()] if models else []
+
+
 def names_in(home: Path, file: str) -> list[str]:
     """The names of the voices or ears in their folder `home`: of the folders in it that have such a file."""
     return sorted(path.parent.name for path in home.glob(f"*/{file}"))

@@ -117,7 +117,7 @@ def setup_of(
     source: ModelSource, kind: type[Setup] = Setup, backend: str = "onnx", half: bool = False
 ) -> Setup:
     device = "cuda" if backend == "trt" else "cpu"
-    how = Deployment(batch_size=1, use_fp16=half, mask_padding=True)
+    how = Deployment(batch_size=1, precision="fp16" if half else "fp32", mask_padding=True)
     return kind(source, backend, device, how, plan_of(source.model).layers, threads=1)
 
 

@@ -9,8 +9,9 @@ from melforge.common.audio.contract import MelContract
 from melforge.common.cli.build import main as build
 from melforge.common.cli.options import controls_from
 from melforge.common.cli.parser import Parser
+from melforge.common.cli.speak import make_parser as speak_parser
 from melforge.common.cli.speak import parse
-from melforge.common.config.aliases import ALIASES
+from melforge.common.config.aliases import ALIASES, SWITCHES
 from melforge.common.config.deployment import Deployment
 from melforge.common.config.hparams import load_hparams
 from melforge.common.errors import InputError
@@ -75,16 +76,17 @@ def test_options_may_have_underscores_and_nvidias_names(infer):
         "--batch_size", 3, "--pitch-transform-flatten", "--waveglow-sigma-infer=0.6", "--results_path", "o"
     )
     assert (args.batch_size, args.pitch_flatten, args.sigma, args.output) == (3, True, 0.6, "o")
-    assert infer("--fastpitch", "a.pt", "--hifigan", "b.pt").checkpoint == ["a.pt", "b.pt"]
+    for first in ("--fastpitch", "--checkpoint"):
+        assert infer(first, "a.pt", "--hifigan", "b.pt").checkpoint == ["a.pt", "b.pt"]
 
 
 def test_a_key_of_the_models_may_stand_as_an_option(infer):
     args = infer("--use_trt=True", "--use_fp16", "--trt_max_ws_size", "2", "--seed", "5")
     for model in ("fastpitch", "hifigan"):
-        assert args.deployments[model] == Deployment(use_trt=True, use_fp16=True, trt_max_ws_size=2.0)
+        assert args.deployments[model] == Deployment(precision="fp16", trt_max_ws_size=2.0)
     assert args.backend == "trt" and args.seed == 5
     again = infer("--use-trt", "True", "--fp16", "--trt-file-path=x.trt")
-    assert again.deployments["fastpitch"] == Deployment(use_trt=True, use_fp16=True, trt_file_path="x.trt")
+    assert again.deployments["fastpitch"] == Deployment(precision="fp16", trt_file_path="x.trt")
 
 
 @pytest.mark.parametrize(
@@ -92,10 +94,9 @@ def test_a_key_of_the_models_may_stand_as_an_option(infer):
     [
         (("--set", "hop_len=1", "--set", "hop_length=2"), "hop_len and hop_length are names of the same"),
         (("--sigma_infer", "1", "--sigma", "1"), "--sigma_infer and --sigma are names of the same setting"),
-        (("--checkpoint", "a", "--hifigan", "b"), "--checkpoint and --hifigan are names of the same"),
         (("--amp", "--use_fp16"), "--amp and --use_fp16 are names of the same setting"),
         (("--use_fp16=maybe",), "--use_fp16=maybe: use_fp16 must be true or false, not 'maybe'"),
-        (("--amp",), "--amp: use_fp16 is for the backend trt, but fastpitch runs on onnx"),
+        (("--amp",), "--amp: precision fp16 is for the backend trt, but fastpitch runs on onnx"),
         (("--trt_file_path",), "--trt_file_path needs a value"),
         (("--set", "hop_len=many"), "--set hop_len=many: hop_length must be a whole number"),
         (("--waveglow_sigma_infer", "-1"), "--waveglow_sigma_infer: sigma must"),
@@ -109,29 +110,68 @@ def test_what_is_wrong_on_the_command_line_is_named_as_it_stands_there(words, me
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--batch_size", "0"), "error: argument --batch_size: must be a whole number from 1 on"),
-        (("--batch_sise=1",), "error: unrecognized arguments: --batch_sise=1"),
+        ("--batch_size 0", "--batch_size must be a whole number from 1 on, not '0'"),
+        ("--batch_sise=1", "unknown option --batch_sise; did you mean --batch-size?"),
+        ("--speed 1.2", "unknown option --speed; did you mean --pace?"),
+        ("--use_trtx", "unknown option --use_trtx"),
+        ("-x", "unknown option -x"),
+        ("--pace", "--pace needs a value"),
+        ("--pace --json", "--pace needs a value"),
+        ("--seed 1.5", "--seed must be a whole number, not '1.5'"),
+        ("--strict=3", "--strict takes no value, or true or false, not '3'"),
+        ("--s 3", "--s may be --set or "),
+        ("--decoder lop", "--decoder: unknown decoder 'lop': did you mean 'loop'?"),
+        ("there", "--text and TEXT: text and words exclude each other; quote a text of several words"),
     ],
 )
-def test_argparses_errors_name_the_option_as_it_is_written(words, message, infer, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        infer(*words)
-    assert stopped.value.code == 2 and capsys.readouterr().err.startswith(message)
+def test_a_wrong_word_is_named_as_it_is_written(words, message, infer):
+    with pytest.raises(InputError, match=re.escape(message)):
+        infer(*words.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("Hello.", "-oa.wav"), {"words": "Hello.", "output": "a.wav"}),
+        (("-o", "-", "--", "-5"), {"words": "-5", "output": "-"}),
+        (("--pitch-shift", "-20", "Hello."), {"words": "Hello.", "pitch_shift": -20.0}),
+        (("-5 degrees", "--out", "x"), {"words": "-5 degrees", "output": "x"}),
+        (("--text=--x", "--strict=false"), {"text": "--x", "strict": False}),
+        (("--retry", "--json", "Hello."), {"retry": 2, "words": "Hello.", "json": True}),
+        (("--retry", "3", "--retr=4"), {"retry": 4, "words": None}),
+    ],
+)
+def test_words_that_are_options_values_and_texts(words, found):
+    assert {key: getattr(speak_parser().parse_args(words), key) for key in found} == found
+
+
+def test_a_text_without_quotes_is_quoted_in_the_message():
+    with pytest.raises(InputError, match=r"^unexpected 'there': quote the text, \"Hello there\"$"):
+        speak_parser().parse_args(["Hello", "--pace", "2", "there"])
+
+
+def test_a_list_may_be_broken_by_options():
+    parser = Parser()
+    parser.add_argument("files", nargs="*")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--points", nargs="+", type=float)
+    args = parser.parse_args(["a", "--json", "b", "--points", "1", "-2"])
+    assert (args.files, args.json, args.points) == (["a", "b"], True, [1.0, -2.0])
 
 
 def test_no_alias_is_a_key_or_an_option_of_its_own(capsys):
     from melforge.common.cli.model_settings import keys_of
 
     taken = set().union(*map(keys_of, MODELS))
-    assert not taken & set(ALIASES)
+    assert not taken & {*ALIASES, *SWITCHES}
     for main in (parse, build):
         with pytest.raises(SystemExit):
             main(["--help"])
     flags = {flag[2:].replace("-", "_") for flag in re.findall(r"--[a-z-]+", capsys.readouterr().out)}
-    assert "checkpoint" in flags and not flags & set(ALIASES)
+    assert "checkpoint" in flags and not flags & {*ALIASES, *SWITCHES}
 
 
 def test_the_table_of_aliases_is_documented():
     text = (Path(__file__).parents[2] / "docs" / "hparams.md").read_text()
-    for alias, own in ALIASES.items():
+    for alias, own in {**ALIASES, **{alias: own for alias, (own, *_) in SWITCHES.items()}}.items():
         assert re.search(rf"\| .*`{alias}`.* \| .*`{own}`.* \|", text), alias

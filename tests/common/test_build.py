@@ -320,7 +320,7 @@ def test_the_caches_names_depend_on_all_that_an_engine_is_made_of(sources, monke
         engine_file(stage, one, deployment, trt).path
         for one, deployment, trt in (
             (source, Deployment(), PRETENDED),
-            (source, Deployment(use_fp16=True), PRETENDED),
+            (source, Deployment(precision="fp16"), PRETENDED),
             (source, Deployment(batch_size=2), PRETENDED),
             (source, Deployment(), newer),
             (dataclasses.replace(source, given_state=state), Deployment(), PRETENDED),
@@ -393,7 +393,7 @@ def test_an_engine_is_built_anew_once_in_a_process(pretended, capsys, monkeypatc
 def test_the_command_says_all_that_an_engine_depends_on(tiny_voice, monkeypatch, sources):
     monkeypatch.setenv("MELFORGE_VOICES", str(tiny_voice.parent))
     source = override(load_voice().source("fastpitch"), {"mask_padding": False})
-    how = Deployment(use_fp16=True, trt_max_input_seq_len=32, trt_max_output_seq_len=99, mask_padding=True)
+    how = Deployment(precision="fp16", trt_max_input_seq_len=32, trt_max_output_seq_len=99, mask_padding=True)
     assert build_command(source, how, PRETENDED) == (
         "python -m melforge.fastpitch.build_trt --voice tiny --set fastpitch.mask_padding=false "
         "--precision fp16 --set trt_max_input_seq_len=32 --set trt_max_output_seq_len=99 "
@@ -521,7 +521,7 @@ def test_an_old_tensorrt_is_refused():
 @pytest.mark.parametrize("model, name", quick_for_the_voice(ALL_STAGES))
 def test_every_stage_builds(sources, tmp_path, model, name, precision):
     source, trt = sources(model), load_tensorrt()
-    file = engine_of(source, name, tmp_path / "x.trt", trt, use_fp16=precision == "fp16", batch_size=2)
+    file = engine_of(source, name, tmp_path / "x.trt", trt, precision=precision, batch_size=2)
     assert build_stage(file, source, trt, force=False, workspace=8)
     report = json.loads(file.note.read_text())["report"]
     assert report["layers"] > 10 and report["seconds"] > 0

@@ -171,11 +171,12 @@ def test_every_shipped_file_fills_its_classes(path):
         deployment, *_ = load_hparams(path, Deployment, *classes, model=model.name)
         buckets = deployment.buckets(model.kind)
         assert len(buckets) == (4 if "multi_engine" in path.stem else "trt" in path.stem)
-        assert deployment.use_trt == ("trt" in path.stem) and deployment.use_fp16 == ("fp16" in path.stem)
+        assert (deployment.backend == "trt") == ("trt" in path.stem)
+        assert deployment.precision == ("fp16" if "fp16" in path.stem else "fp32")
         files = deployment.trt_file_path_list or (deployment.trt_file_path,) * len(buckets)
         for bucket, file in zip(buckets, files, strict=True):
             lengths = f"i{bucket.text}.o{bucket.mel}" if bucket.text else f"o{bucket.mel}"
-            assert file == f"engines/{model.name}.{lengths}{'.fp16' * deployment.use_fp16}.trt"
+            assert file == f"engines/{model.name}.{lengths}{'.fp16' * (deployment.precision == 'fp16')}.trt"
 
 
 def test_errors_in_a_parent_name_the_parent(tmp_path):

@@ -309,6 +309,7 @@ def test_an_expected_text_is_compared_word_by_word(run, noise, tmp_path):
         (("WAV", "--expect", "..."), "it has no words that the recogniser could hear"),
         ((), "nothing to transcribe: give sound files, a folder or --manifest FILE"),
         (("none.wav",), "sound file none.wav not found"),
+        (("none",), "sound file or folder none not found"),
         (("EMPTY",), "holds no sound files"),
         (("TEXT",), "cannot be read as sound"),
         (("NAN",), "nan.wav: its samples are not all numbers that sound has"),
@@ -333,7 +334,7 @@ def test_an_expected_text_is_compared_word_by_word(run, noise, tmp_path):
         (("WAV", "--checkpoint", "none.pt"), "none.pt not found"),
         (("WAV", "--checkpoint", "a.pt", "--checkpoint", "b.pt"), "2 checkpoints for one recogniser"),
         (("WAV", "--backend", "tpu"), "unknown backend"),
-        (("WAV", "--threads", "100000"), "argument --threads: must be 1024 at most, not 100000"),
+        (("WAV", "--threads", "100000"), "--threads must be 1024 at most, not 100000"),
     ],
 )
 def test_bad_input_is_a_sentence(run, noise, tmp_path, words, message):

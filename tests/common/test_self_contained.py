@@ -150,6 +150,7 @@ def test_a_failing_check_leaves_nothing_behind(tiny_voice, tmp_path, monkeypatch
 def export(tiny_voice, monkeypatch, capsys):
     def export(*words: object) -> tuple[int, str, str]:
         monkeypatch.setattr("sys.argv", ["export.py", "--voice", str(tiny_voice), *map(str, words)])
+        monkeypatch.syspath_prepend(ROOT / "scripts")
         with pytest.raises(SystemExit) as stopped:
             runpy.run_path(str(ROOT / "scripts" / "export.py"), run_name="__main__")
         return stopped.value.code, *capsys.readouterr()

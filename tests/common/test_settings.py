@@ -1,6 +1,7 @@
 """Settings of commands: what wins, what is refused, and what --print-hparams tells."""
 
 import dataclasses
+import importlib
 import json
 from pathlib import Path
 
@@ -56,11 +57,10 @@ def test_default_then_file_then_set_then_flag(infer, tmp_path):
     file = write(tmp_path, "pace: 0.9\nseed: 3\nretry: 1\nstrict: true\n")
     args = infer("--hparam", file, "--set", "seed=4", "--set", "retry=2", "--retry", "3")
     assert (args.volume, args.pace, args.seed, args.retry, args.strict) == (1.0, 0.9, 4, 3, True)
-    assert {name: entry.place for name, entry in args.places.items()} == {
-        "pace": f"{file}, line 1",
-        "seed": "--set seed=4",
-        "strict": f"{file}, line 4",
-    }
+    places = {name: entry.place for name, entry in args.places.items()}
+    assert "volume" not in places and {
+        name: places[name] for name in ("pace", "seed", "retry", "strict")
+    } == {"pace": f"{file}, line 1", "seed": "--set seed=4", "retry": "--retry", "strict": f"{file}, line 4"}
     # A flag with the default's value is a flag all the same, and of several files the last one wins.
     assert infer("--hparam", file, "--pace", "1").pace == 1.0
     assert infer("--hparam", file, "--hparam", write(tmp_path, "pace: 2", "b.yaml")).pace == 2.0
@@ -81,13 +81,11 @@ def test_a_file_gives_what_the_command_needs_and_flags_push_out_what_they_exclud
         parser.parse_args(["--hparam", str(write(tmp_path, "one: x\ntwo: y", "b.yaml"))])
 
 
-def test_what_is_missing_is_an_error_in_one_line(capsys):
+def test_what_is_missing_is_named():
     parser = Parser(prog="command.py")
     parser.add_argument("--corpus", required=True)
-    with pytest.raises(SystemExit) as stopped:
+    with pytest.raises(InputError, match=r"^--corpus is missing \(see command.py --help\)$"):
         parser.parse_args([])
-    assert stopped.value.code == 2
-    assert capsys.readouterr().err == "error: --corpus is missing (see command.py --help)\n"
 
 
 @pytest.mark.parametrize(
@@ -108,7 +106,10 @@ def test_what_is_missing_is_an_error_in_one_line(capsys):
         ("trt_max_ws_size=0", "trt_max_ws_size must be a number of GB above 0"),
         ("trt_max_output_seq_len_list=[512,256]", "must ascend"),
         ("in_fft_n_layers=some", "in_fft_n_layers must be a whole number, not 'some'"),
-        ("use_fp16=true", "fastpitch runs on onnx: add --set use_fp16=false"),
+        (
+            "use_fp16=true",
+            "precision fp16 is for the backend trt, but fastpitch runs on onnx: add --backend trt",
+        ),
     ],
 )
 def test_wrong_settings_are_refused_with_their_place(infer, setting, message):
@@ -166,7 +167,7 @@ def test_trt_is_the_backend_of_the_models_that_ask_for_it(infer):
     assert infer("--hparam", half).backend == "fastpitch=trt,hifigan=onnx"
     assert infer("--hparam", half, "--hparam", HPARAMS / "hifigan" / "trt.yaml").backend == "trt"
     assert infer("--hparam", full, "--backend", "onnx").backend == "onnx"
-    with pytest.raises(ValueError, match=r"trt_fp16\.yaml, line 4: use_fp16 is for the backend trt"):
+    with pytest.raises(ValueError, match=r"trt_fp16\.yaml, line 4 \(use_fp16\): precision fp16 is for the"):
         infer("--hparam", half, "--set", "backend=onnx")
 
 
@@ -293,18 +294,23 @@ def test_what_is_built_is_listed(tiny_voice, monkeypatch, capsys, tmp_path):
     assert "waveglow.generator" in capsys.readouterr().out
 
 
-def test_precision_is_use_fp16_for_the_models_on_trt(infer, tmp_path):
-    args = infer("--backend", "trt", "--precision", "fp16")
-    assert all(args.deployments[model].use_fp16 for model in ("fastpitch", "hifigan"))
-    args = infer("--backend", "acoustic=trt,vocoder=onnx", "--precision", "fp16")
-    assert [args.deployments[model].use_fp16 for model in ("fastpitch", "hifigan")] == [True, False]
+def test_precision_counts_for_the_models_on_trt(infer, tmp_path):
+    def precisions(*words: object) -> list[str]:
+        deployments = infer(*words).deployments
+        return [deployments[model].precision for model in ("fastpitch", "hifigan")]
+
+    assert precisions("--backend", "trt", "--precision", "fp16") == ["fp16", "fp16"]
+    assert precisions("--backend", "acoustic=trt,vocoder=onnx", "--precision", "fp16") == ["fp16", "fp32"]
     half = HPARAMS / "fastpitch" / "trt_fp16.yaml"
-    assert not infer("--hparam", half, "--precision", "fp32").deployments["fastpitch"].use_fp16
-    mine = write(tmp_path, "precision: fp16\nbackend: trt")
-    assert infer("--hparam", mine).deployments["hifigan"].use_fp16
-    args = infer("--backend", "trt", "--set", "hifigan.precision=fp16")
-    assert [args.deployments[model].use_fp16 for model in ("fastpitch", "hifigan")] == [False, True]
-    assert infer("--hparam", half).deployments["fastpitch"].use_fp16
+    assert precisions("--hparam", half) == ["fp16", "fp32"]
+    assert precisions("--hparam", half, "--precision", "fp32") == ["fp32", "fp32"]
+    assert precisions("--hparam", half, "--backend", "onnx", "--precision", "fp32") == ["fp32", "fp32"]
+    assert precisions("--hparam", write(tmp_path, "precision: fp16\nbackend: trt")) == ["fp16", "fp16"]
+    assert precisions("--backend", "trt", "--set", "hifigan.precision=fp16") == ["fp32", "fp16"]
+    # The option wins over --set, and what is said of one model over what is said of all.
+    assert precisions("--backend", "trt", "--precision", "fp32", "--set", "use_fp16=true") == ["fp32"] * 2
+    words = ("--backend", "trt", "--precision", "fp16", "--set", "fastpitch.use_fp16=false")
+    assert precisions(*words) == ["fp32", "fp16"]
 
 
 @pytest.mark.parametrize(
@@ -312,31 +318,54 @@ def test_precision_is_use_fp16_for_the_models_on_trt(infer, tmp_path):
     [
         (
             "--precision fp16",
-            "--precision: precision is for the backend trt, and no model .*: add --backend trt",
+            "--precision: precision fp16 is for the backend trt, but fastpitch runs on onnx: ",
         ),
-        ("--precision fp32 --backend torch", "precision is for the backend trt"),
+        ("--backend cuda --precision fp32", "--precision: the backend cuda computes in fp16"),
+        ("--precision half", "--precision: unknown precision 'half': available: fp32, fp16"),
         ("--set precision=half", "unknown precision 'half': available: fp32, fp16"),
         ("--set hifigan.precision=fp61", "hifigan.precision=fp61: unknown precision 'fp61'"),
-        (
-            "--backend trt --precision fp32 --set use_fp16=true",
-            "--precision says precision fp32, but --set use_fp16=true says use_fp16 true: leave one",
-        ),
-        ("--backend trt --precision fp16 --set fastpitch.use_fp16=false", "leave one of them out"),
+        ("--amp --precision fp16", "--amp and --precision are names of the same setting"),
+        ("--backend acoustic=trt --set hifigan.precision=fp16", "but hifigan runs on onnx"),
     ],
 )
 def test_precision_that_cannot_be_is_refused(infer, words, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(InputError, match=message):
         infer(*words.split())
 
 
+def test_a_models_own_backend_is_said_in_its_file_or_by_name(infer, tmp_path):
+    mine = write(tmp_path, "model: hifigan\nbackend: torch")
+    assert infer("--hparam", mine).backend == "fastpitch=onnx,hifigan=torch"
+    assert infer("--hparam", mine, "--set", "backend=trt").backend == "trt"
+    assert (
+        infer("--backend", "torch", "--set", "hifigan.backend=onnx").backend == "fastpitch=torch,hifigan=onnx"
+    )
+    trt = HPARAMS / "hifigan" / "trt.yaml"
+    assert infer("--hparam", trt, "--set", "use_trt=false").backend == "onnx"
+
+
+def test_one_key_builds_no_voice_and_no_stages(infer, monkeypatch):
+    """What is typed is all that is looked at; which models run is asked of the voice's file."""
+    monkeypatch.setattr("melforge.common.weights.voices.read_voice", None)
+    monkeypatch.setattr("melforge.common.registry.ModelSpec.module", refuse_stages)
+    assert infer("--set", "fastpitch.batch_size=4").deployments["fastpitch"].batch_size == 4
+
+
+def refuse_stages(spec, name: str):
+    assert name == "config"
+    return importlib.import_module(f"melforge.{spec.name}.{name}")
+
+
 def test_a_benchmark_names_only_a_workloads_own_models():
-    how = {"deployments": {name: Deployment(use_fp16=True) for name in ("fastpitch", "tacotron2", "hifigan")}}
+    how = {
+        "deployments": {name: Deployment(precision="fp16") for name in ("fastpitch", "tacotron2", "hifigan")}
+    }
     text = "fastpitch=trt,tacotron2=onnx,hifigan=onnx"
     targets = [Target(name, "hifigan") for name in ("fastpitch", "tacotron2")]
     first, second = make_workloads(targets, [text], **how)
     assert (first.backend, first.device) == ("fastpitch=trt,hifigan=onnx", "auto")
     assert (second.backend, second.device) == ("tacotron2=onnx,hifigan=onnx", "cpu")
-    assert first.arguments[-2:] == ["--set", "fastpitch.use_fp16=true"]
+    assert first.arguments[-2:] == ["--set", "fastpitch.precision=fp16"]
     assert second.deployments == {name: Deployment() for name in ("tacotron2", "hifigan")}
     assert [one.backend for one in make_workloads(targets[:1], ["onnx,trt"])] == ["onnx", "trt"]
 

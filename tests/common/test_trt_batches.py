@@ -40,9 +40,7 @@ def stage_names(model: str) -> list[str]:
 def engines_of(model: str, name: str, precision: str, folder) -> tuple[Stage, Engine, Engine]:
     """The stage, its engine on PyTorch and that on TensorRT, for batches of up to 8."""
     source, trt = source_of(model), load_tensorrt()
-    how = Deployment(
-        trt_file_path=str(folder / f"{model}.trt"), batch_size=max(BATCHES), use_fp16=precision == "fp16"
-    )
+    how = Deployment(trt_file_path=str(folder / f"{model}.trt"), batch_size=max(BATCHES), precision=precision)
     stage = next(stage for stage in stages_of(model, source.config) if stage.name == name)
     build_stage(engine_file(stage, source, how, trt), source, trt, False, 8.0)
     engines = [make_engine(stage, source, b, "cuda", None, how) for b in ("torch", "trt")]

@@ -267,7 +267,7 @@ def test_the_voice_warms_up_and_speaks(tmp_path):
     voice = load_voice()
     how = {}
     for model in ("fastpitch", "hifigan"):
-        how[model] = build(voice.source(model), tmp_path, use_fp16=True)
+        how[model] = build(voice.source(model), tmp_path, precision="fp16")
     tts = TextToSpeech.load("fastpitch", "hifigan", backend="trt", deployments=how)
     warmed = list(tts.warm_up(1))
     assert warmed and all(one.first > 0 for one in warmed)

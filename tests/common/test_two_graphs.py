@@ -195,7 +195,7 @@ class TestOnGpu:
 
     @pytest.mark.trt
     def test_engines_give_the_bits_of_single_launches(self, model, drivers):
-        plain, graphed = drivers(use_fp16=True, trt_max_input_seq_len=32, trt_max_output_seq_len=320)
+        plain, graphed = drivers(precision="fp16", trt_max_input_seq_len=32, trt_max_output_seq_len=320)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             for ids in (*TEXTS, TEXTS[0]):

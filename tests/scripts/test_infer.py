@@ -101,13 +101,15 @@ def tacotron2(tmp_path_factory) -> list[str]:
 
 
 def test_line_n_of_a_text_file_becomes_n_wav(infer, tmp_path):
-    (tmp_path / "in.txt").write_text("One.\n\n" + "Two.\n" * 10)
+    (tmp_path / "in.txt").write_text("One.\n# Not spoken.\n" + "Two.\n" * 10)
     result = infer("-i", "in.txt", "-o", "out")
     assert result.returncode == 0
     assert {path.name for path in (tmp_path / "out").iterdir()} == {f"{i}.wav" for i in range(1, 13)} - {
         "2.wav"
     }
-    assert result.stderr.count("note: in.txt: empty lines (1) make no sound; line N is N.wav") == 1
+    assert (
+        result.stderr.count("note: in.txt: empty lines and comments (1) make no sound; line N is N.wav") == 1
+    )
     (tmp_path / "in.txt").write_text("Only one.\n")
     assert infer("-i", "in.txt", "-o", "single/").returncode == 0
     assert [path.name for path in (tmp_path / "single").iterdir()] == ["1.wav"]
@@ -194,7 +196,13 @@ def test_list_and_help(infer):
 
 def test_empty_text(fails):
     assert "the text is empty" in fails("--text", "")
-    assert "holds no text to speak" in fails("-i", "-", stdin=b" \n\n")
+    assert "holds no text to speak" in fails("-i", "-", stdin=b" \n\n# A comment.\n#\n")
+
+
+def test_a_file_in_place_of_a_text_is_not_read_out(fails, infer, tmp_path):
+    (tmp_path / "a.txt").write_text("Hello.")
+    assert "a.txt is a file: give -i a.txt to speak its lines, or --text a.txt" in fails("a.txt")
+    assert infer("--text", "a.txt", "--show-text").stdout.startswith("A")
 
 
 def test_only_punctuation(fails):

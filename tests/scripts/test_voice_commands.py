@@ -33,6 +33,7 @@ def run(*arguments: object) -> subprocess.CompletedProcess:
 def run_here(monkeypatch, capsys):
     """Runs a command in this process, where nothing is imported anew: its status, stdout and stderr."""
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    monkeypatch.syspath_prepend(ROOT / "scripts")
 
     def run(command: str, *arguments: object) -> tuple[int, str, str]:
         monkeypatch.setattr("sys.argv", [command, *map(str, arguments)])
@@ -101,16 +102,34 @@ def test_the_cache_says_what_was_not_checked_until_all_is(trained, tmp_path, mon
     words = ("melforge.hifigan.export_onnx", "--checkpoint", trained["hifigan"])
     status, out, errors = run_here(*words, "--no-check")
     assert status == 0 and "hifigan.generator: batch 2, mel 1" in errors
+    assert "exporting hifigan.generator\n" in errors and "constant folding" not in errors
     assert f"melforge export --checkpoint vocoder={trained['hifigan']} --check" in errors
     notes = sorted(tmp_path.rglob("*enerator.json"))
     assert len(notes) == 2 and all("not_checked" in note.read_text() for note in notes)
     status, out, errors = run_here(*words, "--check")
-    assert status == 0 and errors == "" and "hifigan.generator" in out and "ok" in out
+    assert status == 0 and errors.startswith("comparing hifigan with PyTorch at ")
+    assert errors.count("\n") == 1 and "hifigan.generator" in out and "ok" in out
     assert not any("not_checked" in note.read_text() for note in notes)
     assert run_here(*words, "--check", "--no-check")[::2] == (
         2,
         "error: --check and --no-check exclude each other\n",
     )
+
+
+def test_a_voices_graphs_stay_unless_they_are_asked_for(voice_copy, monkeypatch, run_here):
+    few_sizes(monkeypatch)
+    graphs = {path: path.stat().st_mtime_ns for path in voice_copy.glob("hifigan/*.onnx")}
+    words = ("melforge.hifigan.export_onnx", "--voice", voice_copy)
+    status, out, _ = run_here(*words)
+    assert status == 0 and out.count("(there already; --force exports it again)") == len(graphs) > 1
+    assert {path: path.stat().st_mtime_ns for path in graphs} == graphs
+    lost = next(iter(graphs))
+    lost.unlink()
+    status, out, errors = run_here(*words)
+    assert status == 0 and f"{lost}\n" in out and f"exporting hifigan.{lost.stem}\n" in errors
+    assert all(path == lost or path.stat().st_mtime_ns == before for path, before in graphs.items())
+    assert run_here(*words, "--force")[0] == 0
+    assert all(path.stat().st_mtime_ns != before for path, before in graphs.items())
 
 
 def test_make_voice_refuses_weights_without_a_config(tmp_path, run_here):

@@ -285,7 +285,7 @@ recogniser_labels = " abcdefghijklmnopqrstuvwxyz'"
         (("a.wav", "--transcribe", "--pace", "2"), "takes no --output, --stream or controls"),
         (("Hello",), '^"Hello" is no file: give a file with a phrase a line and --output DIR, or - and'),
         (("Hello " * 100, "-o", "x"), r'Hello\.\.\." is no file: give a file'),
-        (("Hello", "--transcribe"), "^sound file Hello not found$"),
+        (("Hello", "--transcribe"), "^sound file or folder Hello not found$"),
         ((".", "-o", "x"), r"^\. is a folder: give a file with a phrase a line, or --transcribe for its"),
         (("a.txt", "-o", "a.wav"), "a.wav"),
         (("a.txt", "-o", "x", "--timeout", "inf"), "must be seconds above 0 and below 1000000, not inf"),

@@ -198,7 +198,7 @@ def test_what_a_config_says_is_what_its_model_loads(tmp_path):
         checkpoints=("acoustic=./a.pt",),
         backend="trt,decoder=onnx",
         threads=2,
-        deployments={"hifigan": Deployment(use_fp16=True, trt_multi_engine=True,
+        deployments={"hifigan": Deployment(precision="fp16", trt_multi_engine=True,
                                            trt_max_output_seq_len_list=(64, 128))},
         overrides={"fastpitch": {"some_sizes": (1, 2)}},
     )  # fmt: skip

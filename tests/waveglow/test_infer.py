@@ -320,6 +320,7 @@ def infer(voice, tmp_path, monkeypatch, capsys):
 
     def infer(*arguments: object) -> tuple[int, str]:
         monkeypatch.setattr("sys.argv", ["infer.py", "--voice", str(voice), *map(str, arguments)])
+        monkeypatch.syspath_prepend(ROOT / "scripts")
         with pytest.raises(SystemExit) as stopped:
             runpy.run_path(str(ROOT / "scripts" / "infer.py"), run_name="__main__")
         return stopped.value.code, capsys.readouterr().err

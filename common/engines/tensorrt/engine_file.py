@@ -14,7 +14,7 @@ from melforge.common.config.hparams import shown
 from melforge.common.engines.tensorrt.api import TensorRT
 from melforge.common.errors import InputError
 from melforge.common.files import engines_folder, sha256_of
-from melforge.common.registry import decoder_forms, get_model
+from melforge.common.registry import get_model
 from melforge.common.stages import Stage, TensorSpec, fix, plan_of, stages_of
 from melforge.common.stages.choose import choose_stages, pads_masked
 from melforge.common.weights.voices import ModelSource
@@ -23,7 +23,7 @@ from melforge.common.weights.voices import ModelSource
 BUILDER_VERSION = 1
 # Keys of a deployment that do not change its engines, or that `build_command` gives as other options.
 NOT_BUILT = (
-    *("kernels", "use_trt", "use_fp16", "engine_memory_limit", "trt_force_build", "trt_cuda_graph"),
+    *("kernels", "backend", "precision", "engine_memory_limit", "trt_force_build", "trt_cuda_graph"),
     *("onnx_provider", "no_build"),
 )
 # Of a deployment without `batch_size`. A vocoder takes one utterance at a time, and long ones.
@@ -129,7 +129,7 @@ def engine_file(
     A deployment's path is the engine's own where the stage's form has no other stage; else each stage's name
     is added to it. An InputError where one path is given for several buckets, or that of a folder.
     """
-    precision = "fp16" if deployment.use_fp16 else "fp32"
+    precision = deployment.precision
     stage = with_batches(stage, batch_size_of(source, deployment))
     profile = profile_of(stage)
     made_of = {
@@ -233,14 +233,14 @@ def build_command(
     """The shell command that builds a deployment's engines of a model; `stage` is one that it must build."""
     words = ["python", "-m", f"melforge.{source.model}.build_trt"]
     words += source.words or ("--checkpoint", f"{get_model(source.model).kind}=FILE")
-    if deployment.use_fp16:
-        words += ["--precision", "fp16"]
+    if deployment.precision != "fp32":
+        words += ["--precision", deployment.precision]
     known = {f.name for part in (source.config, source.mel) for f in fields(part)}
     for f in fields(Deployment):
         value = getattr(deployment, f.name)
         if value != f.default and f.name not in NOT_BUILT and f.name not in known:
             words += ["--set", f"{f.name}={shown(value)}"]
-    forms = decoder_forms(source.model)
+    forms = plan_of(source.model).forms if get_model(source.model).decoders else {}
     usual = {one.name for one in needed_stages(source, deployment)} if forms else ()
     if stage and forms and stage.name not in usual:
         words += ["--decoder", next(form for form, names in forms.items() if stage.name in names)]

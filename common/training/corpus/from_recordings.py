@@ -34,7 +34,7 @@ from melforge.common.training.corpus.pitch import pitch_per_symbol
 from melforge.common.training.corpus.processes import in_processes
 from melforge.common.training.corpus.quality import Fit, Measures, fit_of, measure, prepared
 from melforge.common.training.corpus.report import Report, make_report, print_report, save_report
-from melforge.common.training.corpus.takes import SPEAKER_FROM, Take, find_takes
+from melforge.common.training.corpus.takes import SPEAKER_FROM, Take, find_takes, require_takes
 
 LINES = "lines"  # folder of a JSON file for each line that was worked on: the next run takes it from there
 METHOD = 1  # to be raised when what is done to a recording changes
@@ -68,8 +68,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--workers", type=options.positive, default=os.cpu_count(), metavar="N", help="processes (all cores)"
     )
     args = parser.parse_args(argv)
-    for package in ("pocketsphinx", "pyworld", "soxr"):
-        require_package(package, "preparing a voice")
+    require_takes(args.folder)
+    for package in ("torch", "pocketsphinx", "pyworld", "soxr"):
+        require_package(package, "preparing a voice", "train")
     report = prepare_recordings(args.folder, args.out, args.speaker_from, args.keep, args.ear, args.workers)
     print_report(report, args.out)
 

@@ -44,15 +44,19 @@ class MetadataRow(NamedTuple):
     speaker: str
 
 
+def require_takes(folder: Path) -> None:
+    if not folder.is_dir():
+        what = "is no folder" if folder.exists() else "not found"
+        raise FileNotFoundError(f"{folder} {what}: give a folder of recordings")
+
+
 def find_takes(folder: Path, speaker_from: str | None = None) -> list[Take]:
     """All recordings and texts in and below a folder; an InputError where there is nothing to prepare.
 
     Speakers are those of a column of metadata.csv, or of the folder's subfolders. Where `speaker_from` is
     None they are those of a column that a heading line names, else of subfolders if there are several.
     """
-    if not folder.is_dir():
-        what = "is no folder" if folder.exists() else "not found"
-        raise FileNotFoundError(f"{folder} {what}: give a folder of recordings")
+    require_takes(folder)
     files = [path for path in sorted(folder.rglob("*")) if _is_shown(path, folder) and path.is_file()]
     sounds = [path for path in files if path.suffix.lower() in SUFFIXES]
     tables = [path for path in files if path.name == METADATA]

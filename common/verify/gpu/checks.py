@@ -63,7 +63,7 @@ def check_model(
     """One model: the whole report of `verify`."""
     kind, published = get_model(model).kind, origin == "published"
     source = lasting(random_source(model, Path(graphs))) if published else load_voice().source(model)
-    deployment = Deployment(batch_size=1, use_fp16=precision == "fp16")
+    deployment = Deployment(batch_size=1, precision=precision)
     deployment = replace(deployment, mask_padding=pads_masked(source, deployment))
     decoder = "steps" if model == "tacotron2" else None
     stages = needed_stages(source, deployment, decoder, backend=backend)

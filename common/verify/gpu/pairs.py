@@ -52,7 +52,7 @@ def load_pair(
     acoustic: str, vocoder: str, backend: str, precision: str = "fp32", how: Deployment | None = None
 ) -> TextToSpeech:
     """A pair on this GPU; missing engines are built."""
-    how = replace(how or Deployment(), batch_size=1, use_fp16=precision == "fp16")
+    how = replace(how or Deployment(), batch_size=1, precision=precision)
     deployments = {acoustic: how, vocoder: how} if "trt" in backend else {}
     for model in deployments:
         build_engines(load_voice().source(model), how, None)
@@ -142,10 +142,9 @@ def check_example(folder: str, precision: str) -> Row:
     example = [sys.executable, "examples/speak_tensorrt.py"]
     out = Path(folder) / precision
     out.mkdir(parents=True, exist_ok=True)
-    fp16 = str(precision == "fp16").lower()
     models = ("fastpitch", "hifigan")
     paths = [f"{model}.trt_file_path={out}/{model}.trt" for model in models]
-    sets = [word for value in (*paths, f"use_fp16={fp16}", "use_trt=true") for word in ("--set", value)]
+    sets = [word for value in (*paths, f"precision={precision}", "backend=trt") for word in ("--set", value)]
     pair = ["--acoustic", "fastpitch", "--vocoder", "hifigan"]
     run = lambda *command: subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: E731
     try:
@@ -157,8 +156,7 @@ def check_example(folder: str, precision: str) -> Row:
     except subprocess.CalledProcessError as error:
         raise InputError(f"{error.cmd[1]}: {error.stderr[-300:]}") from None
     got, _ = soundfile.read(out / "speech.wav", dtype="float32")
-    half = precision == "fp16"
-    how = {model: Deployment(trt_file_path=f"{out}/{model}.trt", use_fp16=half) for model in models}
+    how = {model: Deployment(trt_file_path=f"{out}/{model}.trt", precision=precision) for model in models}
     tts = TextToSpeech.load(*models, backend="trt", device="cuda", deployments=how)
     made = tts.acoustic.synthesise([np.load(out / "ids.npy")])
     lengths = np.asarray(to_numpy(made.mel_lengths))
