@@ -139,7 +139,12 @@ def pad_to(array: Array, shape: Sequence[int]) -> Array:
 
 
 def pad_rows(rows: Sequence[Array], count: int, steps: int) -> Array:
-    """Arrays [..., T] of one kind -> one array [count, ..., steps]: zeros behind each and as further rows."""
+    """Arrays [..., T] of one kind -> one array [count, ..., steps]: zeros behind each and as further rows.
+
+    A single one that needs no zeros is not copied.
+    """
+    if count == 1 and rows[0].shape[-1] == steps:
+        return rows[0][None]
     shape = (count, *rows[0].shape[:-1], steps)
     padded = np.zeros(shape, rows[0].dtype) if is_numpy(rows[0]) else rows[0].new_zeros(shape)
     for target, row in zip(padded, rows, strict=False):

@@ -1,4 +1,8 @@
-"""The models: names -> packages, imported when they are used."""
+"""The models: names -> packages, imported when they are used.
+
+What is true of a model by itself stands here or in its package. Beside this table common/ names models only
+where NVIDIA's files do, in suites of measurements and in examples of commands.
+"""
 
 from __future__ import annotations
 

@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-import functools
-import itertools
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from melforge.common.arrays import ReadEach, read_together
 from melforge.common.audio.contract import require_same_contract
 from melforge.common.config.deployment import Deployment
 from melforge.common.engines import Engine
 from melforge.common.errors import InputError
 from melforge.common.registry import MODELS
-from melforge.common.speech import Audio, Controls, Timings, controls_of_each, speaker_id
+from melforge.common.speech import Audio, Controls, Timings, require_as_many, speaker_id
 from melforge.common.stages.choose import KINDS, deployment_of, parse_backends
 from melforge.common.synthesis.admission import Admission
 from melforge.common.synthesis.chunks import ChunkSizes
-from melforge.common.synthesis.finish import join_utterances
-from melforge.common.synthesis.jobs import AnalysedText, Job, SpokenPart, alike_jobs, fitting_utterances
+from melforge.common.synthesis.jobs import AnalysedText, Job, fitting_utterances
 from melforge.common.synthesis.loading import choose_sources, make_driver
 from melforge.common.synthesis.stream import Stream, speak_ahead
-from melforge.common.synthesis.utterances import SpokenUtterance, describe_problem, speak_utterances
-from melforge.common.text import Analysis, Frontend, Utterance
+from melforge.common.synthesis.text_queue import TextQueue
+from melforge.common.text import Analysis, Frontend
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
     from contextlib import AbstractContextManager
 
     from melforge.common.synthesis.acoustic import AcousticModel
@@ -43,7 +35,6 @@ if TYPE_CHECKING:
 BATCH_SIZE = 8
 # So many batches of texts are sorted by length at a time: answers leave early and memory stays bounded.
 SORTED_BATCHES = 8
-FINISHING_THREADS = 4  # for the answers of a batch, where a GPU makes them
 # What the runner does itself. Every model honours a seed: one that draws no noise speaks the same for all.
 OWN_CONTROLS = frozenset({"volume", "seed"})
 
@@ -68,17 +59,6 @@ def require_controls(controls: Controls, *sources: ModelSource) -> None:
     for source in sources:
         if "speaker" in source.controls:
             speaker_id(controls.speaker, source.speakers)
-
-
-@dataclass(frozen=True, eq=False)
-class _Batch:
-    """Utterances that the models were given; a GPU may still be at work on them."""
-
-    entries: Sequence[tuple[Job, int]]  # jobs, each with the number of an utterance
-    spoken: Sequence[SpokenUtterance]
-    read_audio: ReadEach
-    read_mels: ReadEach
-    clock: Timings
 
 
 class TextToSpeech:
@@ -159,12 +139,6 @@ class TextToSpeech:
             tts.batch_size = deployments[first.model].batch_size
         tts.load_timings = clock
         return tts
-
-    @functools.cached_property
-    def _finishing(self) -> Executor:
-        from concurrent.futures import ThreadPoolExecutor
-
-        return ThreadPoolExecutor(FINISHING_THREADS, "finish")
 
     def analyse(self, text: str) -> AnalysedText:
         """The frontend's utterances, cut where the acoustic model takes no longer ones.
@@ -256,21 +230,21 @@ class TextToSpeech:
         its texts are as many as the controls is known only when one has no controls, or at its end.
         """
         one_each = isinstance(controls, Sequence)
-        given = list(controls) if one_each else controls_of_each(controls, 1)
+        given = controls if one_each else [controls or Controls()]
         for one in dict.fromkeys(given):
             self.require_controls(one)
-        if isinstance(texts, Sized):
-            controls_of_each(controls, len(texts))
+        if one_each and isinstance(texts, Sized):
+            require_as_many(given, len(texts))
         batch_size = self.choose_batch_size(batch_size)
-        retries = _require_retries(retries)
+        queue = TextQueue(self, batch_size, _require_retries(retries))
         count = 0
         for admitted in Admission(texts, batch_size * SORTED_BATCHES).rounds():
             count += len(admitted)
             if one_each and count > len(given):
-                controls_of_each(given, count)
-            texts_here = [(number, text, given[number if one_each else 0]) for number, text in admitted]
-            yield from self._speak_jobs(texts_here, batch_size, retries)
-        controls_of_each(controls, count)
+                require_as_many(given, count)
+            yield from queue.answers([(i, text, given[i if one_each else 0]) for i, text in admitted])
+        if one_each:
+            require_as_many(given, count)
 
     def stream(
         self,
@@ -305,137 +279,6 @@ class TextToSpeech:
             raise InputError(f"batch size must be from 1 to {largest}, not {batch_size}")
         return batch_size
 
-    def _speak_jobs(
-        self, texts: Sequence[tuple[int, str | AnalysedText, Controls]], batch_size: int, retries: int
-    ) -> Iterator[tuple[int, Audio]]:
-        """A GPU is at work on a batch while the next one's texts are analysed, and while the answers of the
-        one before are read; a CPU's answers leave at once.
-        """
-        batches = (
-            entries
-            for queue in self._queues(texts, batch_size)
-            for entries in alike_jobs(self.acoustic, queue, batch_size)
-        )
-        launched: _Batch | None = None
-        while True:
-            try:
-                entries = next(batches, None)
-                batch = self._speak_batch(entries, retries) if entries else None
-            except Exception:
-                if launched:  # whose answers are not lost
-                    yield from self._answers(launched, retries)
-                raise
-            if launched:
-                yield from self._answers(launched, retries)
-            if batch is None:
-                return
-            launched = batch if self.vocoder.prefers_batches else None
-            if not launched:
-                yield from self._answers(batch, retries)
-
-    def _queues(
-        self, texts: Sequence[tuple[int, str | AnalysedText, Controls]], batch_size: int
-    ) -> Iterator[list[tuple[Job, int]]]:
-        """The utterances, by job and number, of as many texts as make a batch: analysed when asked for.
-
-        These have one `batch_key`, and similar numbers of letters. One by one texts keep their order.
-        """
-
-        def key_of(entry: tuple[int, str | AnalysedText, Controls]) -> Hashable:
-            return self.acoustic.batch_key(entry[2])
-
-        if batch_size > 1:
-            keys = list(dict.fromkeys(map(key_of, texts)))
-            texts = sorted(texts, key=lambda entry: (keys.index(key_of(entry)), _letters(entry[1])))
-        numbered = zip(texts, self.analyse_each([text for _, text, _ in texts]), strict=True)
-        for _, alike in itertools.groupby(numbered, lambda entry: key_of(entry[0])):
-            while queue := [
-                (job, i)
-                for (number, _, controls), text in itertools.islice(alike, batch_size)
-                for job in [Job(number, text, controls, Timings({"text": text.seconds}))]
-                for i in range(len(text.utterances))
-            ]:
-                yield queue
-
-    def _answers(self, batch: _Batch, retries: int) -> Iterator[tuple[int, Audio]]:
-        """Of those texts that have all their utterances now."""
-        with batch.clock.stage("vocoder"):
-            audio, mels = batch.read_audio(), batch.read_mels()
-        work = sum(map(len, audio))
-        whole = []
-        for (job, i), spoken, samples, mel in zip(batch.entries, batch.spoken, audio, mels, strict=True):
-            job.parts[i] = SpokenPart(samples, replace(spoken, mel=mel))
-            job.clock.add(batch.clock, len(samples) / work if work else 1 / len(audio))
-            if len(job.parts) == len(job.text.utterances):
-                whole.append(job)
-        # Threads side by side: numpy leaves them the interpreter while it goes through the samples.
-        several = len(whole) > 1 and self.vocoder.prefers_batches
-        joined = (self._finishing.map if several else map)(lambda job: self._join(job, retries), whole)
-        for job, answer in zip(whole, joined, strict=True):
-            yield job.number, answer
-
-    def _speak_batch(self, entries: Sequence[tuple[Job, int]], retries: int) -> _Batch:
-        clock = Timings()
-        utterances = [job.text.utterances[i] for job, i in entries]
-        controls = [job.controls for job, _ in entries]
-        with self.models_turn:
-            with clock.stage("acoustic"):
-                spoken = self.speak_utterances(utterances, controls, retries)
-                read_mels = read_together([one.mel for one in spoken])
-            with clock.stage("vocoder"):
-                read_audio = self._vocode(spoken, controls)
-        return _Batch(entries, spoken, read_audio, read_mels, clock)
-
-    def speak_utterances(
-        self, utterances: Sequence[Utterance], controls: Sequence[Controls], retries: int
-    ) -> list[SpokenUtterance]:
-        return speak_utterances(self.acoustic, self.frontend.symbols, utterances, controls, retries)
-
-    def _vocode(self, spoken: Sequence[SpokenUtterance], controls: Sequence[Controls]) -> ReadEach:
-        """What gives each utterance's samples; without frames there is no sound."""
-        heard = [i for i, one in enumerate(spoken) if one.mel.shape[1]]
-        mels, theirs = [spoken[i].mel for i in heard], [controls[i] for i in heard]
-        read_heard = self.vocoder.vocode_later(mels, theirs)
-
-        def read() -> list[np.ndarray]:
-            audio = dict(zip(heard, read_heard(), strict=True))
-            return [audio.get(i, np.zeros(0, np.float32)) for i in range(len(spoken))]
-
-        return read
-
-    def _join(self, job: Job, retries: int) -> Audio:
-        """The utterances' audio in order, with their pauses."""
-        parts = [job.parts.pop(i) for i in range(len(job.parts))]
-        utterances, volume = job.text.utterances, job.controls.volume
-        pauses = [utterance.pause for utterance in utterances]
-        with job.clock.stage("join"):
-            joined, starts = join_utterances(
-                [part.samples for part in parts], pauses, self.sampling_rate, volume
-            )
-        job.clock.audio = len(joined) / self.sampling_rate
-        job.clock.first_audio = job.clock.total
-        spoken = [part.spoken for part in parts]
-        return Audio(
-            text=job.text.text,
-            samples=joined,
-            sampling_rate=self.sampling_rate,
-            hop_length=self.vocoder.hop,
-            utterances=utterances,
-            unspoken=job.text.unspoken,
-            starts=tuple(start / self.sampling_rate for start in starts),
-            mels=tuple(np.array(one.mel) for one in spoken),  # what was read from a GPU is in scarce memory
-            durations=tuple(one.durations for one in spoken),
-            pitches=_all([one.pitch for one in spoken]),
-            alignments=_all([one.alignment for one in spoken]),
-            notes=tuple(one.note for one in spoken),
-            problems=tuple(
-                describe_problem(number, utterance, one, retries)
-                for number, (utterance, one) in enumerate(zip(utterances, spoken, strict=True))
-                if one.problem
-            ),
-            timings=job.clock,
-        )
-
 
 def start_text_processes(frontend: FrontendSpec | None, count: int) -> TextProcesses | None:
     """So many, where there are any."""
@@ -444,16 +287,6 @@ def start_text_processes(frontend: FrontendSpec | None, count: int) -> TextProce
     from melforge.common.text.processes import TextProcesses
 
     return TextProcesses(frontend.build, count)
-
-
-def _letters(text: str | AnalysedText) -> int:
-    return len(text if isinstance(text, str) else text.text)
-
-
-def _all(arrays: Sequence[np.ndarray | None]) -> tuple[np.ndarray, ...] | None:
-    """The utterances' arrays; None where the acoustic model makes none."""
-    found = tuple(array for array in arrays if array is not None)
-    return found if len(found) == len(arrays) else None
 
 
 def _require_retries(retries: int) -> int:

@@ -8,11 +8,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import cache
+from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
 from melforge.common.arrays import Array
+from melforge.common.audio.sound_files import write_audio
 from melforge.common.errors import InputError
 from melforge.common.text import Unspoken, Utterance
 
@@ -83,8 +85,8 @@ class Controls:
                 if kind is str:
                     right, wanted = right or (isinstance(value, str) and bool(value)), f"{wanted} or a name"
             else:
-                number = isinstance(value, int | float) and not isinstance(value, bool)
-                right = number and about.low <= value <= about.high
+                number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+                right = about.low <= number <= about.high
                 wanted = f"a number from {about.low:g} to {about.high:g}"
             if not right:
                 raise InputError(f"{name} must be {wanted}, not {value!r}")
@@ -126,9 +128,14 @@ def controls_of_each(controls: Controls | Sequence[Controls] | None, count: int)
     """
     if controls is None or isinstance(controls, Controls):
         return [controls or Controls()] * count
+    require_as_many(controls, count)
+    return list(controls)
+
+
+def require_as_many(controls: Sequence[Controls], count: int) -> None:
+    """An InputError unless there are as many controls as texts."""
     if len(controls) != count:
         raise InputError(f"{len(controls)} controls for {count} texts: give one for each, or one for all")
-    return list(controls)
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,6 +262,15 @@ class Audio:
     @property
     def frame_seconds(self) -> float:
         return self.hop_length / self.sampling_rate
+
+    def save(self, path: str | Path) -> None:
+        """Writes the samples as a sound file, in the format of the path's suffix.
+
+        `.wav` and `.flac` have 16 bits; `.ogg` (Vorbis) and `.mp3` are compressed. The file appears only when
+        it is whole. An InputError where the suffix names no format, or one that the installed libsndfile
+        cannot write; an OSError where the path cannot be written.
+        """
+        write_audio(path, self.samples, self.sampling_rate)
 
     @property
     def mel(self) -> np.ndarray:

@@ -18,10 +18,11 @@ from melforge.common.arrays import (
     to_device,
     to_numpy,
 )
-from melforge.common.engines import LengthRegulator, Run
+from melforge.common.engines import Run
 from melforge.common.errors import InputError
 from melforge.common.speech import AcousticOutput, Controls, speaker_id
-from melforge.common.synthesis.acoustic import AcousticModel, expanding_by_index
+from melforge.common.synthesis.acoustic import AcousticModel
+from melforge.common.synthesis.regulation import Regulation, expanding_by_index
 from melforge.common.synthesis.stage_engines import StageEngines
 from melforge.common.weights.voices import ModelSource
 from melforge.fastpitch.config import DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD, LONGEST_SYMBOL, FastPitchConfig
@@ -49,7 +50,7 @@ class FastPitchAcoustic(AcousticModel[FastPitchConfig]):
             )
         mean, std = source.settings.pitch_mean, source.settings.pitch_std
         self.pitch_mean, self.pitch_std = (mean, std) if std else (DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD)
-        self.two_graphs = self.make_two_graphs(LengthRegulator(regulating, expanding), SHARED)
+        self.two_graphs = self.make_two_graphs(Regulation(regulating, expanding), SHARED)
 
     @property
     def batch_safe(self) -> bool:

@@ -51,5 +51,6 @@ PLAN = StagePlan(
     default="parallel",
     kernels={"encoder": f"{KERNELS}:encoder", "decoder": f"{KERNELS}:decoder"},
     on_cuda="parallel",
+    between={"regulation": "melforge.trt_plugins.transformer.length_regulator:kernel_regulation"},
     layers=("encoder.*", "*_predictor*", "*_emb", "decoder.*", "proj"),
 )

@@ -7,11 +7,12 @@ from collections.abc import Hashable, Mapping, Sequence
 import numpy as np
 
 from melforge.common.arrays import Array, read_later, repeat_index, round_half_even, to_device, to_numpy
-from melforge.common.engines import LengthRegulator, Run
+from melforge.common.engines import Run
 from melforge.common.errors import InputError
 from melforge.common.speech import AcousticOutput, Controls
-from melforge.common.synthesis.acoustic import AcousticModel, expanding_by_index
+from melforge.common.synthesis.acoustic import AcousticModel
 from melforge.common.synthesis.driver import bucket_for
+from melforge.common.synthesis.regulation import Regulation, expanding_by_index
 from melforge.common.synthesis.stage_engines import StageEngines
 from melforge.common.weights.voices import ModelSource
 from melforge.fastspeech.config import FastSpeechConfig
@@ -40,7 +41,7 @@ class FastSpeechAcoustic(AcousticModel[FastSpeechConfig]):
         super().__init__(source, engines, whole or engines["encoder"], whole or engines["decoder"])
         self.padding_id = self.config.padding_idx
         if not self.is_whole:
-            self.two_graphs = self.make_two_graphs(LengthRegulator(regulating, expanding), SHARED)
+            self.two_graphs = self.make_two_graphs(Regulation(regulating, expanding), SHARED)
 
     @property
     def batch_safe(self) -> bool:
@@ -125,15 +126,17 @@ class FastSpeechAcoustic(AcousticModel[FastSpeechConfig]):
 
     def _by_whole(self, symbols: np.ndarray, lengths: np.ndarray, controls: Sequence[Controls]) -> Spoken:
         """The same. How long the mel is comes out with it: at times a larger bucket must do it again."""
+        buckets = self.encoder.buckets
+        assert buckets  # as the constructor asks for
         bucket = bucket_for(self.encoder, text=symbols.shape[1])
         out = self._run_whole(symbols, lengths, controls, bucket.mel)
         total = to_numpy(out["total_frames"])
         if total.max() > bucket.mel:
             self.require_fit(total, lengths, controls)
-            self.encoder.count_miss(bucket)
+            buckets.count_miss(bucket)
             bucket = bucket_for(self.encoder, text=symbols.shape[1], mel=int(total.max()))
             out = self._run_whole(symbols, lengths, controls, bucket.mel)
-        self.encoder.count_padding(bucket, len(total) * bucket.mel - int(total.sum()))
+        buckets.count_padding(bucket, len(total) * bucket.mel - int(total.sum()))
         return out["mel"], round_half_even(to_numpy(out["duration"]) * alphas_of(controls)[:, None])
 
     def _run_whole(

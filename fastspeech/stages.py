@@ -53,5 +53,6 @@ PLAN = StagePlan(
     bucketed="fixed",
     kernels={"encoder": f"{KERNELS}:encoder", "decoder": f"{KERNELS}:decoder"},
     on_cuda="dynamic",
+    between={"regulation": "melforge.trt_plugins.transformer.length_regulator:kernel_regulation"},
     layers=("word_emb", "phoneme_side.*", "length_regulator.*", "mel_side.*", "mel_linear"),
 )

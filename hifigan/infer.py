@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from melforge.common.arrays import Array, concatenate, to_device
 from melforge.common.audio.pitch import source_of
-from melforge.common.engines import Arrays, Run
+from melforge.common.engines import Arrays, Run, as_capturable
 from melforge.common.speech import Controls
+from melforge.common.synthesis.mel_pitch import MelPitch
 from melforge.common.synthesis.stage_engines import StageEngines
 from melforge.common.synthesis.vocoder import Excerpts, Vocoder
 from melforge.common.weights.voices import ModelSource
@@ -18,8 +19,10 @@ from melforge.hifigan.config import HifiganConfig, receptive_field
 class HifiganVocoder(Vocoder[HifiganConfig]):
     def __init__(self, source: ModelSource, engines: StageEngines):
         super().__init__(source, engines, receptive_field(source.config))
+        self.pitch = MelPitch(engines, self.longest_mel)
         # Fewer frames take more time for their seams, more for what caches do not hold: upsampled ones.
         self.piece = 960 if source.config.source else 360
+        self._join = self.kernel_between("join_source", self.generator) or join_source
         if source.config.source and engines.on_kernels and engines.captures:
             one_graph = importlib.import_module("melforge.common.synthesis.one_graph").OneGraph
             self.one_graph = one_graph(self.generator, self._run)
@@ -28,13 +31,13 @@ class HifiganVocoder(Vocoder[HifiganConfig]):
         """The phase goes on from chunk to chunk: it is of the whole mel."""
         if not self.config.source:
             return super().excerpts(mel, controls)
-        source = self._source(self.whole_pitch(mel), [controls.seed])
+        source = self._source(self.pitch.of_whole(mel), [controls.seed])
         return lambda first, last: {"source": source[:, :, first:last]}
 
     def beside(self, mel: Array, lengths: Array, controls: Sequence[Controls]) -> dict[str, Array]:
         if not self.config.source:
             return super().beside(mel, lengths, controls)
-        return {"source": self._source(self.find_pitch(mel, lengths), [one.seed for one in controls])}
+        return {"source": self._source(self.pitch.of_batch(mel, lengths), [one.seed for one in controls])}
 
     def audio_of(self, mel: Array, lengths: Array, controls: Sequence[Controls]) -> Array:
         if self.one_graph:
@@ -46,7 +49,8 @@ class HifiganVocoder(Vocoder[HifiganConfig]):
 
     def _run(self) -> Run:
         """All of a padded batch, to be captured."""
-        find, generate = self.engines["masked_pitch"].capturable(), self.generator.capturable()
+        engines = self.engines["masked_pitch"], self.generator
+        find, generate = (as_capturable(engine).capturable() for engine in engines)
 
         def run(given: Arrays) -> dict[str, Array]:
             known = {"mel": given["mel"], "lengths": given["lengths"]}
@@ -66,8 +70,7 @@ class HifiganVocoder(Vocoder[HifiganConfig]):
         return to_device(drawn, generator.device)
 
     def _joined(self, pitch: Array, noise: Array) -> Array:
-        """By the engine's kernel where it has one."""
-        return (self.generator.join_source or join_source)(pitch, noise, self.hop)
+        return self._join(pitch, noise, self.hop)
 
 
 def join_source(pitch: Array, noise: Array, hop: int) -> Array:

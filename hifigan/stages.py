@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from melforge.common.audio.denoiser import vocoder_plan, vocoder_stages
+from melforge.common.audio.denoiser import vocoder_stages
 from melforge.common.audio.pitch import pitch_stages
 from melforge.common.stages import Dim, Stage, TensorSpec
+from melforge.common.synthesis.vocoder_plan import vocoder_plan
 from melforge.hifigan.config import HifiganConfig
 
 SOURCE_FILTER = "melforge.hifigan.source_filter:SourceFilterGenerator"
@@ -58,8 +59,8 @@ def source_stages(config: HifiganConfig, batch: Dim, mel: Dim, samples: Dim) -> 
 PLAN = vocoder_plan(
     stages,
     generator="melforge.trt_plugins.hifigan.engine:make_generator",
-    denoiser="melforge.common.engines.padded:CapturedNetwork",
     layers=("conv_pre", "ups.*", "resblocks.*", "conv_post"),
     first="pitch",
     first_engine="melforge.trt_plugins.pitch:make_pitch",
+    between={"join_source": "melforge.trt_plugins.hifigan.engine:kernel_join"},
 )

@@ -18,7 +18,7 @@ from melforge.common.arrays import (
     to_device,
     to_numpy,
 )
-from melforge.common.engines import TEXT_STEP, Engine
+from melforge.common.engines import TEXT_STEP, Engine, as_capturable
 from melforge.common.noise import Draw, draw
 from melforge.common.synthesis.driver import bucket_for
 from melforge.tacotron2.config import GRAPH_STEPS, PRENET_LAYERS, STOP_CHECK_STEPS, Tacotron2Config
@@ -133,7 +133,7 @@ def _decode_steps(
     kept = ("gate", "next_frame", "next_attention_weights")
     if engine.can_be_repeated:
         block, ahead = GRAPH_STEPS, 1
-        run_steps: RunSteps = engine.repeated(fixed, state, "prenet_noise", block, kept)
+        run_steps: RunSteps = as_capturable(engine).repeated(fixed, state, "prenet_noise", block, kept)
     else:
         block, ahead = 1 if engine.device == "cpu" else STOP_CHECK_STEPS, 0
         run_steps = StepByStep(engine, fixed, state, kept)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from melforge.common.arrays import Array, concatenate, to_device
 from melforge.common.speech import Controls
+from melforge.common.synthesis.mel_pitch import MelPitch
 from melforge.common.synthesis.stage_engines import StageEngines
 from melforge.common.synthesis.vocoder import Excerpts, Vocoder
 from melforge.common.weights.voices import ModelSource
@@ -26,6 +27,7 @@ class WaveglowVocoder(Vocoder[WaveglowConfig]):
 
     def __init__(self, source: ModelSource, engines: StageEngines):
         super().__init__(source, engines, receptive_field(source.config))
+        self.pitch = MelPitch(engines, self.longest_mel)
         self.sigma = SIGMA if source.settings.sigma is None else source.settings.sigma
 
     @property
@@ -39,7 +41,7 @@ class WaveglowVocoder(Vocoder[WaveglowConfig]):
         """Noise that depends on the seed alone, not on the chunks nor on what else is in a batch; harmonics
         of the whole mel's pitch.
         """
-        tones = self._tones(self.whole_pitch(mel)) if self.config.source else None
+        tones = self._tones(self.pitch.of_whole(mel)) if self.config.source else None
         steps = self.config.noise_length(1)
 
         def excerpt(first: int, last: int) -> dict[str, Array]:
@@ -52,7 +54,7 @@ class WaveglowVocoder(Vocoder[WaveglowConfig]):
         drawn = {seed: self._drawn(0, mel.shape[2], seed) for seed in {one.seed for one in controls}}
         tones: Sequence[Array | None] = [None] * len(controls)
         if self.config.source:
-            tones = self._tones(held(self.find_pitch(mel, lengths), lengths))[:, None]
+            tones = self._tones(held(self.pitch.of_batch(mel, lengths), lengths))[:, None]
         rows = [self._scaled(drawn[one.seed], part, one) for one, part in zip(controls, tones, strict=True)]
         return {"z": concatenate(rows)}
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from melforge.common.audio.denoiser import vocoder_plan, vocoder_stages
+from melforge.common.audio.denoiser import vocoder_stages
 from melforge.common.audio.pitch import pitch_stages
 from melforge.common.errors import InputError
 from melforge.common.stages import Dim, Stage, TensorSpec
+from melforge.common.synthesis.vocoder_plan import vocoder_plan
 from melforge.waveglow.config import WaveglowConfig
 
 OF_NOISE = (
@@ -57,7 +58,6 @@ def stages(config: WaveglowConfig) -> tuple[Stage, ...]:
 PLAN = vocoder_plan(
     stages,
     generator="melforge.trt_plugins.waveglow.engine:Generator",
-    denoiser="melforge.common.engines.padded:CapturedNetwork",
     layers=(":_upsampled", "cond", "WN.*.start", "WN.*.*_layers.*", "WN.*.end", "convinv.*:undo"),
     first="pitch",
     first_engine="melforge.trt_plugins.pitch:make_pitch",

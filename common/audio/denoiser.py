@@ -6,15 +6,13 @@ and the spectrum of the hum; common/audio/denoiser_network.py has the network. N
 
 from __future__ import annotations  # np.random, which speaking does not need, stays unloaded
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from melforge.common.arrays import random_lengths
 from melforge.common.audio.mel import OVERLAP, analysis_window, spectra_of
-from melforge.common.stages import Dim, Stage, StagePlan, TensorSpec
+from melforge.common.stages import Dim, Stage, TensorSpec
 
 BIAS_FRAMES = 88  # of the silent mel, as published
 NETWORK = "melforge.common.audio.denoiser_network:DenoiserNetwork"
@@ -56,42 +54,6 @@ def vocoder_stages(generator: Stage, hop_length: int) -> tuple[Stage, ...]:
     inputs = TensorSpec("audio", "float32", dims), *denoiser.inputs[1:]
     whole = replace(denoiser, inputs=inputs, outputs=(TensorSpec("denoised", "float32", dims),))
     return generator, denoiser, generator.masked(), whole.masked()
-
-
-def vocoder_plan(
-    stages: Callable[[Any], tuple[Stage, ...]],
-    generator: str,
-    denoiser: str,
-    layers: tuple[str, ...],
-    first: str = "",
-    first_engine: str = "",
-) -> StagePlan:
-    """The plan of a vocoder whose stages are `vocoder_stages`, and their engines on kernels.
-
-    On kernels lengths are padded, so that few CUDA graphs do for all: the masked stages run. `first` names a
-    stage that comes before the generator in some configurations.
-    """
-    whole, masked = ((first,), (f"masked_{first}",)) if first else ((), ())
-    return StagePlan(
-        stages=stages,
-        # Padded mels (buckets) are masked by their lengths, so that padding changes no sample; it takes time.
-        forms={
-            "whole": (*whole, "generator", "denoiser"),
-            "masked": (*masked, "masked_generator", "masked_denoiser"),
-            "unmasked": (*whole, "generator", "masked_denoiser"),
-        },
-        default="whole",
-        bucketed="masked",
-        bucketed_unmasked="unmasked",
-        kernels={
-            **dict.fromkeys(("generator", "masked_generator"), generator),
-            "masked_denoiser": denoiser,
-            **dict.fromkeys(masked, first_engine),
-        },
-        on_cuda="masked",
-        kernels_together=True,
-        layers=layers,
-    )
 
 
 def denoiser_examples(

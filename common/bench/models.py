@@ -16,7 +16,7 @@ from melforge.common.bench.timer import StageTimer, WatchedEngine
 from melforge.common.bench.worker import run_jobs
 from melforge.common.bench.workload import Workload, form_of, has_decoders
 from melforge.common.config.deployment import Bucket, Deployment
-from melforge.common.engines import Engine, Run, WrappedEngine
+from melforge.common.engines import Engine, Run, WrappedEngine, as_capturable
 from melforge.common.errors import InputError, unknown
 from melforge.common.export.examples import examples_of
 from melforge.common.registry import get_model
@@ -70,7 +70,7 @@ class FixedDurations(WrappedEngine):
         return self._fixed(inputs, self.inner(**inputs))
 
     def capturable(self, bucket: Bucket | None = None) -> Run:
-        run = self.inner.capturable(bucket)
+        run = as_capturable(self.inner).capturable(bucket)
         return lambda inputs: self._fixed(inputs, run(inputs))
 
     def _fixed(self, inputs: Mapping[str, Array], outputs: dict[str, Array]) -> dict[str, Array]:

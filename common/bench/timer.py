@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from melforge.common.arrays import Array
-from melforge.common.engines import Engine, WrappedEngine
+from melforge.common.engines import Engine, WrappedEngine, as_capturable
 from melforge.common.stages import Dim
 
 TOGETHER = "runs together"  # among a call's sizes: so many runs of the stage are one call
@@ -177,7 +177,7 @@ class WatchedEngine(WrappedEngine):
         self, fixed: Mapping[str, Array], state: Mapping[str, Array], *how: Any
     ) -> Callable[[Array], dict[str, Array]]:
         """Steps that run together are one call, with their number among its sizes."""
-        steps_of = self.inner.repeated(fixed, state, *how)
+        steps_of = as_capturable(self.inner).repeated(fixed, state, *how)
         sizes = sizes_of(self.inner, {**fixed, **state})
         return lambda rows: self._timer.time(
             self.inner, lambda: steps_of(rows), lambda outputs: {**sizes, TOGETHER: len(rows)}

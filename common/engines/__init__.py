@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from melforge.common.arrays import Array, dtype_name
 from melforge.common.config.deployment import Bucket
+from melforge.common.engines.counts import CountedBuckets
 from melforge.common.errors import unknown
 from melforge.common.noise import Distribution, draw
 from melforge.common.stages import Dim, Stage, TensorSpec
@@ -22,25 +22,15 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 Arrays = Mapping[str, Array]
-# (pitch [B, T], noise [B, T * C], hop) -> a vocoder's source [B, 2 + C, T].
-JoinSource = Callable[[Array, Array, int], Array]
 # Named tensors in and out, on the current stream; waits for nothing. What it reads beside its inputs stays in
 # place, and its outputs are overwritten by its next call.
 Run = Callable[[Arrays], dict[str, Array]]
 
 
-@dataclass(frozen=True)
-class LengthRegulator:
-    """Kernels for what is computed between an encoder and a decoder, made for those engines' outputs."""
-
-    regulating: Callable[[Run], Run]  # the encoder's run -> one that gives `repeats` and `lengths` too
-    expanding: Callable[[Run], Run]  # the decoder's run -> one that takes `repeats` and `frames`
-
-
 class Engine(ABC):
     """A runnable stage. Arrays are numpy's on the CPU and torch's on a GPU, where they stay.
 
-    All abilities are declared here, so that callers never probe for them.
+    What an engine can do is declared here, so that callers never probe for it.
     """
 
     stage: Stage
@@ -49,37 +39,17 @@ class Engine(ABC):
     memory_bytes: int  # of weights and what else it holds
     memory_owner: object  # what several engines share has one owner, and counts once
     attends_to_padding: bool = True  # False: steps behind the longest item's end change no output
-    can_be_captured: bool = False  # in a CUDA graph, by way of `capturable`
-    prefers_batches: bool = False  # a padded batch at a time takes less time than its items one by one
+    prefers_batches: bool = False  # a padded batch takes less time than its items one by one
+    prefers_pieces: bool = False  # long inputs take less memory and no more time in overlapping pieces
     can_be_shared: bool = False  # threads may run it at the same time
-    prefers_pieces: bool = False  # what is long takes no more time in pieces that overlap, and less memory
-    can_be_repeated: bool = False  # several autoregressive steps as one CUDA graph, by way of `repeated`
-    text_step: int = 1  # it takes texts of multiples of so many symbols only: others' numbers would be wrong
-    buckets: tuple[Bucket, ...] = ()  # the fixed lengths that it runs at; (): lengths are dynamic
-    length_regulator: LengthRegulator | None = None
-    join_source: JoinSource | None = None  # a kernel for what stands between a vocoder's pitch and generator
+    can_be_captured: bool = False  # in a CUDA graph: it is a CapturableEngine
+    can_be_repeated: bool = False  # several autoregressive steps as one CUDA graph, by `repeated`
+    text_step: int = 1  # text length must be a multiple of this; other lengths give wrong results
+    buckets: CountedBuckets | None = None  # the fixed lengths that it runs at; None: lengths are dynamic
 
     @abstractmethod
     def __call__(self, **inputs: Array) -> dict[str, Array]:
         """The stage's outputs by name. A ValueError where an input does not fit the stage's declaration."""
-
-    def capturable(self, bucket: Bucket | None = None) -> Run:
-        """A run with memory of its own, to be captured in a CUDA graph, alone or together with others.
-
-        With buckets, for inputs that have that bucket's lengths. A TypeError where it cannot be captured.
-        """
-        raise TypeError(f"{self.stage.full_name} on {self.backend} cannot be captured in a CUDA graph")
-
-    def repeated(
-        self, fixed: Arrays, state: Arrays, noise: str, steps: int, kept: Sequence[str]
-    ) -> Callable[[Array], dict[str, Array]]:
-        """A function that makes up to `steps` autoregressive steps from where its last call ended.
-
-        `fixed` are the inputs that stay, `state` those that the first step begins with and that every step
-        replaces by its output `next_...`. The function takes rows of the input `noise`, one for each step,
-        and gives the rows of the outputs `kept`. A TypeError where the engine cannot do this.
-        """
-        raise TypeError(f"{self.stage.full_name} on {self.backend} has no CUDA graph of several steps")
 
     def draw(self, distribution: Distribution, seeds: Sequence[int], first: int, count: int) -> Array:
         """Noise for its inputs, the numbers of `melforge.common.noise.draw`: on the host, or on its device.
@@ -88,29 +58,33 @@ class Engine(ABC):
         """
         return draw(distribution, seeds, first, count)
 
-    def covering(self, text: int = 0, mel: int = 0) -> Bucket | None:
-        """The smallest bucket for so many symbols and frames, 0 where a stage has none of them; else None."""
-        return None
 
-    def count_call(self, bucket: Bucket, batch: int, valid: Array) -> None:
-        """Notes a call on this bucket, of which so many symbols and frames were within an item."""
-        return None
+class CapturableEngine(Engine):
+    """An engine that can be captured in CUDA graphs, alone or together with others."""
 
-    def count_miss(self, bucket: Bucket | None = None) -> None:
-        """Notes that this bucket, or without one the largest, was too small."""
-        return None
+    can_be_captured = True
 
-    def count_padding(self, bucket: Bucket, steps: int) -> None:
-        """Notes that so many of the computed steps were padding, where only the caller knows it."""
-        return None
+    @abstractmethod
+    def capturable(self, bucket: Bucket | None = None) -> Run:
+        """A run with memory of its own, to be captured; with buckets, for inputs of that bucket's lengths."""
 
-    def count_anew(self) -> None:
-        """Forgets the calls so far, as those of a warm-up."""
-        return None
+    def repeated(
+        self, fixed: Arrays, state: Arrays, noise: str, steps: int, kept: Sequence[str]
+    ) -> Callable[[Array], dict[str, Array]]:
+        """A function that makes up to `steps` autoregressive steps from where its last call ended.
 
-    def report(self) -> list[dict[str, Any]]:
-        """A row for each bucket: its calls, misses, loads and waste."""
-        return []
+        `fixed` are the inputs that stay, `state` those that the first step begins with and that every step
+        replaces by its output `next_...`. The function takes rows of the input `noise`, one for each step,
+        and gives the rows of the outputs `kept`. Only where `can_be_repeated`.
+        """
+        raise TypeError(f"{self.stage.full_name} on {self.backend} has no CUDA graph of several steps")
+
+
+def as_capturable(engine: Engine) -> CapturableEngine:
+    """The engine with its calls for CUDA graphs. A TypeError where it cannot be captured."""
+    if not engine.can_be_captured:
+        raise TypeError(f"{engine.stage.full_name} on {engine.backend} cannot be captured in a CUDA graph")
+    return cast(CapturableEngine, engine)
 
 
 def attend_to_padding(*engines: Engine) -> bool:
@@ -118,39 +92,21 @@ def attend_to_padding(*engines: Engine) -> bool:
     return any(engine.attends_to_padding for engine in engines)
 
 
-class WrappedEngine(Engine):
-    """An engine around another one, whose abilities it has. Subclasses override the calls that they watch or
-    change.
-    """
+# A wrapped engine inherits nothing when it runs: a default of Engine would hide what the inner one says.
+Delegating = CapturableEngine if TYPE_CHECKING else object
+
+
+class WrappedEngine(Delegating):
+    """An engine around another one, whose abilities it has. Subclasses override what they watch or change."""
 
     def __init__(self, inner: Engine):
         self.inner = inner
-        self.stage, self.backend, self.device = inner.stage, inner.backend, inner.device
-        self.memory_owner = inner.memory_owner
-        self.attends_to_padding = inner.attends_to_padding
-        self.can_be_captured, self.can_be_repeated = inner.can_be_captured, inner.can_be_repeated
-        self.prefers_batches, self.text_step = inner.prefers_batches, inner.text_step
-        self.prefers_pieces = inner.prefers_pieces
-        self.buckets, self.length_regulator = inner.buckets, inner.length_regulator
-        self.join_source = inner.join_source
-        self.covering, self.report, self.count_anew = inner.covering, inner.report, inner.count_anew
-        self.count_call, self.count_miss = inner.count_call, inner.count_miss
-        self.count_padding, self.draw = inner.count_padding, inner.draw
 
-    @property
-    def memory_bytes(self) -> int:
-        return self.inner.memory_bytes
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
 
     def __call__(self, **inputs: Array) -> dict[str, Array]:
         return self.inner(**inputs)
-
-    def capturable(self, bucket: Bucket | None = None) -> Run:
-        return self.inner.capturable(bucket)
-
-    def repeated(
-        self, fixed: Arrays, state: Arrays, noise: str, steps: int, kept: Sequence[str]
-    ) -> Callable[[Array], dict[str, Array]]:
-        return self.inner.repeated(fixed, state, noise, steps, kept)
 
 
 def check_inputs(stage: Stage, inputs: Mapping[str, Array]) -> None:

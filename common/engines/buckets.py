@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
 
 from melforge.common.arrays import Array, pad_to
 from melforge.common.config.deployment import Bucket
-from melforge.common.engines import Arrays, Engine, Recent, Run, check_inputs
+from melforge.common.engines import Arrays, CapturableEngine, Engine, Recent, Run, as_capturable, check_inputs
 from melforge.common.engines.backends import engine_class
+from melforge.common.engines.counts import CountedBuckets
 from melforge.common.errors import InputError
 from melforge.common.stages import Dim, Stage, TensorSpec, bucket_roots, fix, root
 
 MB = 1_000_000
-
-
-@dataclass
-class BucketUse:
-    """How much one bucket of one stage was used."""
-
-    calls: int = 0
-    steps: int = 0  # computed: symbols and frames of all items
-    valid: Array = 0  # of these steps, those within an item; a GPU's tensor until it is reported
-    misses: int = 0  # calls for which this bucket, chosen first, or as the largest, was too small
-    loads: int = 0
-
-    @property
-    def waste(self) -> float:
-        return 1 - int(self.valid) / self.steps if self.steps else 0.0
 
 
 class EnginePool:
@@ -62,13 +46,15 @@ class EnginePool:
         return key in self._engines
 
 
-class BucketedEngine(Engine):
+class BucketedEngine(CapturableEngine):
     """One stage on an engine for each bucket. To its callers, a stage that goes up to the largest of them.
 
     A bucket fixes the dimensions `text` and `mel`, and those that are multiples `of` them; others, such as
     the batch, stay as they come. Inputs are padded with zeros, which a network without padding masks attends
     to. `repeated` and `capturable` take inputs that have a bucket's lengths already.
     """
+
+    buckets: CountedBuckets
 
     def __init__(
         self,
@@ -79,53 +65,34 @@ class BucketedEngine(Engine):
         backend: str,
         device: str,
     ):
-        self.buckets = tuple(buckets)
-        self.stage = fix(stage, self.buckets[-1], up_to=True)
+        self.buckets = CountedBuckets(stage, buckets, lambda bucket: (stage.name, bucket) in pool)
+        self.stage = fix(stage, self.buckets.largest, up_to=True)
         self.backend, self.device = backend, device
         self.memory_owner = pool  # of a model's engines together
         kind = engine_class(backend)
         self.can_be_captured, self.can_be_repeated = kind.can_be_captured, kind.can_be_repeated
-        self.uses = {bucket: BucketUse() for bucket in self.buckets}
         self._whole, self._make, self._pool = stage, make, pool
 
     @property
     def memory_bytes(self) -> int:
         return self._pool.memory_bytes
 
-    def covering(self, text: int = 0, mel: int = 0) -> Bucket | None:
-        return next((b for b in self.buckets if (b.text or text) >= text and b.mel >= mel), None)
-
-    def count_miss(self, bucket: Bucket | None = None) -> None:
-        self.uses[bucket or self.buckets[-1]].misses += 1
-
-    def count_padding(self, bucket: Bucket, steps: int) -> None:
-        self.uses[bucket].valid -= steps
-
-    def count_call(self, bucket: Bucket, batch: int, valid: Array) -> None:
-        use, roots = self.uses[bucket], bucket_roots(self._whole)
-        use.calls += 1
-        use.steps += batch * sum(getattr(bucket, name) for name in roots)
-        use.valid += valid
-
-    def count_anew(self) -> None:  # what was loaded is still there
-        self.uses = {bucket: BucketUse(loads=use.loads) for bucket, use in self.uses.items()}
-
     def capturable(self, bucket: Bucket | None = None) -> Run:
-        return self._engine(bucket or self.buckets[-1]).capturable()
+        return as_capturable(self._engine(bucket or self.buckets.largest)).capturable()
 
     def repeated(
         self, fixed: Arrays, state: Arrays, noise: str, steps: int, kept: Sequence[str]
     ) -> Callable[[Array], dict[str, Array]]:
         lengths = self._lengths(fixed)
-        if (bucket := self.covering(**lengths)) is None:
+        if (bucket := self.buckets.covering(**lengths)) is None:
             raise ValueError(f"stage {self.stage.full_name}: no bucket covers {lengths}")
-        return self._engine(bucket).repeated(fixed, state, noise, steps, kept)
+        return as_capturable(self._engine(bucket)).repeated(fixed, state, noise, steps, kept)
 
     def __call__(self, **inputs: Array) -> dict[str, Array]:
         given = self._lengths(inputs)
-        bucket = self.covering(**given)
+        bucket = self.buckets.covering(**given)
         if bucket is None:
-            self.count_miss()
+            self.buckets.count_miss()
         check_inputs(self.stage, inputs)  # refuses lengths that no bucket covers
         assert bucket
         engine = self._engine(bucket)
@@ -134,7 +101,7 @@ class BucketedEngine(Engine):
         padded = {t.name: pad_to(array, resized(t, array, wanted)) for t, array in whole}
         batch = len(inputs[self.stage.inputs[0].name])
         valid = sum(self._valid(inputs, name, batch * size) for name, size in given.items())
-        self.count_call(bucket, batch, valid)
+        self.buckets.count_call(bucket, batch, valid)
         outputs = engine(**padded)
         return {t.name: cut(outputs[t.name], resized(t, outputs[t.name], given)) for t in self.stage.outputs}
 
@@ -156,23 +123,10 @@ class BucketedEngine(Engine):
 
     def _engine(self, bucket: Bucket) -> Engine:
         def load() -> Engine:
-            self.uses[bucket].loads += 1
+            self.buckets.uses[bucket].loads += 1
             return self._make(fix(self._whole, bucket), bucket)
 
         return self._pool.get((self.stage.name, bucket), load)
-
-    def report(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "stage": self.stage.full_name,
-                "bucket": str(bucket),
-                **asdict(use),
-                "valid": int(use.valid),
-                "waste": use.waste,
-                "loaded": (self.stage.name, bucket) in self._pool,
-            }
-            for bucket, use in self.uses.items()
-        ]
 
 
 def resized(tensor: TensorSpec, array: Array, lengths: dict[str, int]) -> tuple[int, ...]:

@@ -1,6 +1,5 @@
 """Engines that pad lengths to few, with a CUDA graph for each: stages on kernels, ours or PyTorch's own."""
 
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from functools import cached_property
 
@@ -9,7 +8,7 @@ from torch import Tensor
 
 from melforge.common.arrays import pad_to
 from melforge.common.config.deployment import Bucket
-from melforge.common.engines import MEL_STEP, TEXT_STEP, Engine, Run, check_inputs
+from melforge.common.engines import MEL_STEP, TEXT_STEP, CapturableEngine, Run, check_inputs
 from melforge.common.engines.buckets import cut, resized
 from melforge.common.engines.cuda_graphs import Captured, new_stream
 from melforge.common.engines.torch_engine import build_network
@@ -20,18 +19,14 @@ from melforge.common.weights.voices import ModelSource
 UNITS = {"text": TEXT_STEP, "mel": MEL_STEP}  # lengths are padded to multiples of these
 
 
-class PaddedEngine(Engine):
+class PaddedEngine(CapturableEngine):
     """CUDA tensors in and out. Steps behind the longest item are masked, even in a network that attends to
     the padding of shorter items.
     """
 
     backend = "cuda"
     attends_to_padding = False  # behind the longest item
-    can_be_captured = True
     prefers_batches = True
-
-    @abstractmethod
-    def capturable(self, bucket: Bucket | None = None) -> Run: ...
 
     @cached_property
     def _captured(self) -> Captured:

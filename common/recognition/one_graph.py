@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from melforge.common.engines import Engine, Recent, Run
+from melforge.common.engines import Engine, Recent, Run, as_capturable
 from melforge.common.engines.cuda_graphs import MOST_SHAPES, Captured, new_stream
 
 
@@ -47,7 +47,9 @@ class OneGraph:
         self._staged: Recent[tuple[int, int], Staged] = Recent(MOST_SHAPES)
 
         def make(inputs: Mapping[str, Tensor]) -> Run:
-            extract, encode, decode = (one.capturable() for one in (features, encoder, decoder))
+            extract, encode, decode = (
+                as_capturable(one).capturable() for one in (features, encoder, decoder)
+            )
             staged = self.stage(*inputs["audio"].shape)
 
             def run(given: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -127,6 +127,9 @@ class StagePlan:
     kernels: Mapping[str, str] = field(default_factory=dict)  # engines on CUDA kernels, by stage
     on_cuda: str = ""  # the form all of whose stages have kernels, which `--backend cuda` runs
     kernels_together: bool = False  # whether the kernels of one stage bring those of all others
+    # What a driver computes between stages that all run on kernels, by name: functions of a device that give
+    # a kernel for it, or None where it cannot run there.
+    between: Mapping[str, str] = field(default_factory=dict)
     layers: tuple[str, ...] = ()  # of the network: patterns that verify compares inside the stages
 
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
-from melforge.common.arrays import Array, pad_batch, repeat_index
+from melforge.common.arrays import pad_batch
 from melforge.common.config.deployment import Bucket
-from melforge.common.engines import Engine, LengthRegulator, Run
+from melforge.common.engines import Engine, as_capturable
 from melforge.common.errors import InputError
 from melforge.common.speech import AcousticOutput, Controls, MelTooLong, check_ids, controls_of_each
 from melforge.common.synthesis.driver import Driver, WarmUp
+from melforge.common.synthesis.regulation import Regulation
 from melforge.common.synthesis.stage_engines import StageEngines
 from melforge.common.weights.voices import ModelSource
 
@@ -103,7 +104,8 @@ class AcousticModel(Driver[Config]):
         """MelTooLong where a mel is longer than the model can make, of texts of these lengths."""
         rows = np.flatnonzero(mel_lengths > self.longest_mel)
         if len(rows):
-            self.decoder.count_miss()
+            if self.decoder.buckets:
+                self.decoder.buckets.count_miss()
             pace = controls[int(mel_lengths.argmax())].pace
             raise MelTooLong(
                 f"at pace {pace:g} a sentence of {lengths[rows].max()} symbols has {mel_lengths.max()} "
@@ -111,19 +113,19 @@ class AcousticModel(Driver[Config]):
                 rows.tolist(),
             )
 
-    def make_two_graphs(
-        self, regulator: LengthRegulator, shared: Mapping[str, int | None]
-    ) -> TwoGraphs | None:
+    def make_two_graphs(self, regulation: Regulation, shared: Mapping[str, int | None]) -> TwoGraphs | None:
         """Encoder and decoder as CUDA graphs, where engines say that they may be captured together.
 
-        The regulator's functions run between them, or the engines' own ones. `shared` as in TwoGraphs.
+        The regulation runs between them, or on kernels the model's own (`StagePlan.between`). `shared` as in
+        TwoGraphs.
         """
         if not (self.engines.captures and self.encoder.can_be_captured):
             return None
-        own = self.encoder.length_regulator if self.decoder.length_regulator else None
+        engines = as_capturable(self.encoder), as_capturable(self.decoder)
+        regulation = self.kernel_between("regulation", *engines) or regulation
         make = importlib.import_module("melforge.common.synthesis.two_graphs").TwoGraphs
         settings = tuple(self.graph_settings([Controls()]))
-        return make(self.encoder, self.decoder, own or regulator, settings, shared, self.batch_safe)
+        return make(*engines, regulation, settings, shared, self.batch_safe)
 
     def graph_settings(self, controls: Sequence[Controls]) -> dict[str, np.ndarray]:
         """What the first of the two graphs takes beside symbols and lengths, a row for each item."""
@@ -153,14 +155,3 @@ class AcousticModel(Driver[Config]):
         if self.is_captured:
             what = f"{self.source.model}, captured"
             yield WarmUp(what, str(bucket or ""), lambda: self.capture(bucket, batch))
-
-
-def expanding_by_index(decode: Run, names: Sequence[str]) -> Run:
-    """The decoder's run with what precedes it: each frame's symbol. `names` are its other inputs."""
-
-    def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
-        index, mel_lengths = repeat_index(inputs["repeats"], len(inputs["frames"]))
-        given = {name: inputs[name] for name in names}
-        return decode({**given, "repeat_index": index, "mel_lengths": mel_lengths})
-
-    return run

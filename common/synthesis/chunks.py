@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,8 +56,7 @@ class Window:
 class Chunks:
     """The audio of one mel [1, n_mels, T_mel], an iterator of float32 chunks (S,).
 
-    `window` is the next chunk's, None behind the last. `make` computes that chunk; `put` says what gives it
-    where it was computed already.
+    `window` is the next chunk's, None behind the last. `compute` has that chunk `put` here.
     """
 
     def __init__(
@@ -66,10 +65,10 @@ class Chunks:
         excerpts: Excerpts,
         strength: float,
         windows: Iterator[Window],
-        make: Callable[[Chunks, Window], np.ndarray],
+        compute: Callable[[Sequence[tuple[Chunks, Window]]], None],
     ):
         self.mel, self.excerpts, self.strength = mel, excerpts, strength
-        self._windows, self._make = windows, make
+        self._windows, self._compute = windows, compute
         self.window = next(windows, None)
         self._ahead: Callable[[], np.ndarray] | None = None
 
@@ -79,8 +78,11 @@ class Chunks:
     def __next__(self) -> np.ndarray:
         if self.window is None:
             raise StopIteration
-        ahead, self._ahead = self._ahead, None
-        samples = ahead() if ahead else self._make(self, self.window)
+        if self._ahead is None:
+            self._compute([(self, self.window)])
+        read, self._ahead = self._ahead, None
+        assert read
+        samples = read()
         self.window = next(self._windows, None)
         return samples
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from melforge.common.config.deployment import Bucket
 from melforge.common.engines import Engine
+from melforge.common.registry import load_attribute
 from melforge.common.speech import Controls
+from melforge.common.stages import plan_of
+from melforge.common.stages.choose import KERNELS
 from melforge.common.synthesis.stage_engines import StageEngines
 from melforge.common.weights.voices import ModelSource
 
@@ -59,6 +62,13 @@ class Driver(ABC, Generic[Config]):
         """What the items of a batch must have in common, of their controls: the rest may differ."""
         return None
 
+    def kernel_between(self, name: str, *engines: Engine) -> Any | None:
+        """What the model's `StagePlan.between` has under this name, where all these engines are kernels'."""
+        path = plan_of(self.source.model).between.get(name)
+        if path is None or any(engine.backend != KERNELS for engine in engines):
+            return None
+        return load_attribute(path)(engines[0].device)
+
     @property
     def captures_all(self) -> bool:
         """Whether its stages never run one by one on kernels, but as CUDA graphs of several."""
@@ -75,6 +85,6 @@ class Driver(ABC, Generic[Config]):
 
 def bucket_for(engine: Engine, text: int = 0, mel: int = 0) -> Bucket:
     """The smallest of the engine's buckets for lengths that were checked to have one."""
-    bucket = engine.covering(text=text, mel=mel)
-    assert bucket is not None, f"{engine.stage.full_name} has no bucket for {text} symbols and {mel} frames"
+    bucket = engine.buckets and engine.buckets.covering(text=text, mel=mel)
+    assert bucket, f"{engine.stage.full_name} has no bucket for {text} symbols and {mel} frames"
     return bucket

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from melforge.common.errors import InputError
 from melforge.common.speech import Controls, Timings
 from melforge.common.synthesis.segments import fit
-from melforge.common.synthesis.utterances import SpokenUtterance, alike_batches
-from melforge.common.text import Analysis, Utterance
+from melforge.common.synthesis.utterances import SpokenUtterance, alike_batches, speak_utterances
+from melforge.common.text import Analysis, Frontend, Utterance
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from melforge.common.synthesis.acoustic import AcousticModel
+    from melforge.common.synthesis.vocoder import Vocoder
 
 
 def fitting_utterances(
@@ -58,9 +61,34 @@ class Job:
     parts: dict[int, SpokenPart] = field(default_factory=dict)
 
 
+JobUtterance = tuple[Job, int]  # and the utterance's number
+
+
+class Models(Protocol):
+    """What speaks: a `TextToSpeech`."""
+
+    frontend: Frontend
+    acoustic: AcousticModel
+    vocoder: Vocoder
+    sampling_rate: int
+    batch_size: int | None
+    models_turn: AbstractContextManager[Any]
+
+    def analyse_each(self, texts: Sequence[str | AnalysedText]) -> Iterator[AnalysedText]: ...
+
+    def speak_ahead(self, streams: Sequence[Any]) -> None: ...
+
+
+def speak_jobs(models: Models, batch: Sequence[JobUtterance], retries: int) -> list[SpokenUtterance]:
+    """One batch through the acoustic model, as `speak_utterances`."""
+    utterances = [job.text.utterances[i] for job, i in batch]
+    controls = [job.controls for job, _ in batch]
+    return speak_utterances(models.acoustic, models.frontend.symbols, utterances, controls, retries)
+
+
 def alike_jobs(
-    acoustic: AcousticModel, queue: Sequence[tuple[Job, int]], batch_size: int
-) -> Iterator[list[tuple[Job, int]]]:
+    acoustic: AcousticModel, queue: Sequence[JobUtterance], batch_size: int
+) -> Iterator[list[JobUtterance]]:
     """The utterances of a queue, by job and number, so many of similar length at a time; together only what
     the same bucket covers and has the same `batch_key`. One by one it keeps its order.
     """

@@ -105,12 +105,13 @@ class StageEngines(Mapping[str, Engine]):
 
     def report(self) -> list[dict[str, Any]]:
         """A row for each bucket of each stage that ran."""
-        return [row for engine in self._made.values() for row in engine.report()]
+        return [row for engine in self._made.values() if engine.buckets for row in engine.buckets.report()]
 
     def count_anew(self) -> None:
         """Forgets what buckets were used for so far."""
         for engine in self._made.values():
-            engine.count_anew()
+            if engine.buckets:
+                engine.buckets.count_anew()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._stages)

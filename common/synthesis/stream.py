@@ -5,38 +5,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Generator, Hashable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from melforge.common.speech import Controls, Problem, Timings
+from melforge.common.speech import Problem, Timings
 from melforge.common.synthesis.chunks import Chunks, ChunkSizes
 from melforge.common.synthesis.finish import complete_peaks, finish, require_finite, soft_clip
-from melforge.common.synthesis.jobs import Job, alike_jobs
+from melforge.common.synthesis.jobs import Job, Models, alike_jobs, speak_jobs
 from melforge.common.synthesis.utterances import SpokenUtterance, describe_problem, run_each
-from melforge.common.text import Utterance
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from melforge.common.synthesis.acoustic import AcousticModel
-    from melforge.common.synthesis.vocoder import Vocoder
-
-
-class Models(Protocol):
-    """What a stream needs of the `TextToSpeech` that it belongs to."""
-
-    acoustic: AcousticModel
-    vocoder: Vocoder
-    sampling_rate: int
-    batch_size: int | None
-    models_turn: AbstractContextManager[Any]
-
-    def speak_utterances(
-        self, utterances: Sequence[Utterance], controls: Sequence[Controls], retries: int
-    ) -> list[SpokenUtterance]: ...
-
-    def speak_ahead(self, streams: Sequence[Stream]) -> None: ...
 
 
 class Stream:
@@ -119,10 +95,10 @@ class Stream:
         with self.tts.models_turn, self.timings.stage("vocoder"):  # a source's pitch is found at once
             self._speaking = spoken, vocoder.vocode_chunks(mel, self._sizes, self.job.controls)
 
-    def _speak(self, utterance: Utterance) -> tuple[SpokenUtterance, Iterator[np.ndarray]]:
+    def _speak(self) -> tuple[SpokenUtterance, Iterator[np.ndarray]]:
         if self._speaking is None:
             with self.tts.models_turn, self.timings.stage("acoustic"):
-                (spoken,) = self.tts.speak_utterances([utterance], [self.job.controls], self.retries)
+                (spoken,) = speak_jobs(self.tts, [(self.job, self.spoken)], self.retries)
             self.begin(spoken)
         assert self._speaking
         return self._speaking
@@ -130,7 +106,7 @@ class Stream:
     def _run(self) -> Generator[np.ndarray, None, None]:
         position, controls = 0, self.job.controls
         for number, utterance in enumerate(self.utterances):
-            spoken, chunks = self._speak(utterance)
+            spoken, chunks = self._speak()
             if self.alignments is not None:
                 self.alignments.append(spoken.alignment)
             self.notes.append(spoken.note)
@@ -190,11 +166,9 @@ def _speak_padded(
     """
     spare = min(tts.acoustic.padded_batch(len(batch)), largest) - len(batch)
     padded = [batch[0]] * spare + [*batch]
-    utterances = [job.text.utterances[i] for job, i in padded]
     clock = Timings()
     with tts.models_turn, clock.stage("acoustic"):
-        controls = [job.controls for job, _ in padded]
-        spoken = tts.speak_utterances(utterances, controls, retries)[spare:]
+        spoken = speak_jobs(tts, padded, retries)[spare:]
     work = sum(one.mel.shape[1] for one in spoken)
     for (job, _), one in zip(batch, spoken, strict=True):
         job.clock.add(clock, one.mel.shape[1] / work if work else 1 / len(batch))

@@ -14,18 +14,19 @@ from melforge.common.config.deployment import Bucket
 from melforge.common.engines import (
     MEL_STEP,
     TEXT_STEP,
+    CapturableEngine,
     Engine,
-    LengthRegulator,
     Recent,
     Run,
     attend_to_padding,
 )
 from melforge.common.engines.cuda_graphs import MOST_SHAPES, Captured, new_stream
 from melforge.common.synthesis.driver import bucket_for
+from melforge.common.synthesis.regulation import Regulation
 
 
 class TwoGraphs:
-    """The regulator makes the first graph's function of the encoder's, and the second's of the decoder's.
+    """The regulation makes the first graph's function of the encoder's, and the second's of the decoder's.
 
     The first takes `symbols` int64 [B, T_text], `lengths` int64 [B] and the inputs `settings`, all of which
     it fetches from the host's memory. Of its outputs the second takes those that are `shared`, by name with
@@ -35,9 +36,9 @@ class TwoGraphs:
 
     def __init__(
         self,
-        encoder: Engine,
-        decoder: Engine,
-        regulator: LengthRegulator,
+        encoder: CapturableEngine,
+        decoder: CapturableEngine,
+        regulation: Regulation,
         settings: tuple[str, ...],
         shared: Mapping[str, int | None],
         may_pad: bool,
@@ -53,12 +54,12 @@ class TwoGraphs:
 
         def of_encoder(inputs: Mapping[str, Tensor]) -> Run:
             lengths = self._lengths_for(encoder, inputs["symbols"].shape[1])
-            run = regulator.regulating(encoder.capturable(lengths))
+            run = regulation.regulating(encoder.capturable(lengths))
             return lambda given: run({n: v.to(encoder.device, non_blocking=True) for n, v in given.items()})
 
         def of_decoder(inputs: Mapping[str, Tensor]) -> Run:
             lengths = self._lengths_for(decoder, self._text_of(inputs), len(inputs["frames"]))
-            return regulator.expanding(decoder.capturable(lengths))
+            return regulation.expanding(decoder.capturable(lengths))
 
         names = ("symbols", "lengths", *settings)
         self.first = Captured(encoder.stage.full_name, of_encoder, stream, names)
@@ -75,8 +76,8 @@ class TwoGraphs:
         padded = self._lengths_for(self.encoder, text)
         inputs = {"symbols": pad_to(symbols, (batch, padded.text)), "lengths": lengths, **settings}
         outputs = self.first(self._stage(inputs), own=True)
-        if outputs is not None:
-            self.encoder.count_call(padded, batch, lengths.sum())
+        if outputs is not None and self.encoder.buckets:
+            self.encoder.buckets.count_call(padded, batch, lengths.sum())
         return outputs
 
     def _stage(self, inputs: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
@@ -98,7 +99,8 @@ class TwoGraphs:
             given = {name: _longer(tensor, self._shared[name], padded.text) for name, tensor in given.items()}
         outputs = self.second({**given, "frames": self._frames[: padded.mel]})
         if outputs is not None:
-            self.decoder.count_call(padded, len(mel_lengths), mel_lengths.sum())
+            if self.decoder.buckets:
+                self.decoder.buckets.count_call(padded, len(mel_lengths), mel_lengths.sum())
             self.first.in_use()
         return outputs
 

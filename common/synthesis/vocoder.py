@@ -6,20 +6,19 @@ A model's own vocoder says what its receptive field is, and what the network tak
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
 from melforge.common.arrays import Array, ReadEach, concatenate, pad_rows, read_later, to_device
-from melforge.common.audio.denoiser import BIAS_FRAMES, OVERLAP, bias_spectrum, fewest_samples
-from melforge.common.audio.pitch import PITCH_REACH
+from melforge.common.audio.denoiser import BIAS_FRAMES, OVERLAP, fewest_samples
 from melforge.common.config.deployment import Bucket
 from melforge.common.errors import InputError
 from melforge.common.speech import Controls, controls_of_each
 from melforge.common.synthesis.chunks import Chunks, ChunkSizes, Excerpts, Window, even_share
 from melforge.common.synthesis.driver import Driver, WarmUp, bucket_for
+from melforge.common.synthesis.hum import Hum
 from melforge.common.synthesis.stage_engines import StageEngines
 from melforge.common.weights.voices import ModelSource
 
@@ -56,7 +55,7 @@ class Vocoder(Driver[Config]):
     piece: int | None = None
 
     def __init__(self, source: ModelSource, engines: StageEngines, context: int):
-        super().__init__(source, engines)  # the denoiser's is asked for when there is something to denoise
+        super().__init__(source, engines)
         self.generator = engines["masked_generator" if "masked_generator" in engines else "generator"]
         self.hop = self.config.hop_length
         self.context = context
@@ -68,8 +67,7 @@ class Vocoder(Driver[Config]):
                 f"{OVERLAP + 2 * (context + OVERLAP)} frames"
             )
         self.denoising_strength = source.settings.denoising_strength
-        self._bias: Array | None = None
-        self._measuring = threading.Lock()
+        self.hum = Hum(engines, self.hop, self._silence)
 
     @property
     def batch_safe(self) -> bool:
@@ -90,34 +88,10 @@ class Vocoder(Driver[Config]):
         """The same for a padded batch [B, n_mels, T_mel] that fits the stage; `lengths` are [B]."""
         return {}
 
-    def whole_pitch(self, mel: Array) -> Array:
-        """Of a mel [1, n_mels, T_mel] of any length [1, T_mel], for vocoders with a stage "pitch"."""
-        frames, step = mel.shape[2], self.longest_mel - 2 * PITCH_REACH
-        parts = []
-        for start in range(0, frames, step):
-            before, after = max(0, start - PITCH_REACH), min(frames, start + step + PITCH_REACH)
-            found = self.find_pitch(mel[:, :, before:after], self._length(after - before))
-            parts.append(found[:, start - before : min(start + step, frames) - before])
-        return concatenate(parts, 1) if len(parts) > 1 else parts[0]
-
-    def find_pitch(self, mel: Array, lengths: Array) -> Array:
-        """Of a padded batch [B, n_mels, T_mel] that fits the stage [B, T_mel]; `lengths` are [B]."""
-        masked = "masked_pitch" in self.engines
-        engine = self.engines["masked_pitch" if masked else "pitch"]
-        return engine(mel=mel, **({"lengths": lengths} if masked else {}))["pitch"]
-
-    @property
-    def bias(self) -> Array:
-        """What the generator adds to everything, float32 (bins,) on its device; measured on first use.
-
-        Its first frame depends on the first frames of the silent mel only.
-        """
-        with self._measuring:
-            if self._bias is None:
-                silent = np.zeros((1, self.config.n_mel_channels, BIAS_FRAMES), np.float32)
-                audio = next(self._chunks(silent, ChunkSizes(OVERLAP, OVERLAP), Controls(sigma=0.0), 0.0))
-                self._bias = to_device(bias_spectrum(audio, self.hop), self.generator.device)
-            return self._bias
+    def _silence(self) -> np.ndarray:
+        """What the generator makes of a silent mel's first frames, float32 (S,); no others change these."""
+        silent = np.zeros((1, self.config.n_mel_channels, BIAS_FRAMES), np.float32)
+        return next(self._chunks(silent, ChunkSizes(OVERLAP, OVERLAP), Controls(sigma=0.0), 0.0))
 
     def vocode(
         self, mel: Array, lengths: np.ndarray, controls: Controls | Sequence[Controls] | None = None
@@ -186,7 +160,7 @@ class Vocoder(Driver[Config]):
         audio = self.audio_of(mel, lengths, controls)
         strengths = [self._strength(one) for one in controls]
         if any(strengths):
-            audio = self.denoise(audio, strengths, lengths)
+            audio = self.hum.removed(audio, strengths, lengths)
         read = read_later(audio)
         ends = [mel.shape[1] * self.hop for mel in mels]
         return lambda: [samples[:end] for samples, end in zip(read(), ends, strict=True)]
@@ -244,7 +218,7 @@ class Vocoder(Driver[Config]):
             waiting = [(chunks, chunks.window) for chunks in several if chunks.window and chunks.needs_run]
             for batch in self._chunk_batches(waiting):
                 if len(batch) > 1:
-                    self._make_batch(batch)
+                    self._run_chunks(batch)
 
     def _chunk_batches(
         self, waiting: Sequence[tuple[Chunks, Window]]
@@ -265,35 +239,38 @@ class Vocoder(Driver[Config]):
             if batch:
                 yield batch
 
-    def _make_batch(self, batch: Sequence[tuple[Chunks, Window]]) -> None:
+    def _run_chunks(self, batch: Sequence[tuple[Chunks, Window]]) -> None:
         """The next chunk of each in one launch of each stage; the host reads all of them at once."""
-        device, hop, rows = self.generator.device, self.hop, self.padded_batch(len(batch))
-        spare, longest = rows - len(batch), max(window.frames for _, window in batch)
+        rows, hop = self.padded_batch(len(batch)), self.hop
+        windows = [window for _, window in batch]
+        strengths = [chunks.strength for chunks, _ in batch]
         mels = [chunks.mel[0, :, window.before : window.after] for chunks, window in batch]
         excerpts = [chunks.excerpts(window.before, window.after) for chunks, window in batch]
-        others = {}
+        longest = max(window.frames for window in windows)
+        given = {"mel": pad_rows(mels, rows, longest)}
         for name, first in excerpts[0].items():
-            steps = first.shape[-1] // batch[0][1].frames * longest
-            others[name] = pad_rows([excerpt[name][0] for excerpt in excerpts], rows, steps)
-        lengths = np.array([window.frames for _, window in batch] + [longest] * spare)
-        mel = pad_rows(mels, rows, longest)
-        audio = self.generator(mel=mel, lengths=to_device(lengths, device), **others)["audio"]
-        begins = [window.before for _, window in batch]
-        strengths = [chunks.strength for chunks, _ in batch]
+            steps = first.shape[-1] // windows[0].frames * longest
+            given[name] = pad_rows([excerpt[name][0] for excerpt in excerpts], rows, steps)
+        if self.batch_safe:
+            given["lengths"] = self._lengths([window.frames for window in windows], rows)
+        audio, begins = self.generator(**given)["audio"], [window.before for window in windows]
         if any(strengths):
-            begins = [window.first for _, window in batch]
-            longest = max(window.last - window.first for _, window in batch)
-            cut = [
-                row[(window.first - window.before) * hop : (window.last - window.before) * hop]
-                for row, (_, window) in zip(audio, batch, strict=False)
+            parts = [
+                audio[row, (window.first - window.before) * hop : (window.last - window.before) * hop]
+                for row, window in enumerate(windows)
             ]
-            lengths = np.array([window.last - window.first for _, window in batch] + [longest] * spare)
-            audio = pad_rows(cut, rows, longest * hop)
-            audio = self.denoise(audio, strengths + [0.0] * spare, to_device(lengths, device))
+            frames, begins = [window.last - window.first for window in windows], [w.first for w in windows]
+            audio = pad_rows(parts, rows, max(frames) * hop)
+            audio = self.hum.removed(audio, strengths, self._lengths(frames, rows))
         read = functools.cache(read_later(audio[: len(batch)]))
         for row, (chunks, window) in enumerate(batch):
             part = slice((window.start - begins[row]) * hop, (window.end - begins[row]) * hop)
             chunks.put(lambda row=row, part=part: read()[row, part])
+
+    def _lengths(self, frames: Sequence[int], rows: int) -> Array:
+        """Those of a batch's items, and of further rows that are as long as the longest, int64 [rows]."""
+        spare = [max(frames)] * (rows - len(frames))
+        return to_device(np.array([*frames, *spare]), self.generator.device)
 
     def _strength(self, controls: Controls) -> float:
         strength = controls.denoising_strength
@@ -303,7 +280,7 @@ class Vocoder(Driver[Config]):
         mel = to_device(mel, self.generator.device)
         frames = mel.shape[2]
         windows = self._windows(frames, sizes, OVERLAP if strength else 0)
-        return Chunks(mel, self.excerpts(mel, controls), strength, windows, self._make_chunk)
+        return Chunks(mel, self.excerpts(mel, controls), strength, windows, self._run_chunks)
 
     def _windows(self, frames: int, sizes: ChunkSizes, margin: int) -> Iterator[Window]:
         """Of all chunks. A denoised sample depends on every window that holds it, `margin` on each side."""
@@ -316,14 +293,6 @@ class Vocoder(Driver[Config]):
             first, last = max(0, start - margin), min(frames, end + margin)
             yield Window(start, end, first, last, *self._reach(start, end, frames, margin))
             start, size = end, min(size * sizes.growth, largest)
-
-    def _make_chunk(self, chunks: Chunks, window: Window) -> np.ndarray:
-        start, first, before = window.start, window.first, window.before
-        audio = self._generate(chunks.mel[:, :, before : window.after], chunks.excerpts(before, window.after))
-        audio = audio[:, (first - before) * self.hop : (window.last - before) * self.hop]
-        if chunks.strength:
-            audio = self.denoise(audio, [chunks.strength])
-        return read_later(audio[0, (start - first) * self.hop : (window.end - first) * self.hop])()
 
     def longest_window(self, chunk: int) -> int:
         """Frames that the generator takes at most for a chunk of so many, padded lengths not counted."""
@@ -339,24 +308,3 @@ class Vocoder(Driver[Config]):
             return 0
         left, right = self._reach(start, end, frames, margin)
         return bucket_for(self.generator, mel=right - left).mel - (right - left)
-
-    def _generate(self, mel: Array, others: dict[str, Array]) -> Array:
-        if self.batch_safe:
-            others = {**others, "lengths": self._length(mel.shape[2])}
-        return self.generator(mel=mel, **others)["audio"]
-
-    def _length(self, frames: int) -> Array:
-        return to_device(np.full(1, frames, np.int64), self.generator.device)
-
-    def denoise(self, audio: Array, strengths: Sequence[float], lengths: Array | None = None) -> Array:
-        """audio [B, S], whole frames, without the hum, on the engine's device; `strengths` are [B].
-
-        `lengths` [B] are the items' frames; without them all are as long as the audio.
-        """
-        masked = "masked_denoiser" in self.engines
-        denoiser = self.engines["masked_denoiser" if masked else "denoiser"]
-        share = to_device(np.array(strengths, np.float32), denoiser.device)
-        if masked and lengths is None:
-            lengths = self._length(audio.shape[1] // self.hop)
-        ends = {"lengths": lengths} if masked else {}
-        return denoiser(audio=audio, strength=share, bias=self.bias, **ends)["denoised"]

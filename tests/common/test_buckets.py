@@ -416,14 +416,14 @@ def test_the_smallest_bucket_that_covers_both_lengths_runs():
     engine, made, _ = make_counting((SMALL, MIDDLE, LARGE))
     assert made == []
     for text, mel, bucket in ((10, 50, SMALL), (11, 1, MIDDLE), (3, 51, MIDDLE), (5, 101, LARGE)):
-        assert engine.covering(text=text, mel=mel) == bucket
-        before = engine.uses[bucket].calls
+        assert engine.buckets.covering(text=text, mel=mel) == bucket
+        before = engine.buckets.uses[bucket].calls
         out = call(engine, text, mel, batch=2)
         assert out.shape == (2, 2 * mel) and (out == 1).all()
-        assert engine.uses[bucket].calls == before + 1
+        assert engine.buckets.uses[bucket].calls == before + 1
         assert engine._engine(bucket).shapes[-1] == ((2, bucket.text), (2, bucket.mel))
     assert [bucket for bucket, _ in made] == [SMALL, MIDDLE, LARGE]  # each once, when it was needed
-    assert engine.covering(mel=151) is None
+    assert engine.buckets.covering(mel=151) is None
     assert engine.stage.dynamic_dims["mel"].max == 150 and engine.stage.outputs[0].dims[1].max == 300
 
 
@@ -431,14 +431,14 @@ def test_waste_and_misses_are_counted():
     engine, _, _ = make_counting((SMALL, LARGE))
     call(engine, 10, 50)
     call(engine, 5, 10, batch=2)
-    use = engine.uses[SMALL]
+    use = engine.buckets.uses[SMALL]
     assert (use.calls, use.steps, use.valid) == (2, 3 * 60, 60 + 2 * 15) and use.waste == 0.5
-    engine.count_padding(SMALL, 30)
+    engine.buckets.count_padding(SMALL, 30)
     assert use.valid == 60
-    engine.count_miss(SMALL)
+    engine.buckets.count_miss(SMALL)
     with pytest.raises(ValueError, match="has mel = 151, outside 1 to 150"):
         call(engine, 5, 151)
-    rows = {row["bucket"]: row for row in engine.report()}
+    rows = {row["bucket"]: row for row in engine.buckets.report()}
     assert (rows["10x50"]["misses"], rows["40x150"]["misses"]) == (1, 1)
     assert rows["10x50"]["loaded"] and not rows["40x150"]["loaded"]
     assert rows["40x150"] | {"calls": 0, "loads": 0, "steps": 0, "waste": 0.0} == rows["40x150"]
@@ -448,11 +448,11 @@ def test_a_memory_limit_lets_go_of_what_was_not_used_for_longest():
     engine, made, pool = make_counting((SMALL, MIDDLE, LARGE), limit=2)
     for text in (5, 15, 5, 30):  # small, middle, small, large: middle has to go
         call(engine, text, 1)
-    assert [row["loaded"] for row in engine.report()] == [True, False, True]
+    assert [row["loaded"] for row in engine.buckets.report()] == [True, False, True]
     assert pool.memory_bytes == 2_000_000
     call(engine, 15, 1)
-    assert [row["loads"] for row in engine.report()] == [1, 2, 1]
-    assert [row["loaded"] for row in engine.report()] == [False, True, True]
+    assert [row["loads"] for row in engine.buckets.report()] == [1, 2, 1]
+    assert [row["loaded"] for row in engine.buckets.report()] == [False, True, True]
     assert len(made) == 4
 
 
@@ -506,7 +506,7 @@ def test_lengths_that_do_not_belong_to_a_stage_do_not_count():
     engine = BucketedEngine(stage, (SMALL,), lambda *_: Loop(), EnginePool(), "torch", "cpu")
     out = engine(x=np.ones((1, 4), np.float32))
     assert out["mel"].shape == (1, 77) and out["a"].shape == (1, 77, 4)
-    assert engine.stage.outputs[0].dims[1] == made and engine.uses[SMALL].valid == 4
+    assert engine.stage.outputs[0].dims[1] == made and engine.buckets.uses[SMALL].valid == 4
 
 
 def test_a_batchs_own_padding_is_waste_too(sources):
@@ -516,11 +516,17 @@ def test_a_batchs_own_padding_is_waste_too(sources):
     inputs = example_inputs(encoder, source.config, {"batch": 3, "text": 15}, seed=0)
     engine = bucketed(encoder, source, "torch")
     engine(**inputs)
-    assert engine.uses[BUCKETS[0]].valid == inputs["lengths"].sum() < 45 < engine.uses[BUCKETS[0]].steps == 60
+    assert (
+        engine.buckets.uses[BUCKETS[0]].valid
+        == inputs["lengths"].sum()
+        < 45
+        < engine.buckets.uses[BUCKETS[0]].steps
+        == 60
+    )
     inputs = example_inputs(decoder, source.config, {"batch": 3, "text": 15, "mel": 80}, seed=0)
     engine = bucketed(decoder, source, "torch")
     engine(**inputs)
-    use = engine.uses[BUCKETS[1]]
+    use = engine.buckets.uses[BUCKETS[1]]
     assert use.steps == 3 * 135 and use.valid == inputs["lengths"].sum() + inputs["mel_lengths"].sum()
 
 
@@ -536,4 +542,4 @@ def test_a_chunk_fills_its_bucket(sources):
         assert len(chunks[0]) == (60 - driver.context - margin) * 256
         (whole,) = plain.vocode(mel, np.array([170]), controls)
         np.testing.assert_allclose(np.concatenate(chunks), whole, atol=1e-4)
-    assert driver.generator.uses[Bucket(0, 60)].waste < 0.3
+    assert driver.generator.buckets.uses[Bucket(0, 60)].waste < 0.3

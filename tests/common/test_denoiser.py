@@ -75,7 +75,7 @@ def test_golden_bias_is_measured_on_the_vocoders_engine(model, backend, tmp_path
         )
     vocoder = make_driver(source, backend, "cpu")
     bias = DATA[model]["bias_spec"][0, :, 0]
-    assert_golden(vocoder.bias, bias)
+    assert_golden(vocoder.hum.bias, bias)
     assert_golden(bias_spectrum(DATA[model]["bias_audio"].ravel(), 256), bias)
 
 

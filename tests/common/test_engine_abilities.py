@@ -5,8 +5,16 @@ import pytest
 
 from melforge.common import noise
 from melforge.common.config.deployment import Bucket
-from melforge.common.engines import Engine, LengthRegulator, Recent, WrappedEngine, attend_to_padding
+from melforge.common.engines import (
+    CapturableEngine,
+    Engine,
+    Recent,
+    WrappedEngine,
+    as_capturable,
+    attend_to_padding,
+)
 from melforge.common.engines.buckets import BucketedEngine, EnginePool
+from melforge.common.engines.counts import CountedBuckets
 from melforge.common.stages import Dim, Stage, TensorSpec
 
 STAGE = Stage(
@@ -33,11 +41,13 @@ class Plain(Engine):
         return {"y": x + 1}
 
 
-class Able(Plain):
+class Able(Plain, CapturableEngine):
+    """One whose every ability is another than the base class's."""
+
     attends_to_padding = False
-    can_be_captured = True
-    can_be_repeated = True
-    length_regulator = LengthRegulator(lambda run: run, lambda run: run)
+    prefers_batches = prefers_pieces = can_be_shared = can_be_repeated = True
+    text_step = 8
+    buckets = CountedBuckets(STAGE, (SMALL, LARGE), lambda bucket: False)
 
     def capturable(self, bucket=None):
         return lambda inputs: self(**inputs)
@@ -49,6 +59,10 @@ class Able(Plain):
         return distribution, seeds, first, count
 
 
+# What engines declare with a default: what a wrapped engine could forget to pass on.
+ABILITIES = [name for name in Engine.__annotations__ if hasattr(Engine, name)]
+
+
 def test_an_engine_draws_on_the_host_unless_it_has_its_own_way():
     what = "normal", [1, 2], 5, 7
     assert np.array_equal(Plain().draw(*what), noise.draw(*what))
@@ -58,50 +72,45 @@ def test_what_an_engine_does_not_declare_it_refuses():
     engine = Plain()
     assert attend_to_padding(engine) and not engine.can_be_captured and not engine.can_be_repeated
     with pytest.raises(TypeError, match=r"fastpitch\.encoder on torch cannot be captured"):
-        engine.capturable()
+        as_capturable(engine)
     with pytest.raises(TypeError, match=r"fastpitch\.encoder on torch has no CUDA graph of several steps"):
-        engine.repeated({}, {}, "noise", 4, ("y",))
+        CapturableEngine.repeated(engine, {}, {}, "noise", 4, ("y",))
 
 
-def test_counting_without_buckets_does_nothing():
-    engine = Plain()
-    assert engine.buckets == () and engine.covering(text=5, mel=5) is None
-    engine.count_call(SMALL, 1, 5)
-    engine.count_miss()
-    engine.count_padding(SMALL, 2)
-    engine.count_anew()
-    assert engine.report() == []
+@pytest.mark.parametrize("name", ABILITIES)
+def test_a_wrapped_engine_has_every_ability_of_its_inner_one(name):
+    inner = Able()
+    assert getattr(inner, name) != getattr(Plain(), name)
+    assert getattr(WrappedEngine(WrappedEngine(inner)), name) is getattr(inner, name)
 
 
-def test_a_wrapped_engine_has_every_ability_of_its_inner_one():
+def test_a_wrapped_engine_makes_every_call_of_its_inner_one():
     inner = Able()
     engine = WrappedEngine(inner)
     x = np.zeros((1, 4), np.float32)
     assert (engine.stage, engine.backend, engine.device) == (STAGE, "torch", "cpu")
     assert engine.memory_bytes == inner.memory_bytes and engine.memory_owner is inner
-    assert engine.can_be_captured and engine.can_be_repeated and not attend_to_padding(engine)
-    assert engine.length_regulator is inner.length_regulator
-    for outputs in (engine(x=x), engine.capturable()({"x": x})):
+    for outputs in (engine(x=x), as_capturable(engine).capturable()({"x": x})):
         assert (outputs["y"] == 1).all()
     assert engine.repeated({}, {}, "noise", 4, ("y",))(2) == {"y": 8}
     assert engine.draw("uniform", [3], 0, 4) == ("uniform", [3], 0, 4)
 
 
 def test_a_wrapped_engine_passes_counts_on():
-    engine = WrappedEngine(
-        BucketedEngine(STAGE, (SMALL, LARGE), lambda *_: Plain(), EnginePool(), "torch", "cpu")
-    )
-    assert engine.buckets == (SMALL, LARGE) and engine.covering(text=11) == LARGE
+    inner = BucketedEngine(STAGE, (SMALL, LARGE), lambda *_: Plain(), EnginePool(), "torch", "cpu")
+    engine = WrappedEngine(inner)
+    buckets = engine.buckets
+    assert list(buckets.uses) == [SMALL, LARGE] and buckets.covering(text=11) == LARGE
     assert not engine.can_be_captured and not engine.can_be_repeated
-    engine.count_call(SMALL, 2, 15)
-    engine.count_padding(SMALL, 5)
-    engine.count_miss(SMALL)
-    engine.count_miss()
-    first, second = engine.report()
+    buckets.count_call(SMALL, 2, 15)
+    buckets.count_padding(SMALL, 5)
+    buckets.count_miss(SMALL)
+    buckets.count_miss()
+    first, second = buckets.report()
     assert (first["calls"], first["steps"], first["valid"], first["misses"]) == (1, 20, 10, 1)
     assert second["misses"] == 1
-    engine.count_anew()
-    assert [row["calls"] + row["misses"] for row in engine.report()] == [0, 0]
+    buckets.count_anew()
+    assert [row["calls"] + row["misses"] for row in buckets.report()] == [0, 0]
     engine(x=np.zeros((1, 4), np.float32))
     assert engine.memory_bytes == Plain.memory_bytes
 

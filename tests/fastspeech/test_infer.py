@@ -70,10 +70,12 @@ def test_fixed_and_dynamic_forms_are_equal_in_every_bucket(drivers, answers):
 
 def test_a_mel_that_outgrows_its_texts_bucket_takes_the_next_and_counts(drivers, answers):
     fixed = drivers["fixed"]
-    before = {bucket: use.misses for bucket, use in fixed.encoder.uses.items()}
+    before = {bucket: use.misses for bucket, use in fixed.encoder.buckets.uses.items()}
     output = fixed.synthesise([rows(answers)[2]], Controls(pace=0.8))  # 7 symbols, 80 frames
     assert 70 < output.mel_lengths[0] <= 110
-    missed = [str(bucket) for bucket, use in fixed.encoder.uses.items() if use.misses > before[bucket]]
+    missed = [
+        str(bucket) for bucket, use in fixed.encoder.buckets.uses.items() if use.misses > before[bucket]
+    ]
     assert missed == ["8x70"]
 
 

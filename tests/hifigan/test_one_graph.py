@@ -47,7 +47,8 @@ class TestWithoutGpu:
         monkeypatch.setattr(one_graph, "Captured", Launched)
         monkeypatch.setattr(one_graph, "new_stream", lambda device: None)
         monkeypatch.setattr(TorchEngine, "prefers_batches", True)
-        monkeypatch.setattr(TorchEngine, "capturable", capturable)
+        monkeypatch.setattr(TorchEngine, "can_be_captured", True)
+        monkeypatch.setattr(TorchEngine, "capturable", capturable, raising=False)
         for name in ("captures", "on_kernels"):
             monkeypatch.setattr(StageEngines, name, property(lambda self: True))
         source = read_checkpoint(save_trained(tmp_path / "weights.safetensors", *tiny_source_filter()))

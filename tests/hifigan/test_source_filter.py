@@ -117,7 +117,7 @@ def test_a_mel_of_any_length_has_one_phase(published, mel):
     driver = make_driver(published, "torch", "cpu")
     long = np.tile(mel.numpy(), (1, 1, 21))  # longer than the stages take
     assert long.shape[2] > driver.longest_mel
-    pitch = driver.whole_pitch(long)
+    pitch = driver.pitch.of_whole(long)
     with torch.no_grad():
         (wanted,) = driver.generator.network.find_pitch(torch.from_numpy(long))
     assert np.allclose(pitch, wanted.numpy(), rtol=1e-4)

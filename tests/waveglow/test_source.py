@@ -113,7 +113,7 @@ def test_the_pitch_is_heard_and_sigma_scales_it_too(source, mel):
     driver = make_driver(source, "torch", "cpu")
     (z,) = driver.excerpts(mel[None], Controls(seed=1, sigma=0.5))(0, 120).values()
     (silent,) = driver.excerpts(mel[None], Controls(seed=1, sigma=0.0))(0, 120).values()
-    tones = harmonics(driver.whole_pitch(mel[None]), CONFIG)
+    tones = harmonics(driver.pitch.of_whole(mel[None]), CONFIG)
     assert not silent.any() and np.abs(tones).max() > 1
     plain = make_driver(source, "torch", "cpu")
     plain.config = replace(CONFIG, source=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -272,17 +272,21 @@ class GeneratorNetwork(CapturedNetwork):
 class SourceGenerator(GeneratorNetwork):
     """With a harmonic source, on kernels of our own: only convolutions are products in half precision."""
 
-    def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
-        super().__init__(stage, source, device, threads)
-        self.join_source = self._join_source
-
     def prepared(self, network: torch.nn.Module) -> torch.nn.Module:
         assert isinstance(network, SourceFilterGenerator)
         return KernelSourceFilter(network)
 
-    def _join_source(self, pitch: Tensor, drawn: Tensor, hop: int) -> Tensor:
-        with torch.cuda.device(self.device):
+
+def kernel_join(device: str) -> Callable[[Tensor, Tensor, int], Tensor] | None:
+    """`join_source` on a device; None where its kernel does not run there."""
+    if why_not(device, "HiFi-GAN"):
+        return None
+
+    def join(pitch: Tensor, drawn: Tensor, hop: int) -> Tensor:
+        with torch.cuda.device(device):
             return join_source(pitch, drawn, hop)
+
+    return join
 
 
 def make_generator(

@@ -23,7 +23,6 @@ from melforge.trt_plugins.graphs import (
     taking_from,
 )
 from melforge.trt_plugins.transformer import fold
-from melforge.trt_plugins.transformer.length_regulator import LENGTH_REGULATOR
 
 if TYPE_CHECKING:
     from melforge.common.weights.voices import ModelSource
@@ -405,8 +404,6 @@ class DecoderBuffers:
 
 class TransformerEngine(PaddedEngine):
     """A stage on these kernels, in half precision. `name` is the model's, in messages."""
-
-    length_regulator = LENGTH_REGULATOR
 
     def __init__(
         self,

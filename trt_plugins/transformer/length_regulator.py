@@ -9,7 +9,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from melforge.common.engines import LengthRegulator, Run
+from melforge.common.engines import Run
+from melforge.common.synthesis.regulation import Regulation
 from melforge.fastpitch.config import LONGEST_SYMBOL
 from melforge.trt_plugins.transformer.fold import block_of
 
@@ -71,4 +72,6 @@ def expanding(decode: Run) -> Run:
     return run
 
 
-LENGTH_REGULATOR = LengthRegulator(regulating, expanding)
+def kernel_regulation(device: str) -> Regulation:
+    """What the models' `StagePlan.between` names."""
+    return Regulation(regulating, expanding)

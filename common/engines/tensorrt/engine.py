@@ -7,7 +7,7 @@ from torch import Tensor
 
 from melforge.common.arrays import Array
 from melforge.common.config.deployment import Bucket, Deployment
-from melforge.common.engines import Arrays, Engine, Recent, check_inputs
+from melforge.common.engines import Arrays, CapturableEngine, Recent, check_inputs
 from melforge.common.engines.cuda_graphs import Captured, Graph, new_stream, own_stream
 from melforge.common.engines.tensorrt.api import load_tensorrt
 from melforge.common.engines.tensorrt.build import build_or_read
@@ -29,14 +29,13 @@ MOST_REPEATED = 4  # shapes whose steps stay captured
 MOST_CONTEXTS = 8  # shapes that have a context of their own
 
 
-class TrtEngine(Engine):
+class TrtEngine(CapturableEngine):
     """CUDA tensors in and out. Outputs are allocated by PyTorch, whose pool reuses memory.
 
     Engines of one source and file share the weights; each has a context, so that several may run at a time.
     """
 
     backend = "trt"
-    can_be_captured = True
     can_be_repeated = True
 
     def __init__(

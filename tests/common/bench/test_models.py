@@ -11,7 +11,7 @@ from melforge.common.bench import models
 from melforge.common.bench.models import FixedDurations, LoadedModels, audio_of
 from melforge.common.bench.run import measure_workload
 from melforge.common.bench.workload import Target, Workload
-from melforge.common.engines import Engine
+from melforge.common.engines import CapturableEngine
 from melforge.common.stages import stages_of
 from melforge.fastpitch.config import FastPitchConfig
 from tests.conftest import tiny_fastspeech, tiny_hifigan, tiny_tacotron2
@@ -137,7 +137,7 @@ def test_durations_are_given_to_what_is_captured_too():
     """Of a stage's engine by itself, and of what runs beside it; padding lasts no frame."""
     stage = next(stage for stage in stages_of("fastpitch", FastPitchConfig()) if stage.name == "encoder")
 
-    class Predicting(Engine):
+    class Predicting(CapturableEngine):
         backend, device, memory_bytes, memory_owner = "torch", "cpu", 0, None
 
         def __init__(self):
