@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator, MutableMapping
-from contextlib import suppress
 from typing import Any
 
 from fastapi import Response
@@ -15,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from melforge.common.errors import InputError
 from melforge.common.serve.annotations import Annotations, utterance_alignments
 from melforge.common.serve.errors import ApiError, bad_request, overloaded
+from melforge.common.serve.incoming import unless_left
 from melforge.common.serve.metrics import milliseconds
 from melforge.common.serve.requests import SpeechFields, SpeechRequest, ignored_header
 from melforge.common.serve.scheduler import LOG, Cancelled
@@ -45,24 +44,16 @@ class SpeechAnswer(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self.service.admitted(self.key):
             at_once = scope["http_version"] == "1.0" or not self.wanted.stream
-            speaking = asyncio.create_task(self._speak(send, at_once))
-            leaving = asyncio.create_task(left(receive))
-            limit = self.service.settings.seconds
             try:
-                await asyncio.wait({speaking, leaving}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-                if speaking.done():
-                    speaking.result()
-                elif leaving.done():
-                    self.record["end"] = "disconnect"
-                    self.service.metrics.left.inc()
-                else:
+                await unless_left(
+                    receive, self._speak(send, at_once), self.service.settings.seconds, "spoken"
+                )
+            except ApiError as error:
+                if error.code == "timeout":
                     self.record["end"] = "timeout"
-                    if not self.began:
-                        raise ApiError(503, f"not spoken within {limit:g} seconds", code="timeout")
+                if not self.began:
+                    raise
             finally:
-                for task in (speaking, leaving):
-                    task.cancel()
-                await asyncio.gather(speaking, leaving, return_exceptions=True)
                 if self.spoken is not None:
                     self.spoken.job.cancel()
                     self.service.metrics.spoken(self.spoken.job.progress, len(self.wanted.input))
@@ -180,10 +171,3 @@ async def document(spoken: Speaking) -> AsyncIterator[bytes]:
 async def joined(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """All of them as one."""
     yield b"".join([data async for data in parts])
-
-
-async def left(receive: Receive) -> None:
-    """Returns when the client has gone."""
-    with suppress(asyncio.CancelledError):
-        while (await receive())["type"] != "http.disconnect":
-            pass

@@ -44,6 +44,7 @@ def make_app(service: Service) -> FastAPI:
         description="Text to speech, and back, over OpenAI's audio API.",
         lifespan=lifespan,
         redirect_slashes=False,
+        docs_url=None,  # Swagger's page comes from a server of others; /openapi.json says the same
         redoc_url=None,
     )
     app.include_router(openai_api.make_router(service))

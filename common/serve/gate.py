@@ -11,6 +11,7 @@ from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from melforge.common.serve.errors import ApiError
+from melforge.common.serve.incoming import Left
 from melforge.common.serve.metrics import log, milliseconds
 from melforge.common.serve.scheduler import LOG
 from melforge.common.serve.service import Service
@@ -52,6 +53,9 @@ class Gate:
         try:
             scope[CALLER] = self._caller(scope["path"], headers.get(b"authorization", b""))
             await self.app(scope, receive, sending)
+        except Left:
+            record["end"] = "disconnect"
+            self.service.metrics.left.inc()
         except Exception as error:
             answer = error if isinstance(error, ApiError) else FAULT
             if answer is FAULT:

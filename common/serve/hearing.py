@@ -30,7 +30,7 @@ NO_EAR = (
 NICENESS = 10  # of the thread: where speech needs the core, it waits
 
 
-class Hearing:
+class Transcriber:
     """Transcribes recordings one after the other, on the CPU; others wait, up to a limit."""
 
     def __init__(self, settings: ServeSettings) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from melforge.common.serve.scheduler import LOG, Progress
+from melforge.common.serve.scheduler import LOG, JobProgress
 
 SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
 BATCHES = (2, 3, 4, 8, 16, 32)
@@ -52,7 +52,7 @@ class Metrics:
         if not self._folder:
             ProcessCollector(registry=self.registry)
 
-    def spoken(self, progress: Progress, characters: int) -> None:
+    def spoken(self, progress: JobProgress, characters: int) -> None:
         """Counts a text that was spoken, whole or not."""
         self.characters.inc(characters)
         if progress.first_audio is not None:

@@ -27,7 +27,7 @@ LOG = logging.getLogger("melforge.serve")
 TARGET, MARGIN = 0.1, 0.25
 
 
-class Chunks(Protocol):
+class SpeechChunks(Protocol):
     """What makes a text's audio, float32 (S,) at a time: a `Stream`, or a generator.
 
     Where it has a flag `ended`, this says after a chunk whether it was the last.
@@ -38,7 +38,7 @@ class Chunks(Protocol):
     def close(self) -> None: ...
 
 
-class Encoder(Protocol):
+class AudioEncoder(Protocol):
     """Samples in, bytes out: `WireEncoder`."""
 
     content_type: str
@@ -69,7 +69,7 @@ class Cancelled(Exception):
 
 
 @dataclass
-class Progress:
+class JobProgress:
     """A job's course in seconds of the clock, and of audio."""
 
     arrived: float
@@ -83,16 +83,16 @@ class Progress:
 
 
 @dataclass(eq=False)
-class Job:
+class SpeechJob:
     """One text on its way to one listener; `chunks` are float32 samples (S,) at `rate` Hz.
 
     Iterating over it gives bytes as they come. What its chunks raise, the iteration raises.
     """
 
-    chunks: Chunks
-    encoder: Encoder
+    chunks: SpeechChunks
+    encoder: AudioEncoder
     rate: int
-    progress: Progress
+    progress: JobProgress
     scheduler: Scheduler
     cancelled: bool = False
     busy: bool = False  # a worker or an encoding thread has it
@@ -111,7 +111,7 @@ class Job:
             return progress.arrived + TARGET
         return (progress.first_audio or progress.started or progress.arrived) + progress.made - MARGIN
 
-    def __aiter__(self) -> Job:
+    def __aiter__(self) -> SpeechJob:
         return self
 
     async def __anext__(self) -> bytes:
@@ -150,8 +150,8 @@ class Step:
     """What a worker is at: since when, the jobs whose chunks it makes, and those that it makes next."""
 
     begun: float
-    jobs: Sequence[Job]
-    next_jobs: Sequence[Job] = ()
+    jobs: Sequence[SpeechJob]
+    next_jobs: Sequence[SpeechJob] = ()
 
 
 class Scheduler:
@@ -173,9 +173,9 @@ class Scheduler:
         self.workers, self.ahead, self.clock = workers, ahead, clock
         self._on_step, self._batches = on_step, batches
         self._changed = threading.Condition()
-        self._queue: list[tuple[float, int, Job]] = []  # those that are neither busy nor parked
+        self._queue: list[tuple[float, int, SpeechJob]] = []  # those that are neither busy nor parked
         self._numbers = itertools.count()
-        self._jobs: set[Job] = set()  # that have not ended
+        self._jobs: set[SpeechJob] = set()  # that have not ended
         self._stopping = False
         self._steps: dict[int, Step] = {}  # by worker
         self._idle = 0  # workers
@@ -183,7 +183,7 @@ class Scheduler:
         self._threads: list[threading.Thread] = []
         self._working = 0  # workers that have not ended
         # Chunks for the encoders, each with whether it is the last; None ends these.
-        self._made: queue.SimpleQueue[tuple[Job, np.ndarray | None, bool] | None] = queue.SimpleQueue()
+        self._made: queue.SimpleQueue[tuple[SpeechJob, np.ndarray | None, bool] | None] = queue.SimpleQueue()
         self._encoders = encoders
         for _ in range(workers):
             self._add_worker()
@@ -200,16 +200,18 @@ class Scheduler:
         with self._changed:
             return sum(job.progress.started is None for job in self._jobs)
 
-    def submit(self, chunks: Chunks, encoder: Encoder, rate: int, arrived: float | None = None) -> Job:
+    def submit(
+        self, chunks: SpeechChunks, encoder: AudioEncoder, rate: int, arrived: float | None = None
+    ) -> SpeechJob:
         """In an event loop, where the job can be iterated over."""
-        progress = Progress(self.clock() if arrived is None else arrived)
-        job = Job(chunks, encoder, rate, progress, self)
+        progress = JobProgress(self.clock() if arrived is None else arrived)
+        job = SpeechJob(chunks, encoder, rate, progress, self)
         with self._changed:
             self._jobs.add(job)
             self._push(job)
         return job
 
-    def cancel(self, job: Job) -> None:
+    def cancel(self, job: SpeechJob) -> None:
         with self._changed:
             if job not in self._jobs or job.cancelled:
                 return
@@ -218,7 +220,7 @@ class Scheduler:
                 return  # whoever has it ends it
         self._end(job, None)
 
-    def take(self, job: Job, seconds: float) -> None:
+    def take(self, job: SpeechJob, seconds: float) -> None:
         """Notes that a listener took so much audio; a parked job goes on."""
         job.progress.taken += seconds
         with self._changed:
@@ -281,14 +283,14 @@ class Scheduler:
         self._threads.append(thread)
         thread.start()
 
-    def _push(self, job: Job) -> None:
+    def _push(self, job: SpeechJob) -> None:
         heapq.heappush(self._queue, (job.deadline, next(self._numbers), job))
         self._changed.notify()
 
-    def _is_ahead(self, job: Job) -> bool:
+    def _is_ahead(self, job: SpeechJob) -> bool:
         return job.progress.made - job.progress.taken > self.ahead
 
-    def _next_jobs(self) -> list[Job]:
+    def _next_jobs(self) -> list[SpeechJob]:
         """The most urgent job, waiting for one, and those whose chunks are made together with its next one.
 
         None of them when it is time to end.
@@ -308,7 +310,7 @@ class Scheduler:
                 self._changed.wait()
                 self._idle -= 1
 
-    def _companions(self, job: Job) -> list[Job]:
+    def _companions(self, job: SpeechJob) -> list[SpeechJob]:
         """Takes from the queue those that share a step with this job, the most urgent ones.
 
         Each worker that has nothing to do is left as many.
@@ -338,7 +340,7 @@ class Scheduler:
             if not self._working:
                 self._made.put(None)
 
-    def _make_chunks(self, number: int, jobs: Sequence[Job]) -> bool:
+    def _make_chunks(self, number: int, jobs: Sequence[SpeechJob]) -> bool:
         """One of each job. Whether the worker was not given up meanwhile."""
         begun = self.clock()
         with self._changed:
@@ -385,7 +387,7 @@ class Scheduler:
             self._encode(*made)
         self._made.put(None)  # for the next one
 
-    def _encode(self, job: Job, samples: np.ndarray | None, is_last: bool) -> None:
+    def _encode(self, job: SpeechJob, samples: np.ndarray | None, is_last: bool) -> None:
         """Sends a chunk on its way; None: the one before was the last."""
         if job.cancelled:
             self._end(job, None)
@@ -412,7 +414,7 @@ class Scheduler:
         if job.cancelled:
             self._end(job, None)
 
-    def _note(self, progress: Progress, seconds: float, sent: bool) -> None:
+    def _note(self, progress: JobProgress, seconds: float, sent: bool) -> None:
         """A chunk is there: when the first came, and how long a listener waited for this one."""
         now = self.clock()
         if progress.first_audio is not None:
@@ -426,7 +428,7 @@ class Scheduler:
 
     def _end(
         self,
-        job: Job,
+        job: SpeechJob,
         error: BaseException | None,
         rest: bytes = b"",
         seconds: float = 0.0,
@@ -445,7 +447,7 @@ class Scheduler:
 
     def _deliver(
         self,
-        job: Job,
+        job: SpeechJob,
         data: bytes,
         seconds: float,
         ended: float | None = None,

@@ -16,11 +16,11 @@ from melforge.common.audio.wire import WireEncoder
 from melforge.common.errors import InputError
 from melforge.common.runner import AnalysedText, ChunkSizes, Stream, TextToSpeech
 from melforge.common.serve.errors import RETRY_AFTER, ApiError, bad_request, overloaded
-from melforge.common.serve.hearing import Hearing
+from melforge.common.serve.hearing import Transcriber
 from melforge.common.serve.metrics import Metrics, log
 from melforge.common.serve.pairs import Pair, Pairs
 from melforge.common.serve.requests import SpeechFields, SpeechRequest, controls_of
-from melforge.common.serve.scheduler import Batches, Job, Scheduler
+from melforge.common.serve.scheduler import Batches, Scheduler, SpeechJob
 from melforge.common.serve.settings import ServeSettings
 from melforge.common.speech import Controls
 
@@ -35,7 +35,7 @@ class Speaking:
 
     wanted: SpeechFields
     stream: Stream
-    job: Job
+    job: SpeechJob
 
     @property
     def unspoken(self) -> int:
@@ -60,7 +60,7 @@ class Service:
         self._by_key: Counter[str] = Counter()
         self._texts = ThreadPoolExecutor(1, "text")
         self._loader = ThreadPoolExecutor(1, "load")
-        self.hearing = Hearing(settings)
+        self.hearing = Transcriber(settings)
         self._shared = pairs.options.shares_engines()
         encoders = 0 if self._shared else ENCODING_THREADS
         self.fault: Exception | None = None  # why the first pair cannot be loaded

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
@@ -16,12 +15,11 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 
 from melforge.common.recognition.captions import Caption, captions
 from melforge.common.recognition.transcript import Transcript
-from melforge.common.serve.answer import left
 from melforge.common.serve.errors import ApiError
-from melforge.common.serve.gate import LEFT, caller_of, record_of
-from melforge.common.serve.hearing import Hearing
+from melforge.common.serve.gate import caller_of, record_of
+from melforge.common.serve.hearing import Transcriber
+from melforge.common.serve.incoming import body_chunks, in_time, unless_left
 from melforge.common.serve.metrics import milliseconds
-from melforge.common.serve.openai_api import body_chunks, in_time
 from melforge.common.serve.requests import ignored_header
 from melforge.common.serve.service import Service
 from melforge.common.synthesis.subtitles import srt_of, vtt_of
@@ -64,13 +62,10 @@ def make_router(service: Service) -> APIRouter:
                 if (size := wanted.file.size or 0) > settings.recording_bytes:
                     message = f"file: {size} bytes, of {settings.recording_bytes} at most"
                     raise ApiError(413, message, "file", "request_too_large")
-                transcript = await transcribed(service, request, wanted.file.file)
+                hears = hearing.transcribe(wanted.file.file)
+                transcript = await unless_left(request.receive, hears, settings.seconds, "transcribed")
             finally:
                 await form.close()
-            if transcript is None:
-                record["end"] = "disconnect"
-                service.metrics.left.inc()
-                return Response(status_code=LEFT)
         taken = service.scheduler.clock()
         service.metrics.heard.inc(transcript.seconds)
         service.metrics.hearing.observe(taken - arrived)
@@ -111,25 +106,7 @@ async def read_form(request: Request, most: int) -> FormData:
     return form
 
 
-async def transcribed(service: Service, request: Request, recording: BinaryIO) -> Transcript | None:
-    """The transcript; None for a client who left meanwhile."""
-    hearing = asyncio.ensure_future(service.hearing.transcribe(recording))
-    leaving = asyncio.ensure_future(left(request.receive))
-    limit = service.settings.seconds
-    try:
-        await asyncio.wait({hearing, leaving}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-        if hearing.done():
-            return hearing.result()
-        if leaving.done():
-            return None
-        raise ApiError(503, f"not transcribed within {limit:g} seconds", code="timeout")
-    finally:
-        hearing.cancel()
-        leaving.cancel()
-        await asyncio.gather(hearing, leaving, return_exceptions=True)
-
-
-def fields_of(form: FormData, hearing: Hearing) -> TranscriptionFields:
+def fields_of(form: FormData, hearing: Transcriber) -> TranscriptionFields:
     """The fields of a form. A 400 names the one that is wrong."""
     for name in ("file", "model"):
         if name not in form:
@@ -158,7 +135,7 @@ def fields_of(form: FormData, hearing: Hearing) -> TranscriptionFields:
     )
 
 
-def language_of(asked: str, hearing: Hearing) -> str:
+def language_of(asked: str, hearing: Transcriber) -> str:
     """The language's name; a 400 where it is asked for one that the ear was not trained on."""
     known = (hearing.ear and hearing.ear.language) or "en"
     if asked.strip().lower() not in ("", known, LANGUAGES.get(known)):
