@@ -61,7 +61,7 @@ class ShardReport:
 
 
 def cut_shards(texts: Iterable[TableText], size: int) -> Iterator[Shard]:
-    """The same shards of the same table, whoever asks."""
+    """Cuts a table into shards, always the same way."""
     rest, number = iter(texts), 0
     while some := tuple(islice(rest, size)):
         yield Shard(number, some)

@@ -76,7 +76,7 @@ def add_arguments(parser: Group) -> None:
 
 
 def is_table(args: argparse.Namespace) -> bool:
-    """Whether the options ask for shards: by the input's suffix, or in so many words."""
+    """Whether the options ask for shards: by the input's suffix, or explicitly."""
     suffix = Path(args.input or "").suffix.lower()
     return suffix in TABLES or args.format is not None or args.ray is not None
 

@@ -74,8 +74,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     group.add_argument(
         "--warm-up",
         action=argparse.BooleanOptionalAction,
-        help="models are ready once every length and batch has run; without it whoever sends a new length "
-        "waits while it is captured or compiled for (default: with cuda and trt on a GPU)",
+        help="run every length and batch before a model is ready; without it a request of a new length waits "
+        "until it is captured or compiled (default: with cuda and trt on a GPU)",
     )
     group.add_argument(
         "--stages",

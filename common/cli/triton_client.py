@@ -111,7 +111,7 @@ def asked(args: argparse.Namespace) -> tuple[Address, dict[str, Any]]:
 
 @contextmanager
 def reported(address: Address) -> Iterator[None]:
-    """What is wrong with the server as an InputError."""
+    """Turns what is wrong with the server into an InputError."""
     try:
         yield
     except ServerError as error:
@@ -156,7 +156,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def require_file(given: str) -> None:
-    """An InputError for what is no file of phrases, but perhaps a phrase or a folder of recordings."""
+    """An InputError if this is no file of phrases, perhaps a phrase itself or a folder of recordings."""
     try:
         is_folder = stat.S_ISDIR(Path(given).stat().st_mode)
     except OSError as error:
@@ -194,7 +194,7 @@ def write_answers(
 
 
 class Clients:
-    """One of each thread."""
+    """A client for each thread."""
 
     def __init__(self, protocol: str, address: Address, timeout: float):
         self._how = CLIENTS[protocol], address, timeout

@@ -29,7 +29,7 @@ DELAYS = (
     1.6,
     3.2,
 )  # seconds before each attempt: a dead replica stays listed for some time
-LEAVING_SECONDS = 1.0  # that the application has to end when nobody takes its answer
+LEAVING_SECONDS = 1.0  # for the application to end after its client has left
 START, BODY = "http.response.start", "http.response.body"
 
 
@@ -170,7 +170,7 @@ def asked(scope: Scope, body: bytes) -> Asked:
 
 
 async def answer(app: ASGIApp, request: Asked) -> AsyncIterator[Message]:
-    """A replica's part: the messages of the application. Who closes the iterator has gone."""
+    """Runs in a replica: the application's messages. Closing the iterator means that the client has left."""
     messages: asyncio.Queue[Message | None] = asyncio.Queue()
     given, gone = False, asyncio.Event()
 

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Left(Exception):
-    """The client has left before the end of its answer."""
+    """The client disconnected before the end of its answer."""
 
 
 async def read_body(request: Request, most: int) -> bytes:
@@ -30,7 +30,7 @@ async def read_body(request: Request, most: int) -> bytes:
 
 @asynccontextmanager
 async def in_time(seconds: float) -> AsyncGenerator[None, None]:
-    """408 where reading a body takes longer."""
+    """408 if reading a body takes longer."""
     try:
         async with asyncio.timeout(seconds):
             yield
@@ -39,7 +39,7 @@ async def in_time(seconds: float) -> AsyncGenerator[None, None]:
 
 
 async def body_chunks(request: Request, most: int) -> AsyncGenerator[bytes, None]:
-    """The body as it comes; 413 where it is longer than `most` bytes."""
+    """The body as it comes; 413 if it is longer than `most` bytes."""
     too_large = ApiError(413, f"the body has more than {most} bytes", code="request_too_large")
     stated = request.headers.get("content-length", "")
     if stated.isdecimal() and int(stated) > most:
@@ -56,10 +56,10 @@ async def body_chunks(request: Request, most: int) -> AsyncGenerator[bytes, None
 
 
 async def unless_left(receive: Receive, working: Awaitable[T], seconds: float | None, done: str) -> T:
-    """The result of work for a client; it is cancelled where it takes more than so many seconds (503), or
-    the client leaves.
+    """The result of work for a client. The work is cancelled if it takes more than `seconds` (503) or the
+    client disconnects (Left).
 
-    `done` is the message's word for it: "spoken". Raises Left.
+    `done` is what the message calls the work, such as "spoken".
     """
     work, leaving = asyncio.ensure_future(working), asyncio.ensure_future(left(receive))
     try:

@@ -1,4 +1,4 @@
-"""The routes that OpenAI's clients call, and those that others have added to them by custom."""
+"""OpenAI's routes, and those that other clients commonly expect beside them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def make_router(service: Service) -> APIRouter:
 
     @router.get("/models")
     async def models() -> dict[str, Any]:
-        """The pairs, and OpenAI's names for the first one; the ear, and OpenAI's names for it."""
+        """The pairs and the ear, and OpenAI's names for the first pair and the ear."""
         names = (*pairs.names, *OPENAI_MODELS, *service.hearing.names)
         return {"object": "list", "data": [model_object(name) for name in names]}
 
@@ -127,7 +127,7 @@ def voice_object(pairs: Pairs, name: str) -> dict[str, Any]:
 
 
 def body_schema(kind: type[BaseModel]) -> dict[str, Any]:
-    """The request's body for the page of the API."""
+    """The request's body for /openapi.json."""
     return {
         "requestBody": {
             "required": True,

@@ -62,7 +62,7 @@ class RecogniserModel(BatchModel):
 
     @abstractmethod
     def padded_item(self, frames: int) -> Any:
-        """An item that is padded to so many frames of features."""
+        """An item that is padded to `frames` frames of features."""
 
     def padded_batch(self, items: int) -> int:
         return min(self.recogniser.padded_batch(items), self.recogniser.largest_batch)
@@ -203,7 +203,7 @@ def rows_of(model: BatchModel, request: Any, *names: str) -> list[tuple[Array, .
 
 
 def length_of(count: Array, most: int, what: str) -> int:
-    """An item's length of a tensor with so many steps. An InputError where it has no such length."""
+    """An item's length in a tensor of `most` steps; an InputError if it is out of range."""
     length = int(count)
     if not 1 <= length <= most:
         raise InputError(f"{length} {what} of a tensor of {most}")

@@ -67,7 +67,7 @@ NETWORK = Code("recogniser_models", "FeaturesToCharacters", HEARING, takes_gpu_t
 
 @dataclass(frozen=True)
 class Layout:
-    """How Triton runs the models: on what, so many instances of each, so many texts at a time."""
+    """How Triton runs the models: device, instances of each, and batches."""
 
     device: str = "auto"  # auto, cpu or cuda
     instances: int = 1

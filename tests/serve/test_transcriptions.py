@@ -118,12 +118,12 @@ def test_what_is_not_used_is_said_in_a_header(hears, wav):
     ("fields", "param", "message"),
     [
         ({"model": "whisper-9"}, "model", "unknown model 'whisper-9'"),
-        ({"response_format": "docx"}, "response_format", "use one of json, text, srt, verbose_json, vtt"),
+        ({"response_format": "docx"}, "response_format", "'json', 'text', 'srt', 'verbose_json' or 'vtt'"),
         ({"timestamp_granularities[]": "word"}, "timestamp_granularities", "in verbose_json only"),
-        ({"timestamp_granularities[]": "letter"}, "timestamp_granularities", "use one of segment, word"),
-        ({"temperature": "hot"}, "temperature", "from 0 to 1, not 'hot'"),
-        ({"temperature": "1.5"}, "temperature", "from 0 to 1"),
-        ({"temperature": "nan"}, "temperature", "from 0 to 1"),
+        ({"timestamp_granularities[]": "letter"}, "timestamp_granularities", "'segment' or 'word'"),
+        ({"temperature": "hot"}, "temperature", "a valid number"),
+        ({"temperature": "1.5"}, "temperature", "less than or equal to 1"),
+        ({"temperature": "nan"}, "temperature", "less than or equal to 1"),
         ({"language": "fr"}, "language", "the ear hears en, not 'fr'"),
     ],
 )
@@ -162,7 +162,7 @@ MODEL = b'\r\n--x\r\nContent-Disposition: form-data; name="model"\r\n\r\nwhisper
         ("multipart/form-data; boundary=x", FILE + b"\r\n\r\nRIFF", "the form breaks off"),
         ("multipart/form-data; boundary=x", b"--x\r\nno headers\r\n--x--", "cannot be read"),
         ("multipart/form-data; boundary=x", b"--x\r\nA: b\r\n\r\nc\r\n--x--", '"name" must be provided'),
-        ("multipart/form-data; boundary=x", b"--x--", "file is missing"),
+        ("multipart/form-data; boundary=x", b"--x--", "model is missing"),
         (
             "multipart/form-data; boundary=x",
             b'--x\r\nContent-Disposition: form-data; name="file"\r\n\r\nc\r\n--x--\r\n',
