@@ -18,7 +18,7 @@ from melforge.jasper.features import put_dithered
 from melforge.jasper.stages import PLAN
 
 if TYPE_CHECKING:
-    from melforge.common.recognition.one_graph import OneGraph
+    from melforge.common.recognition.one_graph import RecogniserGraph
 
 
 class JasperRecogniser(Recogniser[JasperConfig]):
@@ -63,15 +63,15 @@ class JasperRecogniser(Recogniser[JasperConfig]):
         return heard_of(**{name: rows[:, :longest].copy() for name, rows in made.items()}, outputs=outputs)
 
     @cached_property
-    def _graph(self) -> OneGraph | None:
+    def _graph(self) -> RecogniserGraph | None:
         """All three stages in one, where their engines can be captured and lengths may be padded."""
         stages = self.features, self.encoder, self.decoder
         fitting = all(one.can_be_captured and not one.buckets for one in stages)
         if not (self.masked and self.engines.captures and fitting):
             return None
-        from melforge.common.recognition.one_graph import OneGraph
+        from melforge.common.recognition.one_graph import RecogniserGraph
 
-        return OneGraph(*stages)
+        return RecogniserGraph(*stages)
 
     def _lengths(self, audios: Sequence[np.ndarray]) -> tuple[np.ndarray, int]:
         """Samples of each item, and the frames that they are padded to."""

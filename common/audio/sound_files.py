@@ -60,10 +60,10 @@ def decode_audio(
 ) -> tuple[np.ndarray, int]:
     """A sound file, from anybody -> (float32 samples (S,), sampling rate).
 
-    Several channels are averaged to one. An InputError where it is no sound, has a rate that no speech has
-    or samples that no sound has, or is longer than so many seconds at 48 kHz: those of a higher rate are
-    shorter, since a small file of silence may hold any number of samples. `start` and `length` are the
-    seconds of a piece of it, which may be longer than what there is but not begin behind it.
+    Several channels are averaged to one. An InputError if it is no sound, has a rate unusual for speech or
+    impossible samples, or is longer than `longest` seconds at 48 kHz (less at higher rates: a small file of
+    silence may hold any number of samples). `start` and `length` select a part, in seconds; it may end after
+    the recording, but not begin there.
     """
     import soundfile
 

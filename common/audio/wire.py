@@ -81,15 +81,15 @@ def require_format(format: str, rate: int) -> WireFormat:
 
 
 class WireEncoder:
-    """Samples in, bytes out: together they are the same bytes however the samples are divided.
+    """Encodes samples; the bytes do not depend on how the samples are divided.
 
     A stream begins before its length is known: mp3 has no Xing frame, and begins with its encoder's delay of
     1,105 samples, which no reader cuts off; opus leaves in Ogg pages of 60 ms; wav has sizes of 0xFFFFFFFF;
     aac (ADTS) and pcm (16 bits, little endian, mono) have none. flac leaves at the end, as readers refuse an
     unknown length. `whole`: wav and mp3 leave at the end too, wav with its sizes, mp3 with its delay.
 
-    Encoding takes milliseconds for a second of audio: an event loop has it done in a thread. An encoder that
-    will not be closed must be discarded: aac's is a process. Raises InputError as `require_format`.
+    Encoding takes milliseconds for a second of audio, so an event loop should do it in a thread. An encoder
+    that is not closed must be discarded: aac's is a process. Raises InputError as `require_format`.
     """
 
     def __init__(self, format: str, source_rate: int, rate: int, whole: bool = False) -> None:
@@ -102,7 +102,7 @@ class WireEncoder:
         self._coder: _Coder | None = _coder(format, rate, whole)
 
     def write(self, samples: np.ndarray) -> bytes:
-        """float32 (S,) at the source's rate -> what may leave now. Beyond [-1, 1] they saturate."""
+        """float32 (S,) at the source's rate -> the bytes that are ready. Clips to [-1, 1]."""
         if self._coder is None:
             raise ValueError("the encoder is closed")
         samples = np.ascontiguousarray(samples, np.float32)
@@ -113,7 +113,7 @@ class WireEncoder:
         return self._coder.write(self._resampled(samples, last=False))
 
     def close(self) -> bytes:
-        """The rest. Further calls give nothing."""
+        """Closes the encoder and returns its last bytes; further calls return nothing."""
         if self._coder is None:
             return b""
         coder, self._coder = self._coder, None
@@ -121,7 +121,7 @@ class WireEncoder:
         return rest + coder.close()
 
     def discard(self) -> None:
-        """Ends without the rest."""
+        """Closes without flushing."""
         if self._coder is not None:
             self._coder.discard()
             self._coder = None
@@ -231,9 +231,9 @@ class _SoundFileCoder:
 
 
 class _Sink:
-    """The file that an encoder writes, from which what is new is taken.
+    """The file that an encoder writes, from which new bytes are taken.
 
-    What was taken is forgotten, and so is what is written there again: headers that are completed at the end.
+    Bytes that were taken are dropped, and so are later writes to their place (headers updated at the end).
     """
 
     def __init__(self, keep: bool) -> None:

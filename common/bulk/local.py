@@ -13,24 +13,26 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 from melforge.common.bulk.feed import WorkerLost, feed
-from melforge.common.bulk.shards import Shard, ShardReport, Speaker, Speech
+from melforge.common.bulk.shards import BulkSettings, Shard, ShardReport, ShardSpeaker
 
 
-def speak_here(speech: Speech, folder: Path, shards: Iterable[Shard], workers: int) -> Iterator[ShardReport]:
+def speak_here(
+    speech: BulkSettings, folder: Path, shards: Iterable[Shard], workers: int
+) -> Iterator[ShardReport]:
     """The shards' reports as they are finished; one worker is the calling process."""
     if workers > 1:
         yield from feed(Processes(speech, folder), workers, shards)
         return
     speaker = None
     for shard in shards:
-        speaker = speaker or Speaker(speech, folder)
+        speaker = speaker or ShardSpeaker(speech, folder)
         yield speaker.speak(shard)
 
 
 class Processes:
     """A `Crew` of processes. None outlives the one that began them, however that ends."""
 
-    def __init__(self, speech: Speech, folder: Path):
+    def __init__(self, speech: BulkSettings, folder: Path):
         self._given = speech, folder
         self._running: dict[SpawnProcess, Connection] = {}
 
@@ -67,12 +69,12 @@ class Processes:
             process.join()
 
 
-def _work(speech: Speech, folder: Path, link: Connection) -> None:
+def _work(speech: BulkSettings, folder: Path, link: Connection) -> None:
     """A process: its models, then shard after shard."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the one that began this
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        speaker = Speaker(speech, folder)
+        speaker = ShardSpeaker(speech, folder)
         link.send(None)
         while True:
             link.send(speaker.speak(link.recv()))

@@ -25,9 +25,9 @@ from melforge.common.bulk.shards import (
     PARQUET,
     SPOKEN,
     SPOKEN_COLUMNS,
+    BulkSettings,
     Shard,
     ShardReport,
-    Speech,
     cut_shards,
     read_rows,
     write_rows,
@@ -40,7 +40,7 @@ RUN = "run.json"
 ROWS_AT_ONCE = 65536  # of the manifest
 TELL_SECONDS = 10.0  # between two lines of progress, where stderr is no terminal
 # (speech, folder, shards) -> their reports as they are finished.
-SpeakShards = Callable[[Speech, Path, Iterable[Shard]], Iterator[ShardReport]]
+SpeakShards = Callable[[BulkSettings, Path, Iterable[Shard]], Iterator[ShardReport]]
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Summary:
 def speak_table(
     table: Table,
     folder: Path,
-    speech: Speech,
+    speech: BulkSettings,
     shard_size: int,
     speak: SpeakShards,
     price: float | None = None,
@@ -88,7 +88,7 @@ def speak_table(
     with locked(folder):  # a second run waits here, and then finds nothing to do
         begin(folder, run)
         left = [number for number in range(count) if not (folder / f"{number:06d}").is_dir()]
-        progress = Progress(total, count, len(left), shard_size, price)
+        progress = RunProgress(total, count, len(left), shard_size, price)
         wanted = set(left)
         shards = (shard for shard in cut_shards(table, shard_size) if shard.number in wanted)
         for report in speak(speech, folder, shards) if left else ():
@@ -97,7 +97,7 @@ def speak_table(
     return Summary(total, not_spoken[0], not_spoken[1], progress.seconds, progress.took)
 
 
-def as_json(speech: Speech) -> dict[str, Any]:
+def as_json(speech: BulkSettings) -> dict[str, Any]:
     """What two runs of one folder must have in common: all but the device, which may be another machine's."""
     settings = asdict(speech)
     models = settings.pop("models")
@@ -169,7 +169,7 @@ def write_parquet_rows(path: Path, columns: Iterable[str], rows: Iterator[list[s
             writer.write_table(pyarrow.table(dict(zip(schema.names, values, strict=True)), schema))
 
 
-class Progress:
+class RunProgress:
     """Lines on stderr: how far, how fast, how long and for how much money still."""
 
     def __init__(self, texts: int, shards: int, left: int, shard_size: int, price: float | None):

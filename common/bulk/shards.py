@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from melforge.common.audio.sound_files import FORMATS, encode_audio
-from melforge.common.bulk.texts import LONGEST_CELL, Text, require_parquet
+from melforge.common.bulk.texts import LONGEST_CELL, TableText, require_parquet
 from melforge.common.errors import InputError
 from melforge.common.runner import AnalysedText, TextToSpeech
 from melforge.common.speech import Audio, Controls
@@ -26,7 +26,7 @@ SPOKEN_COLUMNS, NOT_SPOKEN_COLUMNS = ("id", "file", "seconds", "warnings"), ("id
 
 
 @dataclass(frozen=True)
-class Speech:
+class BulkSettings:
     """How a run speaks: all that its samples depend on. `models` is what `TextToSpeech.load` takes."""
 
     models: Mapping[str, Any]
@@ -43,7 +43,7 @@ class Shard:
     """Texts number `number` * N to (`number` + 1) * N - 1 of a table, where a shard has N."""
 
     number: int
-    texts: tuple[Text, ...]
+    texts: tuple[TableText, ...]
 
     @property
     def name(self) -> str:
@@ -60,8 +60,8 @@ class ShardReport:
     seconds: float  # of audio
 
 
-def cut_shards(texts: Iterable[Text], size: int) -> Iterator[Shard]:
-    """The same shards of the same table, whoever asks."""
+def cut_shards(texts: Iterable[TableText], size: int) -> Iterator[Shard]:
+    """Cuts a table into shards, always the same way."""
     rest, number = iter(texts), 0
     while some := tuple(islice(rest, size)):
         yield Shard(number, some)
@@ -75,10 +75,10 @@ def seed_of(seed: int, name: str) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:8]) >> 1
 
 
-class Speaker:
+class ShardSpeaker:
     """The models in one process, and the folder of the run."""
 
-    def __init__(self, speech: Speech, folder: Path):
+    def __init__(self, speech: BulkSettings, folder: Path):
         self.speech, self.folder = speech, folder
         self.tts = TextToSpeech.load(**speech.models)
         self.tts.require_controls(speech.controls)
@@ -113,7 +113,7 @@ class Speaker:
             shutil.rmtree(temporary, ignore_errors=True)
         return report
 
-    def analyse(self, text: Text) -> tuple[AnalysedText, str]:
+    def analyse(self, text: TableText) -> tuple[AnalysedText, str]:
         """A text's utterances, and what of it cannot be spoken. An InputError where nothing can be."""
         analysed = self.tts.analyse(text.text)
         left_out = [f"{u.symbol!r} at position {u.position} cannot be spoken" for u in analysed.unspoken]
@@ -122,7 +122,7 @@ class Speaker:
         return analysed, "; ".join(left_out)
 
     def speak_each(
-        self, texts: Sequence[tuple[Text, AnalysedText]]
+        self, texts: Sequence[tuple[TableText, AnalysedText]]
     ) -> Iterator[tuple[int, Audio | ValueError]]:
         """Each text's audio, or why there is none. What fails in a batch is spoken alone."""
         controls = [
@@ -172,7 +172,7 @@ class Speaker:
 class _Outcome:
     """A text of a shard, and what became of it."""
 
-    text: Text
+    text: TableText
     file: str = ""  # in the shard's folder; "" where it is not spoken
     seconds: float = 0.0  # of its audio
     sound: bytes = b""  # for parquet, with its sampling rate

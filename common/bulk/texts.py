@@ -19,7 +19,7 @@ ROWS_AT_ONCE = 4096  # of parquet
 
 
 @dataclass(frozen=True)
-class Text:
+class TableText:
     """A text to speak and its id, which names its sound file."""
 
     id: str
@@ -42,7 +42,7 @@ class Table:
             known = ", ".join(READERS)
             raise InputError(f"{self.path}: the suffix does not name a table of texts; use one of {known}")
 
-    def __iter__(self) -> Iterator[Text]:
+    def __iter__(self) -> Iterator[TableText]:
         """An InputError names the line that cannot be read."""
         return READERS[self.path.suffix.lower()](self)
 
@@ -90,11 +90,11 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
             yield number, line.rstrip("\r\n")
 
 
-def _read_lines(table: Table) -> Iterator[Text]:
-    return (Text(str(number), line.strip()) for number, line in _lines(table.path) if line.strip())
+def _read_lines(table: Table) -> Iterator[TableText]:
+    return (TableText(str(number), line.strip()) for number, line in _lines(table.path) if line.strip())
 
 
-def _read_csv(table: Table) -> Iterator[Text]:
+def _read_csv(table: Table) -> Iterator[TableText]:
     import csv
 
     csv.field_size_limit(LONGEST_CELL)
@@ -111,12 +111,12 @@ def _read_csv(table: Table) -> Iterator[Text]:
             if max(text_at, id_at) >= len(row):
                 raise InputError(f"{place} has {len(row)} columns, and the first line {len(heading)}")
             name = file_name(row[id_at], place) if own else str(number)
-            yield Text(name, row[text_at].strip())
+            yield TableText(name, row[text_at].strip())
     except csv.Error as error:
         raise InputError(f"{table.path} line {reader.line_num}: {error}") from None
 
 
-def _read_json_lines(table: Table) -> Iterator[Text]:
+def _read_json_lines(table: Table) -> Iterator[TableText]:
     import json
 
     for number, line in _lines(table.path):
@@ -132,7 +132,7 @@ def _read_json_lines(table: Table) -> Iterator[Text]:
         yield _row(table, row, number, place)
 
 
-def _read_parquet(table: Table) -> Iterator[Text]:
+def _read_parquet(table: Table) -> Iterator[TableText]:
     parquet, pyarrow = require_parquet()
     try:
         file = parquet.ParquetFile(table.path)
@@ -148,7 +148,7 @@ def _read_parquet(table: Table) -> Iterator[Text]:
                 yield _row(table, row, number, f"{table.path} row {number}")
 
 
-def _row(table: Table, row: dict[str, Any], number: int, place: str) -> Text:
+def _row(table: Table, row: dict[str, Any], number: int, place: str) -> TableText:
     """A row by the names of its columns. A text that is null is empty: it will be listed as not spoken."""
     text, own = table.columns(row, place)
     value = "" if row[text] is None else row[text]
@@ -157,7 +157,7 @@ def _row(table: Table, row: dict[str, Any], number: int, place: str) -> Text:
     name = row[own] if own else number
     if not isinstance(name, str | int) or isinstance(name, bool):
         raise InputError(f"{place}: {own} must be text or a whole number, not {name!r}")
-    return Text(file_name(str(name), place), value.strip())
+    return TableText(file_name(str(name), place), value.strip())
 
 
 def require_parquet() -> tuple[Any, Any]:
@@ -166,7 +166,7 @@ def require_parquet() -> tuple[Any, Any]:
     return importlib.import_module("pyarrow.parquet"), pyarrow
 
 
-READERS: dict[str, Callable[[Table], Iterator[Text]]] = {
+READERS: dict[str, Callable[[Table], Iterator[TableText]]] = {
     ".txt": _read_lines,
     ".csv": _read_csv,
     ".tsv": _read_csv,

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from melforge.common.bulk.shards import OUTPUTS, Speech
+from melforge.common.bulk.shards import OUTPUTS, BulkSettings
 from melforge.common.bulk.texts import ID_COLUMNS, TEXT_COLUMN, Table
 from melforge.common.cli import options
 from melforge.common.cli.parser import USER_ERROR, Group
@@ -76,7 +76,7 @@ def add_arguments(parser: Group) -> None:
 
 
 def is_table(args: argparse.Namespace) -> bool:
-    """Whether the options ask for shards: by the input's suffix, or in so many words."""
+    """Whether the options ask for shards: by the input's suffix, or explicitly."""
     suffix = Path(args.input or "").suffix.lower()
     return suffix in TABLES or args.format is not None or args.ray is not None
 
@@ -89,7 +89,7 @@ def speak_table(args: argparse.Namespace) -> int:
     controls = options.controls_from(args)
     table = Table(Path(args.input), args.text_column, args.id_column)
     how = LoadOptions(backend=args.backend, device=args.device, threads=args.threads).with_threads()
-    speech = Speech(
+    speech = BulkSettings(
         models={**options.load_options(args), "threads": how.threads},
         controls=controls,
         output=args.format or "wav",

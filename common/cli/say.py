@@ -124,7 +124,7 @@ def make_request(args: argparse.Namespace, text: str, format: str) -> dict[str, 
 
 
 @dataclass
-class Measured:
+class SpeechTimes:
     """Seconds since the request was sent, and of the speech where they are known."""
 
     first_audio: float = 0.0
@@ -134,9 +134,9 @@ class Measured:
     seconds: float | None = None
 
 
-async def listen(connection: Connection, request: dict[str, Any], target: _Target) -> Measured:
+async def listen(connection: Connection, request: dict[str, Any], target: _Target) -> SpeechTimes:
     """One request, from when it is sent to the end of its sound."""
-    measured, start = Measured(), time.perf_counter()
+    measured, start = SpeechTimes(), time.perf_counter()
     try:
         async for data in connection.speech(request):
             measured.first_audio = measured.first_audio or time.perf_counter() - start
@@ -226,7 +226,7 @@ def report(error: ServerError, address: Address) -> int:
     return FAULT
 
 
-def show(args: argparse.Namespace, measured: Measured) -> None:
+def show(args: argparse.Namespace, measured: SpeechTimes) -> None:
     speed = measured.seconds / measured.total if measured.seconds and measured.total else None
     if args.json:
         record = {

@@ -74,8 +74,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     group.add_argument(
         "--warm-up",
         action=argparse.BooleanOptionalAction,
-        help="models are ready once every length and batch has run; without it whoever sends a new length "
-        "waits while it is captured or compiled for (default: with cuda and trt on a GPU)",
+        help="run every length and batch before a model is ready; without it a request of a new length waits "
+        "until it is captured or compiled (default: with cuda and trt on a GPU)",
     )
     group.add_argument(
         "--stages",
@@ -96,7 +96,7 @@ def read_source(args: argparse.Namespace) -> ModelSource:
 
 def write_ear(args: argparse.Namespace, layout: Layout) -> list[str]:
     """The repository of a recogniser."""
-    from melforge.common.triton.choice import EarChoice
+    from melforge.common.triton.choice import HEARING, Choice
     from melforge.common.triton.repository import write_recogniser
     from melforge.common.triton.tensors import RUN_BY
 
@@ -109,20 +109,21 @@ def write_ear(args: argparse.Namespace, layout: Layout) -> list[str]:
             raise InputError(unknown("backend", word, RUN_BY))
     if len(set(backends)) < len(backends):
         raise InputError(f"--backend {args.backend}: each one once")
-    choice = EarChoice(
-        tuple(args.checkpoint),
+    choice = Choice(
+        HEARING,
+        ear=args.ear or None,
+        checkpoints=tuple(args.checkpoint),
         threads=args.threads,
         deployments=args.deployments,
         overrides=args.overrides,
         warm_up=args.warm_up,
-        ear=args.ear or None,
     )
     return write_recogniser(args.folder, choice, layout, backends)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
-    from melforge.common.triton.choice import ModelChoice
+    from melforge.common.triton.choice import Choice
     from melforge.common.triton.repository import Layout, write_repository
 
     if args.folder.exists() and not args.folder.is_dir():
@@ -134,7 +135,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     names = ("acoustic", "vocoder", "voice", "backend", "threads", "decoder", "deployments", "overrides")
     given = {name: getattr(args, name) for name in names}
-    choice = ModelChoice(checkpoints=tuple(args.checkpoint), warm_up=args.warm_up, **given)
+    choice = Choice(checkpoints=tuple(args.checkpoint), warm_up=args.warm_up, **given)
     if args.stages_precision and not args.stages:
         raise InputError("--stages-precision is for --stages onnx or --stages trt")
     if args.stages:

@@ -42,7 +42,7 @@ EPILOG = """examples:
 
 
 @dataclass
-class Spoken:
+class SpokenPhrase:
     """A phrase's audio, what is left out of it, and the seconds since it was asked for."""
 
     audio: np.ndarray
@@ -111,7 +111,7 @@ def asked(args: argparse.Namespace) -> tuple[Address, dict[str, Any]]:
 
 @contextmanager
 def reported(address: Address) -> Iterator[None]:
-    """What is wrong with the server as an InputError."""
+    """Turns what is wrong with the server into an InputError."""
     try:
         yield
     except ServerError as error:
@@ -156,7 +156,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def require_file(given: str) -> None:
-    """An InputError for what is no file of phrases, but perhaps a phrase or a folder of recordings."""
+    """An InputError if this is no file of phrases, perhaps a phrase itself or a folder of recordings."""
     try:
         is_folder = stat.S_ISDIR(Path(given).stat().st_mode)
     except OSError as error:
@@ -170,7 +170,7 @@ def require_file(given: str) -> None:
 
 
 def write_answers(
-    answers: Iterable[tuple[Phrase, Spoken | ServerError]], rate: int, args: argparse.Namespace
+    answers: Iterable[tuple[Phrase, SpokenPhrase | ServerError]], rate: int, args: argparse.Namespace
 ) -> tuple[int, float]:
     """Writes a sound file at `rate` Hz for each spoken phrase; the exit status, and seconds of all audio."""
     status, made = 0, 0.0
@@ -194,7 +194,7 @@ def write_answers(
 
 
 class Clients:
-    """One of each thread."""
+    """A client for each thread."""
 
     def __init__(self, protocol: str, address: Address, timeout: float):
         self._how = CLIENTS[protocol], address, timeout
@@ -209,7 +209,7 @@ class Clients:
             self._made.append(self._local.client)
         return self._local.client
 
-    def speak(self, phrase: Phrase, parameters: dict[str, Any], stream: bool) -> Spoken | ServerError:
+    def speak(self, phrase: Phrase, parameters: dict[str, Any], stream: bool) -> SpokenPhrase | ServerError:
         begun = time.perf_counter()
         first, chunks = 0.0, []
         try:
@@ -221,7 +221,7 @@ class Clients:
         if not chunks:
             return ServerError(0, "the stream ended without audio")
         audio = np.concatenate([chunk.audio for chunk in chunks])
-        return Spoken(audio, chunks[0].unspoken, first, time.perf_counter() - begun)
+        return SpokenPhrase(audio, chunks[0].unspoken, first, time.perf_counter() - begun)
 
     def _chunks(self, text: str, parameters: dict[str, Any], stream: bool) -> Iterator[TritonAudio]:
         if stream:

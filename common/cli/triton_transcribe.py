@@ -25,7 +25,7 @@ ENSEMBLE = "jasper-onnx-ensemble"
 
 
 @dataclass(frozen=True)
-class Answer:
+class TranscriptAnswer:
     """What is heard in a recording, its length, and the seconds that it took."""
 
     text: str
@@ -82,7 +82,9 @@ def transcribe(
     return status
 
 
-def ask(client: Client, recording: Recording, model: str, rate: int) -> Answer | ServerError | Unreadable:
+def ask(
+    client: Client, recording: Recording, model: str, rate: int
+) -> TranscriptAnswer | ServerError | Unreadable:
     """A recording in the pieces that `melforge transcribe` hears it in, a request for each."""
     from melforge.common.audio.sound_files import resample
     from melforge.common.recognition.long_recordings import audible_pieces
@@ -101,4 +103,6 @@ def ask(client: Client, recording: Recording, model: str, rate: int) -> Answer |
         ]
     except ServerError as error:
         return error
-    return Answer(" ".join(text for text in texts if text), len(audio) / rate, time.perf_counter() - begun)
+    return TranscriptAnswer(
+        " ".join(text for text in texts if text), len(audio) / rate, time.perf_counter() - begun
+    )

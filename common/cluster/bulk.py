@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from melforge.common.bulk.feed import WorkerLost, feed
-from melforge.common.bulk.shards import Shard, ShardReport, Speaker, Speech
+from melforge.common.bulk.shards import BulkSettings, Shard, ShardReport, ShardSpeaker
 from melforge.common.cluster.connect import connected
 from melforge.common.errors import InputError
 
@@ -40,7 +40,7 @@ class Share:
 
 
 def speak_on_ray(
-    speech: Speech, folder: Path, shards: Iterable[Shard], address: str, share: Share
+    speech: BulkSettings, folder: Path, shards: Iterable[Shard], address: str, share: Share
 ) -> Iterator[ShardReport]:
     """The shards' reports as they are finished. All machines see the folder under the same path."""
     with connected(address) as ray:
@@ -51,12 +51,12 @@ def speak_on_ray(
 class Worker:
     """Ray's process. Its models are loaded by a call, whose errors are answers."""
 
-    def __init__(self, speech: Speech, folder: Path):
+    def __init__(self, speech: BulkSettings, folder: Path):
         self._given = speech, folder
-        self._speaker: Speaker | None = None
+        self._speaker: ShardSpeaker | None = None
 
     def load(self) -> None:
-        self._speaker = Speaker(*self._given)
+        self._speaker = ShardSpeaker(*self._given)
 
     def speak(self, shard: Shard) -> ShardReport:
         assert self._speaker is not None
@@ -66,7 +66,7 @@ class Worker:
 class Actors:
     """A `Crew` of Ray's actors, by numbers."""
 
-    def __init__(self, ray: Any, speech: Speech, folder: Path, cpus: int, gpus: float):
+    def __init__(self, ray: Any, speech: BulkSettings, folder: Path, cpus: int, gpus: float):
         self._ray = ray
         self._remote = ray.remote(num_cpus=cpus, num_gpus=gpus, max_restarts=0)(Worker)
         self._given = ray.put(speech), folder

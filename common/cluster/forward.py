@@ -15,13 +15,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fastapi import Request
-from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from melforge.common.serve.answer import left
 from melforge.common.serve.errors import ApiError, overloaded
 from melforge.common.serve.gate import ID, POLICY
-from melforge.common.serve.openai_api import read_body
+from melforge.common.serve.incoming import Left, read_body, unless_left
 
 DELAYS = (
     0.0,
@@ -31,7 +29,7 @@ DELAYS = (
     1.6,
     3.2,
 )  # seconds before each attempt: a dead replica stays listed for some time
-LEAVING_SECONDS = 1.0  # that the application has to end when nobody takes its answer
+LEAVING_SECONDS = 1.0  # for the application to end after its client has left
 START, BODY = "http.response.start", "http.response.body"
 
 
@@ -64,7 +62,7 @@ class Asked:
         }
 
 
-class Answer(Protocol):
+class ReplicaAnswer(Protocol):
     """Messages of ASGI from a replica; `cancel` ends its work."""
 
     def __aiter__(self) -> AsyncIterator[Message]: ...
@@ -79,7 +77,7 @@ class ReplicaLost(Exception):
 class Forward:
     """`ask` gives a replica's answer, whose iterator raises ReplicaLost, or ApiError where none has room."""
 
-    def __init__(self, ask: Callable[[Asked], Answer], body_bytes: int):
+    def __init__(self, ask: Callable[[Asked], ReplicaAnswer], body_bytes: int):
         self._ask, self._body_bytes = ask, body_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -95,18 +93,8 @@ class Forward:
         sent = _Sent(send)
         try:
             body = await read_body(Request(scope, receive), self._body_bytes)
-            forwarding = asyncio.ensure_future(self._forward(asked(scope, body), sent))
-            leaving = asyncio.ensure_future(left(receive))
-            try:
-                await asyncio.wait({forwarding, leaving}, return_when=asyncio.FIRST_COMPLETED)
-                if forwarding.done():
-                    forwarding.result()
-            finally:
-                for task in (forwarding, leaving):
-                    task.cancel()
-                await asyncio.gather(forwarding, leaving, return_exceptions=True)
-        except ClientDisconnect:
-            pass
+            with suppress(Left):
+                await unless_left(receive, self._forward(asked(scope, body), sent), None, "forwarded")
         except ApiError as error:
             if sent.began:
                 raise
@@ -182,7 +170,7 @@ def asked(scope: Scope, body: bytes) -> Asked:
 
 
 async def answer(app: ASGIApp, request: Asked) -> AsyncIterator[Message]:
-    """A replica's part: the messages of the application. Who closes the iterator has gone."""
+    """Runs in a replica: the application's messages. Closing the iterator means that the client has left."""
     messages: asyncio.Queue[Message | None] = asyncio.Queue()
     given, gone = False, asyncio.Event()
 

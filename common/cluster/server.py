@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from melforge.common.cluster.connect import connected, require_ray
-from melforge.common.cluster.forward import Answer, Asked, Forward, ReplicaLost, answer
+from melforge.common.cluster.forward import Asked, Forward, ReplicaAnswer, ReplicaLost, answer
 from melforge.common.cluster.settings import RaySettings
 from melforge.common.errors import InputError
 from melforge.common.serve.app import make_app
@@ -29,7 +29,7 @@ HEALTH_SECONDS, HEALTH_TIMEOUT = 10.0, 30.0
 LOADING_CHECK = 0.05  # seconds
 
 
-class Speech:
+class Replica:
     """A replica: the server of `melforge serve` without its socket."""
 
     async def __init__(self, settings: ServeSettings, options: LoadOptions, keys: tuple[bytes, ...]):
@@ -65,11 +65,11 @@ class Ingress:
     def __serve_build_asgi_app__(self) -> Forward:
         return Forward(self._ask, self._settings.body_bytes)
 
-    def _ask(self, request: Asked) -> Answer:
-        return _Answer(self._speech.remote(request))
+    def _ask(self, request: Asked) -> ReplicaAnswer:
+        return RayAnswer(self._speech.remote(request))
 
 
-class _Answer:
+class RayAnswer:
     """Ray's errors as ours."""
 
     def __init__(self, response: Any):
@@ -101,7 +101,7 @@ def make_application(
         replicas = {"autoscaling_config": {**scaling, "target_ongoing_requests": how.ongoing}}
     settings = replace(settings, workers=settings.workers or 1)
     speech = serve.deployment(
-        Speech,
+        Replica,
         name="Speech",
         max_ongoing_requests=settings.queue,
         health_check_period_s=HEALTH_SECONDS,

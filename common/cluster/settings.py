@@ -1,4 +1,4 @@
-"""What the server on Ray may be told beside the settings of every server."""
+"""The settings of a server on Ray, in addition to those of every server."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ class RaySettings:
 
     replicas: int = setting(1, "servers with models of their own on the cluster (default: 1)", "N")
     max_replicas: int | None = setting(
-        None, "so many where the requests under way ask for them (default: as --replicas)", "N"
+        None, "replicas to scale up to when many requests are running (default: as --replicas)", "N"
     )
-    ongoing: int = setting(
-        8, "requests under way in each replica, above which there are to be more replicas (default: 8)", "N"
-    )
+    ongoing: int = setting(8, "running requests per replica above which replicas are added (default: 8)", "N")
     gpus_per_replica: float = setting(
         0.0, "GPUs of a replica; several share one with a fraction (default: 0)", "F", low=0
     )

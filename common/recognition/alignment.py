@@ -42,7 +42,7 @@ class AlignedWord:
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class WordLeftOut:
     """A word of the expected text that was not said, and the second at which it should have been."""
 
     word: str
@@ -55,7 +55,7 @@ class Alignment:
     """What was said of a text, in the order of the recording."""
 
     words: tuple[AlignedWord, ...]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[WordLeftOut, ...]
 
     @property
     def again(self) -> tuple[AlignedWord, ...]:
@@ -77,7 +77,7 @@ class Origins(NamedTuple):
     )  # uint8 [F, words + 1]: in which of its ENDS the word was that a path leaves; 0: beginning
 
 
-class Text:
+class TextStates:
     """The states of a text: a blank, then for each word its characters, each with a blank behind it, and a
     space with a blank behind it.
     """
@@ -112,14 +112,14 @@ def align(
     """
     if not words or not len(log_probs):
         at = float(times[0]) if len(times) else 0.0
-        return Alignment((), tuple(LeftOut(word, number, at) for number, word in enumerate(words)))
-    text = Text(words, labels)
+        return Alignment((), tuple(WordLeftOut(word, number, at) for number, word in enumerate(words)))
+    text = TextStates(words, labels)
     emitted = np.maximum(log_probs, FLOOR)[:, text.ids]
     path, numbers = best_path(emitted, text)
     return _words_on(path, numbers, emitted, text, times, step)
 
 
-def best_path(emitted: np.ndarray, text: Text) -> tuple[np.ndarray, np.ndarray]:
+def best_path(emitted: np.ndarray, text: TextStates) -> tuple[np.ndarray, np.ndarray]:
     """Log-probabilities of the states [F, S] -> the states of the best path int64 [F], empty where no word is
     said, and the number of the word visit that each output belongs to [F], 0 before the first.
     """
@@ -162,7 +162,7 @@ def log_sum(values: np.ndarray) -> np.ndarray:
     return highest + np.log(np.exp(values - highest).sum(0))
 
 
-def word_ends(score: np.ndarray, text: Text) -> tuple[np.ndarray, np.ndarray]:
+def word_ends(score: np.ndarray, text: TextStates) -> tuple[np.ndarray, np.ndarray]:
     """Scores of states [S] -> the score of being behind each word [words + 1], the first of which stands
     for the beginning, and in which of its last states that is most likely.
     """
@@ -171,7 +171,7 @@ def word_ends(score: np.ndarray, text: Text) -> tuple[np.ndarray, np.ndarray]:
     return ends, np.concatenate(([0], ways.argmax(0))).astype(np.uint8)
 
 
-def trace_back(score: np.ndarray, text: Text, origins: Origins) -> tuple[np.ndarray, np.ndarray]:
+def trace_back(score: np.ndarray, text: TextStates, origins: Origins) -> tuple[np.ndarray, np.ndarray]:
     """Scores of states [S] at the last output -> the best path and its word visits, as of `best_path`.
 
     A recording may end in the middle of a text, and without the space behind its last word.
@@ -200,19 +200,24 @@ def trace_back(score: np.ndarray, text: Text, origins: Origins) -> tuple[np.ndar
 
 
 def _words_on(
-    path: np.ndarray, numbers: np.ndarray, emitted: np.ndarray, text: Text, times: np.ndarray, step: float
+    path: np.ndarray,
+    numbers: np.ndarray,
+    emitted: np.ndarray,
+    text: TextStates,
+    times: np.ndarray,
+    step: float,
 ) -> Alignment:
     """The words of a path with their times, and those that it leaves out."""
     words = text.words
     found: list[AlignedWord] = []
     said: set[int] = set()
-    left_out: list[LeftOut] = []
+    left_out: list[WordLeftOut] = []
     expected = 0
 
     def skip(until: int, time: float) -> None:
         for number in range(expected, until):
             if number not in said:
-                left_out.append(LeftOut(words[number], number, time))
+                left_out.append(WordLeftOut(words[number], number, time))
 
     for visit in range(1, int(numbers[-1]) + 1 if len(numbers) else 1):
         frames = np.flatnonzero(numbers == visit)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from melforge.common.recognition.transcript import Transcript, Word
+from melforge.common.recognition.transcript import HeardWord, Transcript
 from melforge.common.synthesis.subtitles import LONGEST, LONGEST_SECONDS, Cue
 
 PAUSE = 0.5  # seconds between two words that end a caption
@@ -18,7 +18,7 @@ LEAST_SCORE = 1e-6  # of a word, for its logarithm
 class Caption:
     """Words that follow each other."""
 
-    words: tuple[Word, ...]
+    words: tuple[HeardWord, ...]
 
     @property
     def text(self) -> str:
@@ -36,7 +36,7 @@ class Caption:
 
 def captions(transcript: Transcript) -> list[Caption]:
     """All words in order; a caption has the length that subtitles have."""
-    found: list[list[Word]] = []
+    found: list[list[HeardWord]] = []
     for word in transcript.words:
         if not found or _ends(found[-1], word):
             found.append([])
@@ -44,7 +44,7 @@ def captions(transcript: Transcript) -> list[Caption]:
     return [Caption(tuple(words)) for words in found]
 
 
-def _ends(words: Sequence[Word], following: Word) -> bool:
+def _ends(words: Sequence[HeardWord], following: HeardWord) -> bool:
     """Whether a caption of these words ends before the following one."""
     letters = sum(len(word.word) + 1 for word in words) + len(following.word)
     return (

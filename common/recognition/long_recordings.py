@@ -11,7 +11,7 @@ import numpy as np
 from melforge.common.audio.sound_files import resample
 from melforge.common.recognition.alignment import Alignment, align
 from melforge.common.recognition.recogniser import Heard, Recogniser
-from melforge.common.recognition.transcript import Transcript, Word, words_of
+from melforge.common.recognition.transcript import HeardWord, Transcript, words_of
 
 LONGEST_PIECE = 20.0  # seconds; a recogniser is trained on up to about 17
 SEARCHED = 6.0  # seconds before a piece's end in which it may end earlier, where it is quietest
@@ -95,7 +95,7 @@ def transcript_of(
 ) -> Transcript:
     """The transcript of a recording [S] of what was heard in its pieces, in their order."""
     rate = recogniser.sampling_rate
-    words: list[Word] = []
+    words: list[HeardWord] = []
     for piece, one in heard:
         found = words_of(one, recogniser.labels, recogniser.step_seconds, piece.start / rate)
         words += (replace(word, end=min(word.end, piece.end / rate)) for word in found)

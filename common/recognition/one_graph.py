@@ -35,7 +35,7 @@ class Staged:
 INPUTS = ("audio", "lengths", "outputs")
 
 
-class OneGraph:
+class RecogniserGraph:
     """A graph for each batch size and padded length, which fetches its inputs from the host's memory and puts
     its results there.
 

@@ -31,7 +31,7 @@ class Recording:
     path: Path
     reference: str | None
     offset: float | None = None  # seconds, of a piece
-    duration: float = 0.0  # seconds, as far as there are so many; 0: to the file's end, as in NeMo
+    duration: float = 0.0  # seconds, at most; 0: to the file's end, as in NeMo
 
     @property
     def name(self) -> str:
@@ -126,9 +126,9 @@ def _recording(entry: Any, folder: Path, where: str) -> Recording:
 def transcribe_files(
     recogniser: Recogniser, recordings: Sequence[Recording], batch: int
 ) -> Iterator[tuple[Recording, Transcript | Unreadable]]:
-    """Each recording with its transcript, in order, so many seconds of audio at a time.
+    """Each recording with its transcript, in order; SECONDS_AT_ONCE of audio are held at a time.
 
-    In the place of one that cannot be read stands why: the others are not lost.
+    A recording that cannot be read has the error in place of a transcript; the others go on.
     """
     from melforge.common.recognition.long_recordings import transcribe
 

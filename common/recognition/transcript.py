@@ -13,7 +13,7 @@ from melforge.common.recognition.recogniser import Heard
 
 
 @dataclass(frozen=True)
-class Word:
+class HeardWord:
     """A word with the seconds at which it begins and ends, and the mean probability of its characters."""
 
     word: str
@@ -27,7 +27,7 @@ class Transcript:
     """A recording as text; `words` is empty where nothing was heard."""
 
     text: str
-    words: tuple[Word, ...]
+    words: tuple[HeardWord, ...]
     seconds: float  # of the recording
 
     def as_json(self) -> dict[str, Any]:
@@ -53,12 +53,12 @@ def greedy_text(labels: np.ndarray, characters: str) -> str:
     return "".join(characters[label] for label in labels[places].tolist())
 
 
-def words_of(heard: Heard, characters: str, step: float, offset: float = 0.0) -> list[Word]:
+def words_of(heard: Heard, characters: str, step: float, offset: float = 0.0) -> list[HeardWord]:
     """The words of one piece of audio, which begins `offset` seconds into its recording.
 
     A word lasts from its first character's output to the last one's, of `step` seconds each.
     """
-    words: list[Word] = []
+    words: list[HeardWord] = []
     places = collapse(heard.labels, len(characters))
     ends = np.append(places[1:], len(heard.labels))
     letters: list[str] = []
@@ -67,7 +67,9 @@ def words_of(heard: Heard, characters: str, step: float, offset: float = 0.0) ->
     def close() -> None:
         if letters:
             score = float(np.exp(np.mean(scores)))
-            words.append(Word("".join(letters), offset + first * step, offset + (last + 1) * step, score))
+            words.append(
+                HeardWord("".join(letters), offset + first * step, offset + (last + 1) * step, score)
+            )
         letters.clear()
         scores.clear()
 

@@ -1,4 +1,4 @@
-"""What is sent beside the audio of an utterance: its words with their seconds, and its alignment."""
+"""What is sent along with an utterance's audio: its words with their times, and its alignment."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from melforge.common.synthesis.timestamps import as_rows, utterance_timestamps
 
 
 class Annotations:
-    """Those that a request asks for, of one text while it is spoken."""
+    """The annotations that a request asks for, of one text while it is spoken."""
 
     def __init__(self, spoken: Speaking) -> None:
         self.spoken, self._sent = spoken, 0
 
     def since(self) -> Iterator[dict[str, Any]]:
-        """Those of the utterances that were begun since the last call, by their `type`."""
+        """The annotations of utterances begun since the last call, each with its `type`."""
         wanted, stream = self.spoken.wanted, self.spoken.stream
         first, end = self._sent, len(stream.durations)
         if first == end:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator, MutableMapping
-from contextlib import suppress
 from typing import Any
 
 from fastapi import Response
@@ -15,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from melforge.common.errors import InputError
 from melforge.common.serve.annotations import Annotations, utterance_alignments
 from melforge.common.serve.errors import ApiError, bad_request, overloaded
+from melforge.common.serve.incoming import unless_left
 from melforge.common.serve.metrics import milliseconds
 from melforge.common.serve.requests import SpeechFields, SpeechRequest, ignored_header
 from melforge.common.serve.scheduler import LOG, Cancelled
@@ -26,11 +25,11 @@ FAULT = "this text could not be spoken: the fault is the server's"
 
 
 class SpeechAnswer(Response):
-    """Begins when the first bytes are there; whoever leaves before the end stops the work.
+    """Starts when the first bytes are there; a client that disconnects stops the work.
 
-    A fault before that is an answer in OpenAI's form. After it the connection is closed without the end that
-    HTTP has for a whole answer, so that no listener takes a part for the whole. HTTP/1.0 has no such end but
-    a stated length: there the answer waits for its last byte.
+    A failure before the first byte is answered with an error in OpenAI's form. After it the connection is
+    closed without HTTP's end of a chunked answer, so that no client takes a part for the whole. HTTP/1.0 has
+    no such end, only a stated length: there the answer is sent once it is complete.
     """
 
     def __init__(
@@ -45,24 +44,16 @@ class SpeechAnswer(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self.service.admitted(self.key):
             at_once = scope["http_version"] == "1.0" or not self.wanted.stream
-            speaking = asyncio.create_task(self._speak(send, at_once))
-            leaving = asyncio.create_task(left(receive))
-            limit = self.service.settings.seconds
             try:
-                await asyncio.wait({speaking, leaving}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-                if speaking.done():
-                    speaking.result()
-                elif leaving.done():
-                    self.record["end"] = "disconnect"
-                    self.service.metrics.left.inc()
-                else:
+                await unless_left(
+                    receive, self._speak(send, at_once), self.service.settings.seconds, "spoken"
+                )
+            except ApiError as error:
+                if error.code == "timeout":
                     self.record["end"] = "timeout"
-                    if not self.began:
-                        raise ApiError(503, f"not spoken within {limit:g} seconds", code="timeout")
+                if not self.began:
+                    raise
             finally:
-                for task in (speaking, leaving):
-                    task.cancel()
-                await asyncio.gather(speaking, leaving, return_exceptions=True)
                 if self.spoken is not None:
                     self.spoken.job.cancel()
                     self.service.metrics.spoken(self.spoken.job.progress, len(self.wanted.input))
@@ -100,7 +91,7 @@ class SpeechAnswer(Response):
         headers = {
             "content-type": types.get(self.wanted.stream_format, spoken.job.encoder.content_type),
             "cache-control": "no-store",
-            "x-accel-buffering": "no",  # a proxy is to pass chunks on as they come
+            "x-accel-buffering": "no",  # tells proxies to pass chunks on as they come
             "x-sample-rate": str(self.wanted.sample_rate),
         }
         if length is not None:
@@ -114,7 +105,7 @@ class SpeechAnswer(Response):
 
 
 def answer_for(error: Exception) -> ApiError:
-    """A 400 for what the text or the controls ask for; anything else is the server's."""
+    """400 if the text or the controls cannot be spoken; anything else is the server's fault."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, Cancelled):
@@ -125,7 +116,7 @@ def answer_for(error: Exception) -> ApiError:
 
 
 def described(spoken: Speaking) -> dict[str, Any]:
-    """A spoken text in the log: everything but the text."""
+    """What the log says of a spoken text: everything but the text itself."""
     progress, wanted = spoken.job.progress, spoken.wanted
     return {
         "model": wanted.model,
@@ -141,9 +132,9 @@ def described(spoken: Speaking) -> dict[str, Any]:
 
 
 async def events(spoken: Speaking) -> AsyncIterator[bytes]:
-    """OpenAI's server-sent events: audio in base64, then what it took.
+    """OpenAI's server-sent events: audio in base64, then the usage.
 
-    Each utterance's words and its alignment, where they are asked for, are events before its first audio.
+    If they were asked for, an utterance's words and alignment are events before its first audio.
     """
     annotations = Annotations(spoken)
     async for data in spoken.job:
@@ -160,7 +151,7 @@ def event(content: dict[str, Any]) -> bytes:
 
 
 async def document(spoken: Speaking) -> AsyncIterator[bytes]:
-    """All of it as JSON: the audio in base64, the words with their times, and subtitles."""
+    """The whole answer as JSON: audio in base64, words with their times, and subtitles."""
     job, stream = spoken.job, spoken.stream
     audio = b"".join([data async for data in job])
     content = {
@@ -178,12 +169,5 @@ async def document(spoken: Speaking) -> AsyncIterator[bytes]:
 
 
 async def joined(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """All of them as one."""
+    """All parts as one."""
     yield b"".join([data async for data in parts])
-
-
-async def left(receive: Receive) -> None:
-    """Returns when the client has gone."""
-    with suppress(asyncio.CancelledError):
-        while (await receive())["type"] != "http.disconnect":
-            pass

@@ -21,9 +21,9 @@ from melforge.common.serve.metrics import log
 from melforge.common.serve.service import Service
 
 HANGING_CHECK = 1.0  # seconds
-# Headers of answers that scripts of other pages may read.
+# Response headers that scripts of other origins may read.
 EXPOSED = ("retry-after", "x-request-id", "x-sample-rate", "x-melforge-ignored", "x-melforge-unspoken")
-IDLE_CHECKS = 10  # in the time after which an idle pair is unloaded
+IDLE_CHECKS = 10  # checks within the time after which an idle pair is unloaded
 
 
 def make_app(service: Service) -> FastAPI:
@@ -44,6 +44,7 @@ def make_app(service: Service) -> FastAPI:
         description="Text to speech, and back, over OpenAI's audio API.",
         lifespan=lifespan,
         redirect_slashes=False,
+        docs_url=None,  # Swagger's page comes from a server of others; /openapi.json says the same
         redoc_url=None,
     )
     app.include_router(openai_api.make_router(service))
@@ -68,7 +69,7 @@ def make_app(service: Service) -> FastAPI:
 
 
 async def replace_hanging(service: Service) -> None:
-    """Looks for workers that hang. Where one thread owns the models, another could not take its place."""
+    """Replaces workers that hang; impossible where one thread owns the models."""
     while service.pairs.options.shares_engines():
         await asyncio.sleep(HANGING_CHECK)
         if given_up := service.scheduler.replace_hanging(STEP_LIMIT):
@@ -76,7 +77,7 @@ async def replace_hanging(service: Service) -> None:
 
 
 async def unload_idle(service: Service, seconds: float) -> None:
-    """Looks now and then for pairs that nobody asked for."""
+    """Now and then unloads pairs that have not been used for a while."""
     while True:
         await asyncio.sleep(seconds / IDLE_CHECKS)
         with suppress(RuntimeError):  # the server is about to stop

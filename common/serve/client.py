@@ -1,6 +1,6 @@
 """A client of the speech server, and of others that have OpenAI's audio API: HTTP/1.1 on asyncio, no more.
 
-It gives each chunk when it comes, and costs little beside it: what measures a server must not slow it down.
+It passes on each chunk as it arrives, at little cost: measuring a server must not slow it down.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 from melforge.common.errors import InputError
 
 LONGEST_HEAD = 1 << 16  # bytes of an answer's status and headers
-AT_ONCE = 1 << 16  # bytes that are read of an answer that is not chunked
-SHOWN = 200  # characters of an answer that is no error of OpenAI's form
+AT_ONCE = 1 << 16  # bytes per read of an answer that is not chunked
+SHOWN = 200  # characters of an error that is not in OpenAI's form
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Address:
 
 
 class ServerError(Exception):
-    """An answer that is no speech; `status` 0: none came, or not all of it."""
+    """An error answer; `status` 0 means that no answer came, or only a part."""
 
     def __init__(self, status: int, message: str, retry_after: str = ""):
         super().__init__(message)
@@ -69,12 +69,12 @@ class ServerError(Exception):
 
     @property
     def is_the_callers(self) -> bool:
-        """Whether another request would do: of those that are too many the same one would, later."""
+        """Whether the request itself is at fault; too many requests (429) are not: later it may succeed."""
         return 400 <= self.status < 500 and self.status != 429
 
 
 class Connection:
-    """One connection, for one request at a time; it is opened when needed, and again where it was closed."""
+    """One connection, for one request at a time; it is opened, and reopened, when needed."""
 
     def __init__(self, address: Address, key: str | None = None, timeout: float = 300.0):
         """`timeout`: the longest wait for the next bytes, in seconds."""
@@ -87,9 +87,8 @@ class Connection:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def speech(self, request: Mapping[str, Any]) -> AsyncIterator[bytes]:
-        """Asks for speech; its bytes as they come. Raises ServerError.
-
-        A ServerError of status 0 is raised too where the server breaks off. OSError: there is none.
+        """Asks for speech; its bytes as they come. Raises ServerError, with status 0 if the server breaks
+        off, and OSError if there is no server.
         """
         reader, head = await self._ask("/v1/audio/speech", json.dumps(request).encode())
         try:
@@ -102,7 +101,7 @@ class Connection:
         except (asyncio.IncompleteReadError, ConnectionError, ValueError):
             self.close()
             raise ServerError(0, "the server broke off before the end of its answer") from None
-        except BaseException:  # the rest of an answer that nobody reads is in the way of the next one
+        except BaseException:  # the unread rest of this answer would be taken for the next one
             self.close()
             raise
         if headers.get("connection", "").lower() == "close":
@@ -115,7 +114,7 @@ class Connection:
             self._streams = None
 
     async def _ask(self, path: str, body: bytes) -> tuple[asyncio.StreamReader, bytes]:
-        """Sends a request; the reader, behind the head of the answer."""
+        """Sends a request; returns the reader, and the head of the answer."""
         kept = self._streams is not None
         try:
             return await self._send(path, body)
@@ -126,7 +125,7 @@ class Connection:
             self.close()
             if not kept and not isinstance(error, asyncio.IncompleteReadError):
                 raise
-        if kept:  # a server closes a connection that was not used for some time
+        if kept:  # servers close connections that were idle for a while
             with suppress(asyncio.IncompleteReadError):
                 return await self._send(path, body)
         raise ServerError(0, "the server closed the connection without an answer")
@@ -145,7 +144,7 @@ class Connection:
         return reader, await self._soon(reader.readuntil(b"\r\n\r\n"))
 
     async def _body(self, reader: asyncio.StreamReader, headers: Mapping[str, str]) -> AsyncIterator[bytes]:
-        """The body's chunks, as the server divided it, else as they come."""
+        """The body, in the server's own chunks if it has any."""
         if headers.get("transfer-encoding", "").lower() == "chunked":
             while size := int((await self._soon(reader.readuntil(b"\r\n"))).partition(b";")[0], 16):
                 data = await self._soon(reader.readexactly(size + 2))
@@ -185,7 +184,7 @@ def _parsed(head: bytes) -> tuple[int, dict[str, str]]:
 
 
 def _error(status: int, headers: Mapping[str, str], body: bytes) -> ServerError:
-    """What the answer says, in OpenAI's form or FastAPI's, else its first characters."""
+    """The message of OpenAI's or FastAPI's form, else the first characters of the answer."""
     text = body.decode(errors="replace")
     message = " ".join(text.split())[:SHOWN] or "it says nothing more"
     with suppress(ValueError, KeyError, TypeError):

@@ -14,7 +14,7 @@ LONGEST_MESSAGE = 500  # characters
 
 
 class ApiError(Exception):
-    """An answer that is no speech."""
+    """An error answer."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class ApiError(Exception):
 
 
 def bad_request(message: str, fields: Iterable[str] = (), code: str | None = None) -> ApiError:
-    """400; the field is the first one that the message names."""
+    """400; its param is the first of the fields that the message names."""
     known = set(fields)
     param = next((word for word in re.findall(r"\w+", message) if word in known), None)
     return ApiError(400, message, param, code)

@@ -1,4 +1,4 @@
-"""What every request passes: its id, the API key, the figures and the line in the log."""
+"""What every request passes: its id, the check of its API key, metrics and its line in the log."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from melforge.common.serve.errors import ApiError
+from melforge.common.serve.incoming import Left
 from melforge.common.serve.metrics import log, milliseconds
 from melforge.common.serve.scheduler import LOG
 from melforge.common.serve.service import Service
@@ -18,8 +19,8 @@ from melforge.common.serve.service import Service
 ID = re.compile(rb"[\w.-]{1,64}")
 GUARDED = ("/v1/", "/metrics")
 QUIET = ("/health", "/ready", "/metrics")  # asked every few seconds: no line in the log
-LEFT = 499  # as nginx counts a client who left before the answer
-SWITCHED, POLICY = 101, 1008  # a WebSocket's status, and the code of its end where it may not be
+LEFT = 499  # nginx's status for a client that left before the answer
+SWITCHED, POLICY = 101, 1008  # a WebSocket's status, and its close code if it is not allowed
 FAULT = ApiError(500, "this is a fault of the server", code="internal_error")
 RECORD, CALLER = "melforge.record", "melforge.caller"
 
@@ -52,6 +53,9 @@ class Gate:
         try:
             scope[CALLER] = self._caller(scope["path"], headers.get(b"authorization", b""))
             await self.app(scope, receive, sending)
+        except Left:
+            record["end"] = "disconnect"
+            self.service.metrics.left.inc()
         except Exception as error:
             answer = error if isinstance(error, ApiError) else FAULT
             if answer is FAULT:
@@ -70,12 +74,12 @@ class Gate:
                 log("request", **record, route=route, status=status, total_ms=total)
 
     def _caller(self, path: str, authorization: bytes) -> str:
-        """Whose request it is: the number of the API key. 401 where keys are asked for and none fits."""
+        """The caller, by the number of its API key; 401 if keys are needed and this one is none of them."""
         keys = self.service.keys
         if not keys or not path.startswith(GUARDED):
             return ""
         scheme, _, given = authorization.partition(b" ")
-        # All are compared, so that the time does not depend on which one fits.
+        # All keys are compared, so that the time does not tell which one matches.
         fitting = [number for number, key in enumerate(keys) if hmac.compare_digest(key, given.strip())]
         if scheme.lower() != b"bearer" or not fitting:
             message = "a valid API key is needed: Authorization: Bearer KEY"
@@ -84,7 +88,7 @@ class Gate:
 
 
 def record_of(request: Request) -> dict[str, Any]:
-    """What the log will say of the request; handlers add to it."""
+    """The request's entry in the log, to which handlers add."""
     return request.scope[RECORD]
 
 

@@ -1,4 +1,4 @@
-"""Alive, ready, measured: what those who run the server ask it."""
+"""Liveness, readiness and metrics, for whoever runs the server."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from melforge.common.serve.errors import ApiError
 from melforge.common.serve.requests import SpeechRequest
 from melforge.common.serve.service import Service
 
-RECENT = 10.0  # seconds for which speech that was made says that more can be made
+RECENT = 10.0  # seconds for which speech that was made counts as proof of readiness
 STEP_LIMIT = 30.0  # seconds after which a worker's step counts as hanging
 PROBE_SECONDS = 10.0
 PROBE_TEXT = "Ready."
 
 
 class Probe:
-    """Whether the server speaks: it did lately, or does now."""
+    """Checks that the server speaks: it did recently, or does now."""
 
     def __init__(self, service: Service):
         self.service = service
         self._asking = asyncio.Lock()
 
     async def fault(self) -> str:
-        """What keeps the server from speaking; "" if it speaks."""
+        """Why the server does not speak; "" if it does."""
         service = self.service
         if service.draining:
             return "the server is about to stop"

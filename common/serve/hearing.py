@@ -1,4 +1,4 @@
-"""The ear of a server: loaded when it is first asked for, in a thread of its own that yields to speech."""
+"""Transcription in the server: one low-priority thread, whose ear is loaded at the first request."""
 
 from __future__ import annotations
 
@@ -21,32 +21,37 @@ from melforge.common.serve.errors import RETRY_AFTER, ApiError, bad_request, ove
 from melforge.common.serve.settings import ServeSettings
 from melforge.common.weights.ears import list_ears, load_ear
 
-# OpenAI's names of models that transcribe, each the ear: clients insist on them.
+# OpenAI's names of transcribing models, on which clients insist: all mean the ear.
 OPENAI_EARS = ("whisper-1", "gpt-4o-transcribe", "gpt-4o-mini-transcribe")
 NO_EAR = (
-    "this server has no ear to hear with: whoever runs it gives one with `melforge serve --ear FOLDER`; "
+    "this server has no ear (a recogniser): give it one with `melforge serve --ear FOLDER`; "
     "`melforge ear NAME --checkpoint FILE` makes one of a recogniser's weights (docs/recognition.md)"
 )
-NICENESS = 10  # of the thread: where speech needs the core, it waits
+NICENESS = 10  # of the thread: speech goes first
 
 
-class Hearing:
-    """Transcribes recordings one after the other, on the CPU; others wait, up to a limit."""
+class Transcriber:
+    """Transcribes recordings one at a time on the CPU; others wait, up to a limit."""
 
     def __init__(self, settings: ServeSettings) -> None:
         self._settings = settings
         self.ear = load_ear(settings.ear) if settings.ear or list_ears() else None
-        self.running = 0  # recordings, those that wait among them
+        self.running = 0  # recordings, including those that wait
         self._thread = ThreadPoolExecutor(1, "ear", initializer=yield_to_others)
         self._stopping = threading.Event()
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of models that a request may ask for."""
+        """The models that a request may name."""
         return (self.ear.name, *OPENAI_EARS) if self.ear else ()
 
+    @property
+    def language(self) -> str:
+        """Of the ear, as ISO 639-1 has it."""
+        return (self.ear and self.ear.language) or "en"
+
     def require(self, model: str) -> None:
-        """A 400 where there is no ear, or none of this name."""
+        """400 if there is no ear, or none of this name."""
         if not self.ear:
             raise ApiError(400, NO_EAR, "model", "no_ear")
         if model not in self.names:
@@ -54,7 +59,7 @@ class Hearing:
 
     @contextmanager
     def admitted(self) -> Iterator[None]:
-        """Room for a recording; 429 where there is none."""
+        """Counts a recording as running; 429 if there is no room for it."""
         if self.running >= self._settings.recordings:
             message = f"{self.running} recordings are being transcribed or wait: try again later"
             raise ApiError(429, message, code="rate_limit_exceeded", headers=RETRY_AFTER)
@@ -65,7 +70,7 @@ class Hearing:
             self.running -= 1
 
     async def transcribe(self, file: BinaryIO) -> Transcript:
-        """A sound file's transcript. A 400 where it is none; whoever stops waiting ends the work."""
+        """The transcript of a sound file; 400 if it is not one. Cancelling this stops the work."""
         given_up = threading.Event()
         loop = asyncio.get_running_loop()
         try:
@@ -93,12 +98,12 @@ class Hearing:
         return transcript_of(recogniser, heard, audio)
 
     def stop(self) -> None:
-        """Ends what runs within a piece of audio."""
+        """Stops the work after the current piece of audio."""
         self._stopping.set()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
 def yield_to_others() -> None:
-    """Has this thread alone take second place, where the system can."""
+    """Lowers the priority of this thread alone, where the system can."""
     with suppress(OSError, AttributeError):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)

@@ -1,11 +1,11 @@
-"""A WebSocket that takes text as it is written, an LLM's tokens, and speaks it sentence by sentence.
+"""A WebSocket that takes text as it is written, such as an LLM's tokens, and speaks it by sentences.
 
 The client sends JSON: {"type": "session", ...} with the fields of a request for speech (but for its input),
-then {"type": "text", "text": "..."} as often as it likes, {"type": "flush"} where what is there should be
-spoken although its sentence may go on, {"type": "cancel"} to be silent at once, and {"type": "end"}.
+then any number of {"type": "text", "text": "..."}, {"type": "flush"} to have an unfinished sentence spoken
+as it is, {"type": "cancel"} for silence at once, and {"type": "end"}.
 
 The server answers each sentence with {"type": "sentence", ...}, its audio in binary messages, and
-{"type": "sentence.done", ...}. It has "cancelled", "error" and "done" too.
+{"type": "sentence.done", ...}. Other answers are "cancelled", "error" and "done".
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from melforge.common.serve.scheduler import Cancelled
 from melforge.common.serve.service import Service, Speaking
 from melforge.common.text.split import split_sentences
 
-AHEAD = 2  # sentences that are spoken or wait to be sent: the next is begun while one is sent
+AHEAD = 2  # sentences in progress: the next one is begun while one is sent
 DEFAULTS = {"model": "tts-1", "voice": "alloy", "response_format": "pcm"}
 MOST_WAITING = 256  # sentences
 
 
 class GrowingText:
-    """Text that grows, cut where a sentence is certainly over: behind its mark and a word of the next one."""
+    """Collects text and splits it once a sentence is surely complete, i.e. when the next word has begun."""
 
     def __init__(self, most: int) -> None:
         self.text, self.most = "", most
 
     def add(self, text: str) -> list[str]:
-        """The sentences that are whole now. What grows beyond the longest text is cut at its last blank."""
+        """The sentences that are complete now; text beyond `most` characters is cut at its last blank."""
         self.text += text
         known = max(self.text.rfind(" "), self.text.rfind("\n"))
         found = split_sentences(self.text[:known]) if known > 0 else []
@@ -62,7 +62,7 @@ class GrowingText:
 
 @dataclass(eq=False)
 class Sentence:
-    """One on its way: its speech, or why there is none."""
+    """A sentence being spoken: its speech, or why there is none."""
 
     number: int  # from 1
     text: str
@@ -77,7 +77,7 @@ class Sentence:
 
 
 class Session:
-    """One WebSocket. Its sentences are requests like others', and their audio is sent in order."""
+    """One WebSocket. Each sentence is a request like any other; their audio is sent in order."""
 
     def __init__(self, service: Service, socket: WebSocket) -> None:
         self.service, self.socket = service, socket
@@ -89,7 +89,7 @@ class Session:
         self.speaker = asyncio.create_task(self._speak())
 
     async def run(self) -> None:
-        """Until the client ends or leaves."""
+        """Serves the client until it ends or leaves."""
         try:
             async for text in self.socket.iter_text():
                 try:
@@ -102,7 +102,7 @@ class Session:
             await self._be_silent()
 
     async def _take(self, message: dict[str, Any]) -> bool:
-        """Does what a message says; whether it was the last."""
+        """Handles a message; returns True if it was the last."""
         kind = message.pop("type", None)
         if kind == "session":
             fields = {**DEFAULTS, **message}
@@ -140,7 +140,7 @@ class Session:
         await asyncio.gather(self.speaker, return_exceptions=True)
 
     async def _speak(self) -> None:
-        """Sends sentence after sentence, of which a few are begun ahead."""
+        """Sends one sentence after the other; a few are begun ahead."""
         begun: asyncio.Queue[Sentence | None] = asyncio.Queue(AHEAD - 1)
         beginning = asyncio.create_task(self._begin(begun))
         try:
@@ -204,7 +204,7 @@ def request_of(fields: dict[str, Any], text: str) -> SpeechFields:
 
 
 def message_of(text: str) -> dict[str, Any]:
-    """A client's message; a 400 for what is none."""
+    """A client's message; 400 if it is not one."""
     try:
         message = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Figures for Prometheus, and the log: a line for each request, without its text."""
+"""Metrics for Prometheus, and the log: a line of JSON for each request, without its text."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from melforge.common.serve.scheduler import LOG, Progress
+from melforge.common.serve.scheduler import LOG, JobProgress
 
 SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
 BATCHES = (2, 3, 4, 8, 16, 32)
-FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # where prometheus_client keeps the figures of several processes
+FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # where prometheus_client keeps metrics of several processes
 STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2)
 
 
 class Metrics:
-    """The figures of one server; where several processes are one, a page has the sums of all."""
+    """The metrics of one server; with several processes, the page has their sums."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -52,8 +52,8 @@ class Metrics:
         if not self._folder:
             ProcessCollector(registry=self.registry)
 
-    def spoken(self, progress: Progress, characters: int) -> None:
-        """Counts a text that was spoken, whole or not."""
+    def spoken(self, progress: JobProgress, characters: int) -> None:
+        """Counts a text that was spoken, completely or not."""
         self.characters.inc(characters)
         if progress.first_audio is not None:
             self.first_audio.observe(progress.first_audio - progress.arrived)

@@ -1,29 +1,25 @@
-"""The routes that OpenAI's clients call, and those that others have added to them by custom."""
+"""OpenAI's routes, and those that other clients commonly expect beside them."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import json
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel
-from starlette.requests import ClientDisconnect
 
 from melforge.common.errors import InputError
-from melforge.common.serve.answer import SpeechAnswer, answer_for, described, left
+from melforge.common.serve.answer import SpeechAnswer, answer_for, described
 from melforge.common.serve.errors import ApiError
-from melforge.common.serve.gate import LEFT, caller_of, record_of
+from melforge.common.serve.gate import caller_of, record_of
+from melforge.common.serve.incoming import read_body, unless_left
 from melforge.common.serve.pairs import OPENAI_MODELS, OPENAI_VOICES, Pairs
 from melforge.common.serve.requests import BatchFields, SpeechFields, SpeechRequest, parse
 from melforge.common.serve.scheduler import Cancelled
 from melforge.common.serve.service import Service
-
-BODY_SECONDS = 30.0  # in which a request's body must have come
 
 
 def make_router(service: Service) -> APIRouter:
@@ -55,28 +51,14 @@ def make_router(service: Service) -> APIRouter:
                     for number, item in enumerate(wanted.items)
                 )
             )
-            leaving = asyncio.ensure_future(left(request.receive))
-            try:
-                await asyncio.wait(
-                    {speaking, leaving}, timeout=settings.seconds, return_when=asyncio.FIRST_COMPLETED
-                )
-                if not speaking.done() and not leaving.done():
-                    raise ApiError(503, f"not spoken within {settings.seconds:g} seconds", code="timeout")
-                if not speaking.done():
-                    record["end"] = "disconnect"
-                    return Response(status_code=LEFT)
-                results = speaking.result()
-            finally:
-                speaking.cancel()
-                leaving.cancel()
-                await asyncio.gather(speaking, leaving, return_exceptions=True)
+            results = await unless_left(request.receive, speaking, settings.seconds, "spoken")
         failed = sum("error" in result for result in results)
         content = {"results": results, "total": len(results), "succeeded": len(results) - failed}
         return JSONResponse({**content, "failed": failed})
 
     @router.get("/models")
     async def models() -> dict[str, Any]:
-        """The pairs, and OpenAI's names for the first one; the ear, and OpenAI's names for it."""
+        """The pairs and the ear, and OpenAI's names for the first pair and the ear."""
         names = (*pairs.names, *OPENAI_MODELS, *service.hearing.names)
         return {"object": "list", "data": [model_object(name) for name in names]}
 
@@ -133,39 +115,6 @@ async def speak_item(
     }
 
 
-async def read_body(request: Request, most: int) -> bytes:
-    """The body, which must have come within BODY_SECONDS; see `body_chunks`."""
-    async with in_time(BODY_SECONDS):
-        return b"".join([chunk async for chunk in body_chunks(request, most)])
-
-
-@asynccontextmanager
-async def in_time(seconds: float) -> AsyncGenerator[None, None]:
-    """408 where reading a body takes longer."""
-    try:
-        async with asyncio.timeout(seconds):
-            yield
-    except TimeoutError:
-        raise ApiError(408, f"the body did not come in {seconds:g} seconds", code="timeout") from None
-
-
-async def body_chunks(request: Request, most: int) -> AsyncGenerator[bytes, None]:
-    """The body as it comes; 413 where it is longer than `most` bytes."""
-    too_large = ApiError(413, f"the body has more than {most} bytes", code="request_too_large")
-    stated = request.headers.get("content-length", "")
-    if stated.isdecimal() and int(stated) > most:
-        raise too_large
-    size = 0
-    try:
-        async for chunk in request.stream():
-            size += len(chunk)
-            if size > most:
-                raise too_large
-            yield chunk
-    except ClientDisconnect:
-        raise ApiError(400, "the client left before the end of its request") from None
-
-
 def model_object(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "melforge"}
 
@@ -178,7 +127,7 @@ def voice_object(pairs: Pairs, name: str) -> dict[str, Any]:
 
 
 def body_schema(kind: type[BaseModel]) -> dict[str, Any]:
-    """The request's body for the page of the API."""
+    """The request's body for /openapi.json."""
     return {
         "requestBody": {
             "required": True,

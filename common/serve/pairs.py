@@ -26,15 +26,15 @@ from melforge.common.text import Frontend
 from melforge.common.weights.published import read_checkpoints
 from melforge.common.weights.voices import ModelSource, list_voices, load_voice
 
-# OpenAI's names: of models, each the first pair, and of voices, each the first voice. Clients insist on them.
+# OpenAI's names of models and voices, on which clients insist: they mean the first pair and the first voice.
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 OPENAI_VOICES = (
     *("alloy", "ash", "ballad", "cedar", "coral", "echo", "fable"),
     *("marin", "nova", "onyx", "sage", "shimmer", "verse"),
 )
-# Of chunks on a CPU, where every seam costs the frames around it again: 288 take a tenth of a second.
+# Chunks on a CPU, where every seam computes the frames around it twice: 288 take a tenth of a second.
 CHUNKS = ChunkSizes(first=40, largest=288, growth=8, even=True)
-# On kernels of a GPU, where a step costs the host's time: most sentences are three.
+# On a GPU's kernels, where each step costs time of the host: most sentences are three chunks.
 KERNEL_CHUNKS = ChunkSizes(first=24, largest=768, growth=8, even=True)
 FIRST_WORDS = "Ready to speak."
 
@@ -117,7 +117,7 @@ class Pairs:
         self._ready: dict[Pair, TextToSpeech] = {}
         self._frontends: dict[str, tuple[Frontend, threading.Lock]] = {}
         self._loading = threading.Lock()
-        self._turn = threading.RLock()  # of engines that one thread at a time may run
+        self._turn = threading.RLock()  # held while running engines that threads cannot share
         self.first = self.find(self.names[0], self.voices[0])
 
     def models_of(self, voice: str, kind: str) -> list[str]:
@@ -173,7 +173,7 @@ class Pairs:
         return self._sources[pair.voice, pair.acoustic].mel
 
     def get(self, pair: Pair) -> TextToSpeech:
-        """The pair, which was loaded and has spoken a few words before anybody waits for it."""
+        """The pair, loaded and warmed up with a few words."""
         if (ready := self._ready.get(pair)) is None:
             with self._loading:
                 ready = self._ready.get(pair) or self._load(pair)
@@ -212,7 +212,7 @@ class Pairs:
         return ["/".join(key) for key in list(self._drivers)]
 
     def unload_idle(self, seconds: float) -> None:
-        """Forgets the models that nobody asked for in so many seconds; the first pair's stay."""
+        """Unloads the models that were not used for `seconds`, except the first pair's."""
         oldest = self._clock() - seconds
         with self._loading:
             for key in self._unloadable(self.first):
@@ -260,7 +260,7 @@ class Pairs:
         del self._drivers[key]
 
     def _keep_to_limit(self, wanted: Pair) -> None:
-        """Unloads what was not asked for longest until the rest fits the limit; `wanted` stays."""
+        """Unloads the least recently used models until the rest fits the limit; `wanted` stays."""
         unloadable = sorted(self._unloadable(wanted), key=lambda key: self._used[key])
         while self._limit is not None and self.memory_bytes > self._limit * 1e6 and unloadable:
             self._unload(unloadable.pop(0))

@@ -1,7 +1,6 @@
-"""Several server processes at one port: each has its own models, and one that ends is replaced.
+"""Several server processes at one port, each with its own models; one that dies is replaced.
 
-The kernel gives each connection to one of them (SO_REUSEPORT). A process listens when its first pair is
-loaded.
+The kernel distributes the connections (SO_REUSEPORT). A process listens once its first pair is loaded.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ from melforge.common.serve.server import CLOSING_SECONDS, SIGNALS, answer, bind,
 from melforge.common.serve.service import Service
 from melforge.common.serve.settings import ServeSettings
 
-MOST_FAILURES = 3  # in a row, of processes that end before they listen: no further one is begun then
+MOST_FAILURES = 3  # processes in a row that die before they listen; after that none is started
 PAUSE = 1.0  # seconds before a process that failed is replaced
 
 
 def serve_by_processes(settings: ServeSettings, options: LoadOptions, keys: tuple[bytes, ...]) -> int:
     """Serves until a signal comes; the exit status. What keeps the first one from listening is raised."""
     set_up_logging()
-    bind(settings.host, settings.port).close()  # which fails where others have the port
+    bind(settings.host, settings.port).close()  # fails if another program has the port
     reserved = bind(settings.host, settings.port, shared=True)
     with tempfile.TemporaryDirectory(prefix="melforge-figures-") as folder:
         os.environ[FOLDER_VARIABLE] = folder
@@ -47,7 +46,7 @@ def serve_by_processes(settings: ServeSettings, options: LoadOptions, keys: tupl
 
 
 class Front:
-    """Begins the processes, replaces those that end, and ends them all."""
+    """Starts the processes, replaces those that die, and stops them all."""
 
     def __init__(self, settings: ServeSettings, options: LoadOptions, keys: tuple[bytes, ...], port: int):
         self._given = settings, options, keys, port
@@ -103,7 +102,7 @@ class Front:
                 self._ended(process)
 
     def _read(self, process: SpawnProcess, link: Connection) -> None:
-        """None: it listens; else why it cannot."""
+        """Reads a process's message: None if it listens, else why it cannot."""
         try:
             fault = link.recv()
         except EOFError:
@@ -132,7 +131,7 @@ class Front:
             self._begin()
 
     def _end(self) -> int:
-        """Lets all processes finish what they speak; a second signal ends them at once."""
+        """Lets all processes finish what they speak; a second signal kills them."""
         for process in self._running:
             process.terminate()
         end = time.monotonic() + self._settings.grace + 2 * CLOSING_SECONDS
@@ -147,7 +146,7 @@ class Front:
 def _serve_one(
     settings: ServeSettings, options: LoadOptions, keys: tuple[bytes, ...], port: int, link: Connection
 ) -> None:
-    """A process: it tells that it listens (None), or what keeps it from doing so."""
+    """Runs in a process; reports that it listens (None), or why it cannot."""
     os.setsid()  # a terminal's Ctrl-C is for the front, which passes it on
     threading.Thread(target=_end_with_front, daemon=True).start()
     set_up_logging()
@@ -174,8 +173,8 @@ def _serve_one(
 
 
 async def _watch(service: Service) -> None:
-    """Notes the figures of now, which another process may be asked for. Where one thread owns the models and
-    hangs, no other can take its place: this process ends, for another one.
+    """Updates the metrics, which another process may be asked for. If one thread owns the models and hangs,
+    no other thread can replace it: this process exits, and is replaced.
     """
     owned = not service.pairs.options.shares_engines()
     while True:
@@ -187,7 +186,7 @@ async def _watch(service: Service) -> None:
 
 
 def _end_with_front() -> None:
-    """No process outlives the front, however that ended."""
+    """Ends this process with the front, however that ended."""
     front = parent_process()
     if front is not None:
         front.join()

@@ -1,4 +1,4 @@
-"""What may stand in a request for speech: OpenAI's fields, and ours from the table of controls."""
+"""The fields of a request for speech: OpenAI's, and ours from the table of controls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from melforge.common.speech import Controls, control_fields
 SLOWEST, FASTEST = 0.25, 4.0  # OpenAI's range of `speed`
 MOST_RETRIES = 5
 LARGEST_NUMBER = 2**63 - 1
-NOT_USED = ("instructions",)  # accepted, for clients that always send them
+NOT_USED = ("instructions",)  # accepted because some clients always send them
 LONGEST_NAME = 64  # of an unknown field that is named in a header
 
 
@@ -67,7 +67,7 @@ class SpeechFields(BaseModel):
 
     @property
     def controls(self) -> Controls:
-        """An InputError names a value that no control can have."""
+        """Raises an InputError for a value that is out of range."""
         given = {name: getattr(self, name) for name in OWN_CONTROLS if name in self.model_fields_set}
         return Controls(
             pace=self.speed, **{name: value for name, value in given.items() if value is not None}
@@ -75,13 +75,13 @@ class SpeechFields(BaseModel):
 
     @property
     def ignored(self) -> list[str]:
-        """Fields that change nothing: those that nobody here knows, and OpenAI's instructions."""
+        """Fields without effect: unknown ones, and OpenAI's instructions."""
         given = [name for name in NOT_USED if getattr(self, name) is not None]
         return given + sorted(self.model_extra or {})
 
 
 def _control_fields() -> dict[str, Any]:
-    """A field for each control but `pace`, which OpenAI calls `speed`."""
+    """A field for each control except `pace`, which OpenAI calls `speed`."""
     found = {}
     for name, (kind, about, default) in control_fields().items():
         if name != "pace":
@@ -99,29 +99,26 @@ SpeechRequest: Any = create_model("SpeechRequest", __base__=SpeechFields, **_con
 
 
 class BatchFields(BaseModel):
-    """Several requests; `defaults` are fields of those that do not have them."""
+    """Several requests; `defaults` are for fields that a request lacks."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
     items: list[dict[str, Any]] = Field(min_length=1, description="requests for speech")
     defaults: dict[str, Any] = Field(default_factory=dict, description="fields of all of them")
 
 
-def parse(body: bytes, kind: type[BaseModel]) -> Any:
-    """A request from JSON. A 400 that names the field."""
+def parse(body: bytes | dict[str, Any], kind: type[BaseModel]) -> Any:
+    """A request from JSON or from a form's fields; 400 names the field that is wrong."""
     try:
-        return kind.model_validate_json(body)
+        return kind.model_validate_json(body) if isinstance(body, bytes) else kind.model_validate(body)
     except ValidationError as error:
-        raise invalid(error) from None
+        raise invalid(error, kind) from None
 
 
-def invalid(error: ValidationError) -> ApiError:
-    """The first fault: its field, what is wrong, and the value unless it is a text's."""
+def invalid(error: ValidationError, kind: type[BaseModel]) -> ApiError:
+    """The first error: its field, what is wrong, and the value unless it is text."""
     first = error.errors(include_url=False, include_context=False)[0]
     where = [str(part) for part in first["loc"] if isinstance(part, int) or re.fullmatch(r"\w{1,64}", part)]
-    known = (
-        where[:1] if where and where[0] in {**SpeechRequest.model_fields, **BatchFields.model_fields} else []
-    )
-    param = known[0] if known else None
+    param = where[0] if where and where[0] in kind.model_fields else None
     if first["type"] == "json_invalid":
         return ApiError(400, f"the body is no JSON: {first['msg']}", code="invalid_json")
     if first["type"] == "missing":
@@ -132,7 +129,7 @@ def invalid(error: ValidationError) -> ApiError:
 
 
 def controls_of(request: SpeechFields) -> Controls:
-    """A 400 names the control that has no such value."""
+    """The controls; 400 names one that is out of range."""
     try:
         return request.controls
     except InputError as error:
@@ -140,6 +137,6 @@ def controls_of(request: SpeechFields) -> Controls:
 
 
 def ignored_header(ignored: Sequence[str]) -> str:
-    """The names of fields without an effect, for a header."""
+    """The names of fields without effect, for a header."""
     names = [re.sub(r"[^\w.-]", "?", name, flags=re.ASCII)[:LONGEST_NAME] for name in ignored]
     return ", ".join(names[:16])

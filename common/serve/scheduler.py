@@ -1,8 +1,9 @@
-"""The one scheduler: texts become jobs, whose steps few worker threads make in the order of playback.
+"""The scheduler: each text is a job, and a few worker threads make the jobs' chunks in the order of playback.
 
-A step is a chunk of audio, encoded. The next one is that of the job whose listener runs dry first: a short
-text is not stuck behind a book, and a listener who has enough waits. One who falls far behind is paused.
-Where models gain by it, a worker computes the next chunks of several jobs together.
+A step makes and encodes one chunk of audio. The next step belongs to the job whose listener will run out of
+audio first, so a short text does not wait for a book, and a listener who has enough audio waits. The job of
+a listener who falls far behind is paused. Where models gain by it, a worker computes the next chunks of
+several jobs together.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from typing import Any, Protocol
 import numpy as np
 
 LOG = logging.getLogger("melforge.serve")
-# Seconds from arrival to the first sound, as far as the order goes, and before it runs dry that a listener
-# should have the next chunk.
+# Deadlines, in seconds: from a job's arrival to its first sound, and how long before a listener runs out of
+# audio the next chunk should be there.
 TARGET, MARGIN = 0.1, 0.25
 
 
-class Chunks(Protocol):
+class SpeechChunks(Protocol):
     """What makes a text's audio, float32 (S,) at a time: a `Stream`, or a generator.
 
     Where it has a flag `ended`, this says after a chunk whether it was the last.
@@ -38,7 +39,7 @@ class Chunks(Protocol):
     def close(self) -> None: ...
 
 
-class Encoder(Protocol):
+class AudioEncoder(Protocol):
     """Samples in, bytes out: `WireEncoder`."""
 
     content_type: str
@@ -50,9 +51,9 @@ class Encoder(Protocol):
 
 @dataclass(frozen=True)
 class Batches:
-    """How the next chunks of several jobs are computed together, at most so many.
+    """How the next chunks of up to `largest` jobs are computed together.
 
-    After a fault there each job's chunk is computed alone, so that only its own fault ends it.
+    If that fails, each job's chunk is computed alone, so that a job only fails by its own fault.
     """
 
     key: Callable[[Any], Hashable | None]  # of a job's chunks; alike: together; None: alone
@@ -61,15 +62,15 @@ class Batches:
 
 
 class Hanging(Exception):
-    """A step has taken so long that its worker was given up."""
+    """A step took so long that its worker was abandoned."""
 
 
 class Cancelled(Exception):
-    """The job was ended before its time."""
+    """The job was cancelled before it was complete."""
 
 
 @dataclass
-class Progress:
+class JobProgress:
     """A job's course in seconds of the clock, and of audio."""
 
     arrived: float
@@ -78,21 +79,21 @@ class Progress:
     ended: float | None = None
     made: float = 0.0  # audio
     taken: float = 0.0  # audio that its listener took
-    dry: float = 0.0  # that a listener who plays it from the first sound on was without audio
+    dry: float = 0.0  # seconds of silence for a listener who plays from the first sound on
     underruns: int = 0
 
 
 @dataclass(eq=False)
-class Job:
-    """One text on its way to one listener; `chunks` are float32 samples (S,) at `rate` Hz.
+class SpeechJob:
+    """One text being spoken for one listener; `chunks` are float32 samples (S,) at `rate` Hz.
 
     Iterating over it gives bytes as they come. What its chunks raise, the iteration raises.
     """
 
-    chunks: Chunks
-    encoder: Encoder
+    chunks: SpeechChunks
+    encoder: AudioEncoder
     rate: int
-    progress: Progress
+    progress: JobProgress
     scheduler: Scheduler
     cancelled: bool = False
     busy: bool = False  # a worker or an encoding thread has it
@@ -105,17 +106,17 @@ class Job:
 
     @property
     def deadline(self) -> float:
-        """When its listener should have more."""
+        """When its listener should have more audio."""
         progress = self.progress
         if not progress.made:
             return progress.arrived + TARGET
         return (progress.first_audio or progress.started or progress.arrived) + progress.made - MARGIN
 
-    def __aiter__(self) -> Job:
+    def __aiter__(self) -> SpeechJob:
         return self
 
     async def __anext__(self) -> bytes:
-        """All that was made since the last call; what the last call gave counts as taken."""
+        """Everything made since the last call; what that call returned counts as taken now."""
         self.scheduler.take(self, self._taking)
         self._taking = 0.0
         while not self._unsent:
@@ -131,14 +132,14 @@ class Job:
         return b"".join(data for data, _ in parts)
 
     def cancel(self) -> None:
-        """Ends the work within a step. For a job that has ended it does nothing."""
+        """Stops the work after the current step; does nothing for a job that has ended."""
         self.scheduler.cancel(self)
 
     def deliver(self, data: bytes, seconds: float, ended: float | None, error: BaseException | None) -> None:
         """In the loop's thread."""
         if data:
             self._unsent.append((data, seconds))
-        else:  # the encoder keeps them: no listener can take them, and none is behind
+        else:  # the encoder holds the audio back, so its listener cannot be behind
             self.scheduler.take(self, seconds)
         self.error = error
         self.progress.ended = ended
@@ -147,18 +148,18 @@ class Job:
 
 @dataclass(frozen=True)
 class Step:
-    """What a worker is at: since when, the jobs whose chunks it makes, and those that it makes next."""
+    """A worker's current step: when it began, the jobs whose chunks it makes, and those next in line."""
 
     begun: float
-    jobs: Sequence[Job]
-    next_jobs: Sequence[Job] = ()
+    jobs: Sequence[SpeechJob]
+    next_jobs: Sequence[SpeechJob] = ()
 
 
 class Scheduler:
     """Jobs and the threads that work on them.
 
-    So many `encoders`, threads too, encode audio beside the workers: where one thread owns a GPU, it should
-    do nothing else. `on_step` gets the seconds that each chunk took; of a batch, an equal share.
+    `encoders` further threads encode the audio, so that a worker that owns a GPU does nothing else. `on_step`
+    is called with the seconds that each chunk took; the time of a batch is divided evenly.
     """
 
     def __init__(
@@ -173,9 +174,9 @@ class Scheduler:
         self.workers, self.ahead, self.clock = workers, ahead, clock
         self._on_step, self._batches = on_step, batches
         self._changed = threading.Condition()
-        self._queue: list[tuple[float, int, Job]] = []  # those that are neither busy nor parked
+        self._queue: list[tuple[float, int, SpeechJob]] = []  # jobs that are neither busy nor parked
         self._numbers = itertools.count()
-        self._jobs: set[Job] = set()  # that have not ended
+        self._jobs: set[SpeechJob] = set()  # not ended yet
         self._stopping = False
         self._steps: dict[int, Step] = {}  # by worker
         self._idle = 0  # workers
@@ -183,7 +184,7 @@ class Scheduler:
         self._threads: list[threading.Thread] = []
         self._working = 0  # workers that have not ended
         # Chunks for the encoders, each with whether it is the last; None ends these.
-        self._made: queue.SimpleQueue[tuple[Job, np.ndarray | None, bool] | None] = queue.SimpleQueue()
+        self._made: queue.SimpleQueue[tuple[SpeechJob, np.ndarray | None, bool] | None] = queue.SimpleQueue()
         self._encoders = encoders
         for _ in range(workers):
             self._add_worker()
@@ -196,30 +197,32 @@ class Scheduler:
 
     @property
     def waiting(self) -> int:
-        """Jobs that no step was made of yet."""
+        """Jobs that no worker has begun yet."""
         with self._changed:
             return sum(job.progress.started is None for job in self._jobs)
 
-    def submit(self, chunks: Chunks, encoder: Encoder, rate: int, arrived: float | None = None) -> Job:
-        """In an event loop, where the job can be iterated over."""
-        progress = Progress(self.clock() if arrived is None else arrived)
-        job = Job(chunks, encoder, rate, progress, self)
+    def submit(
+        self, chunks: SpeechChunks, encoder: AudioEncoder, rate: int, arrived: float | None = None
+    ) -> SpeechJob:
+        """Adds a job; call it in the event loop that will iterate over the job."""
+        progress = JobProgress(self.clock() if arrived is None else arrived)
+        job = SpeechJob(chunks, encoder, rate, progress, self)
         with self._changed:
             self._jobs.add(job)
             self._push(job)
         return job
 
-    def cancel(self, job: Job) -> None:
+    def cancel(self, job: SpeechJob) -> None:
         with self._changed:
             if job not in self._jobs or job.cancelled:
                 return
             job.cancelled = True
             if job.busy:
-                return  # whoever has it ends it
+                return  # the thread that has it ends it
         self._end(job, None)
 
-    def take(self, job: Job, seconds: float) -> None:
-        """Notes that a listener took so much audio; a parked job goes on."""
+    def take(self, job: SpeechJob, seconds: float) -> None:
+        """Records that a listener took `seconds` of audio; a paused job may go on."""
         job.progress.taken += seconds
         with self._changed:
             if job.parked and not self._is_ahead(job):
@@ -227,14 +230,14 @@ class Scheduler:
                 self._push(job)
 
     def slowest_step(self) -> float:
-        """Seconds since the beginning of the step that has taken longest so far."""
+        """Seconds that the longest-running step has taken so far."""
         begun = [step.begun for step in list(self._steps.values())]
         return self.clock() - min(begun) if begun else 0.0
 
     def replace_hanging(self, seconds: float) -> int:
-        """Gives up workers that have been at a step for longer: its jobs end, and others take over.
+        """Abandons workers whose step has taken longer: its jobs end, and new workers take over.
 
-        A thread cannot be ended: it stays until its step returns, if it does. How many were given up.
+        A thread cannot be killed: it stays until its step returns, if ever. Returns how many were abandoned.
         """
         with self._changed:
             oldest = self.clock() - seconds
@@ -281,17 +284,17 @@ class Scheduler:
         self._threads.append(thread)
         thread.start()
 
-    def _push(self, job: Job) -> None:
+    def _push(self, job: SpeechJob) -> None:
         heapq.heappush(self._queue, (job.deadline, next(self._numbers), job))
         self._changed.notify()
 
-    def _is_ahead(self, job: Job) -> bool:
+    def _is_ahead(self, job: SpeechJob) -> bool:
         return job.progress.made - job.progress.taken > self.ahead
 
-    def _next_jobs(self) -> list[Job]:
-        """The most urgent job, waiting for one, and those whose chunks are made together with its next one.
+    def _next_jobs(self) -> list[SpeechJob]:
+        """Waits for the most urgent job; returns it with the jobs whose next chunks are made with its own.
 
-        None of them when it is time to end.
+        The list is empty when it is time to stop.
         """
         with self._changed:
             while True:
@@ -308,10 +311,10 @@ class Scheduler:
                 self._changed.wait()
                 self._idle -= 1
 
-    def _companions(self, job: Job) -> list[Job]:
-        """Takes from the queue those that share a step with this job, the most urgent ones.
+    def _companions(self, job: SpeechJob) -> list[SpeechJob]:
+        """Takes from the queue the most urgent jobs that can share a step with this one.
 
-        Each worker that has nothing to do is left as many.
+        Idle workers are left an equal share of them.
         """
         batches = self._batches
         if batches is None or batches.largest == 1 or (key := batches.key(job.chunks)) is None:
@@ -332,14 +335,14 @@ class Scheduler:
     def _work(self, number: int) -> None:
         while jobs := self._next_jobs():
             if not self._make_chunks(number, jobs):
-                break  # given up: another worker is in this one's place
+                break  # abandoned: a replacement worker has taken over
         with self._changed:
             self._working -= 1
             if not self._working:
                 self._made.put(None)
 
-    def _make_chunks(self, number: int, jobs: Sequence[Job]) -> bool:
-        """One of each job. Whether the worker was not given up meanwhile."""
+    def _make_chunks(self, number: int, jobs: Sequence[SpeechJob]) -> bool:
+        """Makes one chunk of each job; False if this worker was abandoned meanwhile."""
         begun = self.clock()
         with self._changed:
             self._steps[number] = Step(begun, jobs)
@@ -351,7 +354,7 @@ class Scheduler:
                 self._batches.make_ahead([job.chunks for job in jobs])
             except Exception:
                 LOG.exception("a batch failed: each text is spoken alone")
-            # First sounds are computed first: they need not wait for the long chunks of others.
+            # First sounds first: they need not wait for the long chunks of others.
             jobs = sorted(jobs, key=lambda job: job.progress.made > 0)
         share = (self.clock() - begun) / max(len(jobs), 1)
         for i, job in enumerate(jobs):
@@ -372,7 +375,7 @@ class Scheduler:
                 self._on_step(share + self.clock() - begun)
             is_last = samples is None or getattr(job.chunks, "ended", False)
             if is_last and samples is not None:
-                job.chunks.close()  # else its generator and itself would keep each other
+                job.chunks.close()  # breaks a reference cycle with its generator
             if self._encoders:
                 self._made.put((job, samples, is_last))
             else:
@@ -385,8 +388,8 @@ class Scheduler:
             self._encode(*made)
         self._made.put(None)  # for the next one
 
-    def _encode(self, job: Job, samples: np.ndarray | None, is_last: bool) -> None:
-        """Sends a chunk on its way; None: the one before was the last."""
+    def _encode(self, job: SpeechJob, samples: np.ndarray | None, is_last: bool) -> None:
+        """Encodes and delivers a chunk; None: the one before was the last."""
         if job.cancelled:
             self._end(job, None)
             return
@@ -412,8 +415,8 @@ class Scheduler:
         if job.cancelled:
             self._end(job, None)
 
-    def _note(self, progress: Progress, seconds: float, sent: bool) -> None:
-        """A chunk is there: when the first came, and how long a listener waited for this one."""
+    def _note(self, progress: JobProgress, seconds: float, sent: bool) -> None:
+        """Records when the first chunk came, and how long the listener had to wait for this one."""
         now = self.clock()
         if progress.first_audio is not None:
             late = now - (progress.first_audio + progress.made + progress.dry)
@@ -426,7 +429,7 @@ class Scheduler:
 
     def _end(
         self,
-        job: Job,
+        job: SpeechJob,
         error: BaseException | None,
         rest: bytes = b"",
         seconds: float = 0.0,
@@ -445,7 +448,7 @@ class Scheduler:
 
     def _deliver(
         self,
-        job: Job,
+        job: SpeechJob,
         data: bytes,
         seconds: float,
         ended: float | None = None,

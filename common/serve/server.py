@@ -1,4 +1,4 @@
-"""The process: a socket, uvicorn, and an end that leaves nobody in the middle of a sentence."""
+"""The server process: a socket, uvicorn, and a shutdown that lets running answers finish."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from melforge.common.serve.settings import ServeSettings
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 BACKLOG = 2048
-CLOSING_SECONDS = 2  # that connections have to close after the last answer
+CLOSING_SECONDS = 2  # for connections to close after the last answer
 
 
 class Server(uvicorn.Server):
-    """uvicorn raises the signal again that ended it, which makes an exit status of 143: here it does not."""
+    """uvicorn, without raising the signal again that ended it (exit status 143)."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -54,14 +54,14 @@ def make_service(settings: ServeSettings, options: LoadOptions, keys: tuple[byte
 
 
 def bind(host: str, port: int, shared: bool = False) -> socket.socket:
-    """A socket that says it is TCP's: only then asyncio lets small packets leave at once (TCP_NODELAY).
+    """A bound socket. Its protocol is stated as TCP: only then asyncio sets TCP_NODELAY.
 
-    Sockets of several processes have one port where all of them are `shared`.
+    Several processes can have the same port if all their sockets are `shared`.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        # Connections of a server that was here before may be in their last minute.
+        # Connections of an earlier server may still be in TIME_WAIT.
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if shared:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -83,7 +83,7 @@ def listen(host: str, port: int, shared: bool = False) -> socket.socket:
 
 
 async def answer(service: Service, listening: socket.socket) -> None:
-    """Until a signal comes. What keeps the first pair from being loaded is raised."""
+    """Serves until a signal comes; raises what keeps the first pair from being loaded."""
     settings = service.settings
     config = uvicorn.Config(
         make_app(service),
@@ -124,7 +124,7 @@ async def end_on_failure(service: Service, server: uvicorn.Server) -> None:
 
 
 async def drain(service: Service, server: uvicorn.Server, grace: float) -> None:
-    """New requests get 503; what runs is finished, or cut off when the time is over."""
+    """New requests get 503; running ones may finish within `grace` seconds, then they are cut off."""
     log("draining", running=service.running, grace_s=grace)
     service.draining = True
     end = service.scheduler.clock() + grace

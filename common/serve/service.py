@@ -1,4 +1,4 @@
-"""The server's parts together, and a request's way through them: admitted, analysed, spoken."""
+"""The server's parts, and a request's way through them: admitted, analysed, spoken."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from melforge.common.audio.wire import WireEncoder
 from melforge.common.errors import InputError
 from melforge.common.runner import AnalysedText, ChunkSizes, Stream, TextToSpeech
 from melforge.common.serve.errors import RETRY_AFTER, ApiError, bad_request, overloaded
-from melforge.common.serve.hearing import Hearing
+from melforge.common.serve.hearing import Transcriber
 from melforge.common.serve.metrics import Metrics, log
 from melforge.common.serve.pairs import Pair, Pairs
 from melforge.common.serve.requests import SpeechFields, SpeechRequest, controls_of
-from melforge.common.serve.scheduler import Batches, Job, Scheduler
+from melforge.common.serve.scheduler import Batches, Scheduler, SpeechJob
 from melforge.common.serve.settings import ServeSettings
 from melforge.common.speech import Controls
 
-ENCODING_THREADS = 4  # beside the one thread that owns a GPU
+ENCODING_THREADS = 4  # in addition to the one thread that owns a GPU
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
 class Speaking:
-    """A text on its way: `stream` has what is known of it so far, `job` the bytes."""
+    """A text being spoken: `stream` has what is known of it so far, `job` its bytes."""
 
     wanted: SpeechFields
     stream: Stream
-    job: Job
+    job: SpeechJob
 
     @property
     def unspoken(self) -> int:
@@ -44,10 +44,10 @@ class Speaking:
 
 
 class Service:
-    """What answers requests, in one event loop.
+    """Answers requests, in one event loop.
 
-    Texts are analysed one at a time in a thread of their own, and pairs loaded in another. Where threads can
-    share engines, workers encode what they speak: there are as many as cores.
+    One thread analyses texts, one at a time, and another loads pairs. Where threads can share engines there
+    is a worker for each core, which also encodes what it speaks.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class Service:
         self._by_key: Counter[str] = Counter()
         self._texts = ThreadPoolExecutor(1, "text")
         self._loader = ThreadPoolExecutor(1, "load")
-        self.hearing = Hearing(settings)
+        self.hearing = Transcriber(settings)
         self._shared = pairs.options.shares_engines()
         encoders = 0 if self._shared else ENCODING_THREADS
-        self.fault: Exception | None = None  # why the first pair cannot be loaded
+        self.fault: Exception | None = None  # why the first pair could not be loaded
         self.failed = asyncio.Event()
         self.last_step = float("-inf")
         batches = Batches(attrgetter("batch_key"), self._speak_ahead, settings.texts_together(self._shared))
@@ -72,7 +72,7 @@ class Service:
         )
 
     def note_state(self) -> None:
-        """For the figures: what is so now."""
+        """Updates the metrics that describe the current state."""
         self.metrics.queue.set(self.scheduler.waiting)
         self.metrics.models.set(len(self.pairs.loaded))
 
@@ -87,7 +87,7 @@ class Service:
 
     @contextmanager
     def admitted(self, key: str, texts: int = 1) -> Iterator[None]:
-        """Room for so many texts of a caller; 429 or 503 where there is none."""
+        """Counts `texts` of a caller as running; 429 or 503 if there is no room for them."""
         if self.draining:
             raise overloaded("the server is about to stop")
         if self.running + texts > self.settings.queue:
@@ -108,7 +108,7 @@ class Service:
             self.metrics.running.set(self.running)
 
     async def load_first(self) -> None:
-        """Loads the pair that /ready asks for; `failed` where it cannot be."""
+        """Loads the pair that /ready checks; sets `failed` if that is impossible."""
         begun = self.scheduler.clock()
         try:
             await self.load(self.pairs.first)
@@ -128,9 +128,9 @@ class Service:
         return await in_thread(self._loader, self.pairs.get, pair)
 
     async def speak(self, wanted: SpeechFields, arrived: float, whole: bool = False) -> Speaking:
-        """Begins to speak what was asked for. A 400 says what of it cannot be.
+        """Starts speaking; 400 says what of the request is impossible.
 
-        `whole`: the bytes are wanted together, so that headers can say their length.
+        `whole`: the bytes are sent together, so that headers can state their length.
         """
         if len(wanted.input) > self.settings.max_characters:
             limit = f"{len(wanted.input)} characters, of {self.settings.max_characters} at most"
@@ -162,7 +162,7 @@ class Service:
         return Speaking(wanted, stream, self.scheduler.submit(stream, encoder, tts.sampling_rate, arrived))
 
     def stop(self, seconds: float = 5.0) -> None:
-        """Ends all work; waits so long for the workers."""
+        """Stops all work; waits up to `seconds` for the workers."""
         self.scheduler.stop()
         self.hearing.stop()
         self._texts.shutdown(wait=False, cancel_futures=True)

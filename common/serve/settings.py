@@ -1,4 +1,4 @@
-"""What a server may be told: one table of settings, each an option, a key of YAML files and of `--set`."""
+"""The settings of a server: one table, of which each is an option, a YAML key and a name for `--set`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from melforge.common.errors import InputError
 from melforge.common.files import read_text
 
 KEYS_VARIABLE = "MELFORGE_API_KEYS"
-# Texts of a batch. On a CPU more of them take longer each than fewer, and the first waits for all.
+# Texts in a batch. On a CPU larger batches are slower per text, and the first sound waits for all of them.
 GPU_BATCH, CPU_BATCH = 32, 3
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting's words, and the least and the most that it may be."""
+    """A setting's help text and its limits."""
 
     help: str
     unit: str = ""
@@ -36,7 +36,7 @@ def setting(default: Any, help: str, unit: str = "", **limits: float) -> Any:
 
 @dataclass(frozen=True)
 class ServeSettings:
-    """Where the server listens, and what it grants its callers."""
+    """Where the server listens, and its limits."""
 
     host: str = setting("127.0.0.1", "address to listen at (default: 127.0.0.1)", "ADDRESS")
     port: int = setting(8000, "port to listen at, 0 for any free one (default: 8000)", "N", low=0, high=65535)
@@ -47,19 +47,21 @@ class ServeSettings:
         "NAMES",
     )
     max_characters: int = setting(4096, "longest text (default: 4096)", "N")
-    queue: int = setting(256, "requests that may be spoken or wait; further ones get 503 (default: 256)", "N")
+    queue: int = setting(
+        256, "requests that may be running or waiting; further ones get 503 (default: 256)", "N"
+    )
     key_requests: int = setting(64, "requests of one key at a time; further ones get 429 (default: 64)", "N")
     batch_items: int = setting(64, "texts in a batch request (default: 64)", "N")
     seconds: float = setting(1800.0, "seconds that a request may take (default: 1800)", "S", low=0)
     body_bytes: int = setting(1 << 20, "bytes of a request's body (default: 1048576)", "N")
     ahead: float = setting(
         20.0,
-        "seconds of audio that wait for a slow reader before its speech is paused (default: 20)",
+        "seconds of unread audio after which the speech for a slow reader is paused (default: 20)",
         "S",
         low=0,
     )
     grace: float = setting(
-        30.0, "seconds after SIGTERM in which what runs is finished (default: 30)", "S", low=0
+        30.0, "seconds after SIGTERM for running requests to finish (default: 30)", "S", low=0
     )
     workers: int | None = setting(
         None,
@@ -69,8 +71,8 @@ class ServeSettings:
     )
     processes: int = setting(
         1,
-        "processes at this port, each with models of its own; one that ends is replaced. The settings count "
-        "in each (default: 1)",
+        "processes at this port, each with its own models; one that dies is replaced. The other settings "
+        "apply to each process (default: 1)",
         "N",
         high=MOST_THREADS,
     )
@@ -81,16 +83,16 @@ class ServeSettings:
         "N",
     )
     memory_limit: float | None = setting(
-        None, "MB of weights; the pair that was not asked for longest is unloaded (default: none)", "MB"
+        None, "MB of weights, above which the least recently used pair is unloaded (default: none)", "MB"
     )
     idle_unload: float | None = setting(
-        None, "seconds after which a pair that nobody asks for is unloaded (default: never)", "S"
+        None, "seconds without use after which a pair is unloaded (default: never)", "S"
     )
     ear: str | None = setting(
         None, "name or folder of the ear that transcribes recordings (default: the shipped one)", "NAME"
     )
     recordings: int = setting(
-        8, "recordings that are transcribed or wait; further ones get 429 (default: 8)", "N"
+        8, "recordings that may be running or waiting; further ones get 429 (default: 8)", "N"
     )
     recording_bytes: int = setting(25 << 20, "bytes of a recording (default: 26214400)", "N")
     recording_seconds: float = setting(1200.0, "seconds of a recording (default: 1200)", "S")
@@ -99,11 +101,11 @@ class ServeSettings:
     )
     origins: str | None = setting(
         None,
-        "origins of pages whose scripts may ask, such as http://localhost:3000, with commas; * means all "
+        "origins whose pages may send requests, such as http://localhost:3000, with commas; * allows all "
         "(default: the server's own page only)",
         "URLS",
     )
-    without_keys: bool = setting(False, "listen at other addresses than this machine's without API keys")
+    without_keys: bool = setting(False, "allow other machines without API keys")
 
     def __post_init__(self) -> None:
         for name, (kind, about, _) in setting_fields().items():
@@ -114,7 +116,7 @@ class ServeSettings:
             raise InputError(f"{name} must be {limit}, not {value!r}")
 
     def texts_together(self, on_cpu: bool) -> int:
-        """Of how many texts the next audio is computed together."""
+        """The largest batch: of how many texts the next audio is computed together."""
         return self.max_batch or (CPU_BATCH if on_cpu else GPU_BATCH)
 
 

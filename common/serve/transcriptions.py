@@ -1,58 +1,67 @@
-"""OpenAI's route for transcripts of recordings, and the forms that they have."""
+"""OpenAI's route that transcribes recordings, and the formats of its answers."""
 
 from __future__ import annotations
 
-import asyncio
 import math
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from pydantic import BaseModel, Field
 from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from melforge.common.recognition.captions import Caption, captions
 from melforge.common.recognition.transcript import Transcript
-from melforge.common.serve.answer import left
 from melforge.common.serve.errors import ApiError
-from melforge.common.serve.gate import LEFT, caller_of, record_of
-from melforge.common.serve.hearing import Hearing
+from melforge.common.serve.gate import caller_of, record_of
+from melforge.common.serve.hearing import Transcriber
+from melforge.common.serve.incoming import body_chunks, in_time, unless_left
 from melforge.common.serve.metrics import milliseconds
-from melforge.common.serve.openai_api import body_chunks, in_time
-from melforge.common.serve.requests import ignored_header
+from melforge.common.serve.requests import ignored_header, parse
 from melforge.common.serve.service import Service
 from melforge.common.synthesis.subtitles import srt_of, vtt_of
 
-FORMATS = ("json", "text", "srt", "verbose_json", "vtt")
-GRANULARITIES = ("segment", "word")
 LISTS = ("timestamp_granularities", "timestamp_granularities[]")
 USED = ("file", "model", "response_format", "language", *LISTS)
-FORM_BYTES = 1 << 16  # of a form beside its file
+FORM = "multipart/form-data"
+FORM_BYTES = 1 << 16  # of a form without its file
 MOST_FIELDS = 64
-UPLOAD_SECONDS = 120.0  # in which a recording must have come
+UPLOAD_SECONDS = 120.0  # in which a recording must have arrived
 LANGUAGES = {"en": "english"}
 
 
-@dataclass(frozen=True)
-class TranscriptionFields:
-    """OpenAI's fields."""
+class TranscriptionFields(BaseModel):
+    """OpenAI's fields beside the file."""
 
-    file: UploadFile
-    model: str
-    language: str  # its name, as Whisper gives it
-    response_format: str
-    granularities: frozenset[str]
-    ignored: list[str]  # fields that change nothing
+    model: str = Field(description="the ear's name, or one of OpenAI's")
+    language: str = Field("", description="ISO 639-1")
+    response_format: Literal["json", "text", "srt", "verbose_json", "vtt"] = "json"
+    timestamp_granularities: set[Literal["segment", "word"]] = Field(
+        default_factory=set, description="with verbose_json"
+    )
+    temperature: float = Field(0.0, ge=0, le=1, description="accepted and not used")
+    prompt: str = Field("", description="accepted and not used")
+
+    @classmethod
+    def body_schema(cls) -> dict[str, Any]:
+        """The form for /openapi.json."""
+        schema = cls.model_json_schema()
+        file = {"type": "string", "format": "binary", "description": "a sound file"}
+        properties = {"file": file, **schema["properties"]}
+        properties[LISTS[1]] = properties.pop(LISTS[0])
+        form = {"type": "object", "required": ["file", "model"], "properties": properties}
+        return {"requestBody": {"required": True, "content": {FORM: {"schema": form}}}}
 
 
 def make_router(service: Service) -> APIRouter:
     router = APIRouter(prefix="/v1")
     hearing, settings = service.hearing, service.settings
 
-    @router.post("/audio/transcriptions", openapi_extra=SCHEMA, response_class=Response)
+    @router.post(
+        "/audio/transcriptions", openapi_extra=TranscriptionFields.body_schema(), response_class=Response
+    )
     async def transcriptions(request: Request) -> Response:
         """Transcribes a recording."""
         arrived = service.scheduler.clock()
@@ -61,25 +70,20 @@ def make_router(service: Service) -> APIRouter:
             form = await read_form(request, settings.recording_bytes + FORM_BYTES)
             try:
                 wanted = fields_of(form, hearing)
-                if (size := wanted.file.size or 0) > settings.recording_bytes:
-                    message = f"file: {size} bytes, of {settings.recording_bytes} at most"
-                    raise ApiError(413, message, "file", "request_too_large")
-                transcript = await transcribed(service, request, wanted.file.file)
+                ignored = sorted(name for name in form if name not in USED)
+                hears = hearing.transcribe(file_of(form, settings.recording_bytes))
+                transcript = await unless_left(request.receive, hears, settings.seconds, "transcribed")
             finally:
                 await form.close()
-            if transcript is None:
-                record["end"] = "disconnect"
-                service.metrics.left.inc()
-                return Response(status_code=LEFT)
         taken = service.scheduler.clock()
         service.metrics.heard.inc(transcript.seconds)
         service.metrics.hearing.observe(taken - arrived)
         record |= {"model": wanted.model, "format": wanted.response_format}
         record |= {"heard_s": round(transcript.seconds, 3), "words": len(transcript.words)}
         record["heard_ms"] = milliseconds(arrived, taken)
-        answer = answer_of(transcript, wanted)
-        if wanted.ignored:
-            answer.headers["x-melforge-ignored"] = ignored_header(wanted.ignored)
+        answer = answer_of(transcript, wanted, LANGUAGES.get(hearing.language, hearing.language))
+        if ignored:
+            answer.headers["x-melforge-ignored"] = ignored_header(ignored)
         return answer
 
     return router
@@ -95,10 +99,10 @@ class WholeForm(MultiPartParser):
 
 
 async def read_form(request: Request, most: int) -> FormData:
-    """A form, multipart/form-data, of so many bytes at most. A 400 where it is none."""
+    """A form of at most `most` bytes; 400 if it is not one."""
     kind = request.headers.get("content-type", "").partition(";")[0]
-    if kind.strip().lower() != "multipart/form-data":
-        raise ApiError(400, "the body must be a form, multipart/form-data with its boundary", "file")
+    if kind.strip().lower() != FORM:
+        raise ApiError(400, f"the body must be a form, {FORM} with its boundary", "file")
     parser = WholeForm(request.headers, body_chunks(request, most), max_files=1, max_fields=MOST_FIELDS)
     try:
         async with in_time(UPLOAD_SECONDS):
@@ -111,84 +115,38 @@ async def read_form(request: Request, most: int) -> FormData:
     return form
 
 
-async def transcribed(service: Service, request: Request, recording: BinaryIO) -> Transcript | None:
-    """The transcript; None for a client who left meanwhile."""
-    hearing = asyncio.ensure_future(service.hearing.transcribe(recording))
-    leaving = asyncio.ensure_future(left(request.receive))
-    limit = service.settings.seconds
-    try:
-        await asyncio.wait({hearing, leaving}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-        if hearing.done():
-            return hearing.result()
-        if leaving.done():
-            return None
-        raise ApiError(503, f"not transcribed within {limit:g} seconds", code="timeout")
-    finally:
-        hearing.cancel()
-        leaving.cancel()
-        await asyncio.gather(hearing, leaving, return_exceptions=True)
-
-
-def fields_of(form: FormData, hearing: Hearing) -> TranscriptionFields:
-    """The fields of a form. A 400 names the one that is wrong."""
-    for name in ("file", "model"):
-        if name not in form:
-            raise ApiError(400, f"{name} is missing", name, "missing")
-    texts = {name: value for name, value in form.items() if isinstance(value, str)}
-    file = form["file"]
-    model = texts.get("model", "")
-    hearing.require(model)
-    if not isinstance(file, UploadFile) or not file.size:
-        what = "it is empty" if isinstance(file, UploadFile) else "send it as a file, with a file name"
-        raise ApiError(400, f"file: {what}", "file", "invalid_value")
-    format = chosen("response_format", texts.get("response_format", "json"), FORMATS)
-    asked = frozenset(
-        chosen(LISTS[0], str(one), GRANULARITIES) for name in LISTS for one in form.getlist(name)
-    )
-    if asked and format != "verbose_json":
+def fields_of(form: FormData, hearing: Transcriber) -> TranscriptionFields:
+    """The fields of a form; 400 names the one that is wrong."""
+    given: dict[str, Any] = {name: value for name, value in form.items() if isinstance(value, str)}
+    given[LISTS[0]] = [one for name in LISTS for one in form.getlist(name)]
+    wanted: TranscriptionFields = parse(given, TranscriptionFields)
+    hearing.require(wanted.model)
+    if wanted.timestamp_granularities and wanted.response_format != "verbose_json":
         raise ApiError(400, f"{LISTS[0]}: they are in verbose_json only", LISTS[0], "invalid_value")
-    check_temperature(texts.get("temperature", "0"))
-    return TranscriptionFields(
-        file,
-        model,
-        language_of(texts.get("language", ""), hearing),
-        format,
-        asked or frozenset({"segment"}),
-        sorted(name for name in form if name not in USED),
-    )
-
-
-def language_of(asked: str, hearing: Hearing) -> str:
-    """The language's name; a 400 where it is asked for one that the ear was not trained on."""
-    known = (hearing.ear and hearing.ear.language) or "en"
-    if asked.strip().lower() not in ("", known, LANGUAGES.get(known)):
+    known, asked = hearing.language, wanted.language.strip().lower()
+    if asked not in ("", known, LANGUAGES.get(known)):
         message = f"language: the ear hears {known}, not {asked[:50]!r}"
         raise ApiError(400, message, "language", "unsupported_value")
-    return LANGUAGES.get(known, known)
+    return wanted
 
 
-def chosen(name: str, value: str, known: Sequence[str]) -> str:
-    """A field's value, which must be one of those known."""
-    if value not in known:
-        raise ApiError(
-            400, f"{name}: use one of {', '.join(known)}, not {value[:50]!r}", name, "invalid_value"
-        )
-    return value
+def file_of(form: FormData, most: int) -> BinaryIO:
+    """The recording; 413 if it has more than `most` bytes."""
+    if "file" not in form:
+        raise ApiError(400, "file is missing", "file", "missing")
+    file = form["file"]
+    if not isinstance(file, UploadFile):
+        raise ApiError(400, "file: send it as a file, with a file name", "file", "invalid_value")
+    if not file.size:
+        raise ApiError(400, "file: it is empty", "file", "invalid_value")
+    if file.size > most:
+        message = f"file: {file.size} bytes, of {most} at most"
+        raise ApiError(413, message, "file", "request_too_large")
+    return file.file
 
 
-def check_temperature(text: str) -> None:
-    """It changes nothing, but one that OpenAI refuses is refused."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value <= 1:
-        message = f"temperature: it must be from 0 to 1, not {text[:50]!r}"
-        raise ApiError(400, message, "temperature", "invalid_value")
-
-
-def answer_of(transcript: Transcript, wanted: TranscriptionFields) -> Response:
-    """The transcript in the form that was asked for."""
+def answer_of(transcript: Transcript, wanted: TranscriptionFields, language: str) -> Response:
+    """The transcript in the format that was asked for; `language` as Whisper names it."""
     form = wanted.response_format
     if form == "text":
         return PlainTextResponse(transcript.text + "\n")
@@ -200,13 +158,14 @@ def answer_of(transcript: Transcript, wanted: TranscriptionFields) -> Response:
         return JSONResponse({"text": transcript.text, "usage": usage})
     content: dict[str, Any] = {
         "task": "transcribe",
-        "language": wanted.language,
+        "language": language,
         "duration": round(transcript.seconds, 3),
         "text": transcript.text,
     }
-    if "segment" in wanted.granularities:
+    asked = wanted.timestamp_granularities or {"segment"}
+    if "segment" in asked:
         content["segments"] = [segment(n, one) for n, one in enumerate(captions(transcript))]
-    if "word" in wanted.granularities:
+    if "word" in asked:
         content["words"] = [
             {"word": one.word, "start": round(one.start, 3), "end": round(one.end, 3)}
             for one in transcript.words
@@ -215,7 +174,7 @@ def answer_of(transcript: Transcript, wanted: TranscriptionFields) -> Response:
 
 
 def segment(number: int, caption: Caption) -> dict[str, Any]:
-    """A caption with the keys of OpenAI's, those that only Whisper knows among them."""
+    """A caption with OpenAI's keys; those that only Whisper can fill are empty."""
     cue, text = caption.cue, caption.text.encode()
     return {
         "id": number,
@@ -229,30 +188,3 @@ def segment(number: int, caption: Caption) -> dict[str, Any]:
         "compression_ratio": round(len(text) / len(zlib.compress(text)), 4),
         "no_speech_prob": 0.0,
     }
-
-
-SCHEMA = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "multipart/form-data": {
-                "schema": {
-                    "type": "object",
-                    "required": ["file", "model"],
-                    "properties": {
-                        "file": {"type": "string", "format": "binary", "description": "a sound file"},
-                        "model": {"type": "string", "description": "the ear's name, or one of OpenAI's"},
-                        "language": {"type": "string", "description": "ISO 639-1"},
-                        "response_format": {"type": "string", "enum": list(FORMATS), "default": "json"},
-                        "timestamp_granularities[]": {
-                            "type": "array",
-                            "items": {"type": "string", "enum": list(GRANULARITIES)},
-                        },
-                        "temperature": {"type": "number", "description": "accepted and not used"},
-                        "prompt": {"type": "string", "description": "accepted and not used"},
-                    },
-                }
-            }
-        },
-    }
-}

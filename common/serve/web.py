@@ -1,4 +1,4 @@
-"""The page at `/`, and what it offers: the pairs, their voices and controls, formats and limits."""
+"""The page at `/`, and the choices it offers: pairs, voices, controls, formats and limits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-# The page loads its own files and asks its own server, and nothing else; no other page may frame it.
+# The page loads only its own files and talks only to its own server; no other page may frame it.
 POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -66,7 +66,7 @@ def make_router(service: Service) -> APIRouter:
 
     @router.get("/v1/audio/options")
     async def options() -> dict[str, Any]:
-        """What a request may choose from: pairs, voices, formats, controls, and how long a text may be."""
+        """The choices of a request: pairs, voices, formats, controls, and the longest text."""
         pairs = service.pairs
         return {
             "pairs": [pair_options(pairs, name) for name in pairs.names],
@@ -82,8 +82,8 @@ def make_router(service: Service) -> APIRouter:
 
 
 def pair_options(pairs: Pairs, name: str) -> dict[str, Any]:
-    """A pair: the voices that have it, each with its mel contract and speakers, and the controls that it
-    honours in any of them.
+    """A pair: the voices that have it, each with its mel contract and speakers, and the controls that have an
+    effect in any of them.
     """
     spoken_by: list[Pair] = []
     for voice in pairs.voices:

@@ -17,16 +17,18 @@ import numpy as np
 
 from melforge.common.arrays import Array, concatenate, is_numpy, pad_rows, to_numpy
 from melforge.common.errors import InputError
+from melforge.common.serve.pairs import FIRST_WORDS
 from melforge.common.speech import Controls, MelTooLong
 from melforge.common.synthesis.acoustic import AcousticModel
 from melforge.common.synthesis.vocoder import Vocoder
 from melforge.common.synthesis.warm_up import warm_up_model
 from melforge.common.text import Analysis, unspoken_rows
 from melforge.common.triton import speaking, tensors
-from melforge.common.triton.choice import ModelChoice, pick_instance_device, warms_up
+from melforge.common.triton.choice import Choice, pick_instance_device, warms_up
 
 NO_UTTERANCE = -1  # the length behind those of an item's utterances
 LONGEST_PAUSE = 3600.0  # seconds
+EXAMPLE_FRAMES = 64
 
 
 class Model(ABC):
@@ -48,7 +50,7 @@ class Model(ABC):
 
         The sources of checkpoints have no weights: `load` reads those that this model runs.
         """
-        self.choice = ModelChoice.read(parameters, folder)
+        self.choice = Choice.read(parameters, folder)
         self.sources = self.choice.sources()
 
     @abstractmethod
@@ -112,6 +114,16 @@ class BatchModel(Model):
     """A model that Triton's dynamic batcher gives several requests at a time, each of one item or more."""
 
     @abstractmethod
+    def example(self) -> Any:
+        """An item that it runs on once before Triton says that it is ready."""
+
+    def initialize(self, args: dict[str, str]) -> None:
+        super().initialize(args)
+        for made in self.make([self.example()]):
+            if isinstance(made, Exception):
+                raise made
+
+    @abstractmethod
     def items(self, request: Any) -> list[Any]: ...
 
     @abstractmethod
@@ -142,7 +154,7 @@ class BatchModel(Model):
         return self.triton.InferenceResponse(outputs)
 
 
-class Frontend(BatchModel):
+class TextToSymbols(BatchModel):
     """Text to symbols, on a CPU."""
 
     def load(self) -> None:
@@ -150,6 +162,9 @@ class Frontend(BatchModel):
         assert source.frontend is not None  # every acoustic model has one
         self.frontend = source.frontend.build()
         self.longest, _ = self.choice.limits(self.sources)
+
+    def example(self) -> str:
+        return FIRST_WORDS
 
     def items(self, request: Any) -> list[Any]:
         self.controls(request)  # what is wrong with them shows before anything is spoken
@@ -171,7 +186,7 @@ class Frontend(BatchModel):
         }
 
 
-class Acoustic(BatchModel):
+class SymbolsToMel(BatchModel):
     """Symbols to mel."""
 
     def load(self) -> None:
@@ -179,8 +194,12 @@ class Acoustic(BatchModel):
         assert isinstance(driver, AcousticModel)
         self.acoustic = driver
         assert driver.source.frontend is not None
-        self.symbols = driver.source.frontend.build().symbols
+        self.frontend = driver.source.frontend.build()
+        self.symbols = self.frontend.symbols
         self.batch_size = self.choice.deployment(driver.source.model).batch_size
+
+    def example(self) -> speaking.Symbols:
+        return speaking.Symbols([one.ids for one in self.frontend(FIRST_WORDS).utterances], Controls())
 
     def items(self, request: Any) -> list[Any]:
         controls = self.controls(request)
@@ -206,6 +225,10 @@ class MelToAudio(BatchModel):
         driver = self.load_driver("vocoder")
         assert isinstance(driver, Vocoder)
         self.vocoder = driver
+
+    def example(self) -> speaking.Mels:
+        mel = np.zeros((self.vocoder.source.mel.n_mel_channels, EXAMPLE_FRAMES), np.float32)
+        return speaking.Mels([mel], [0.0], Controls())
 
     def items(self, request: Any) -> list[Any]:
         controls = self.controls(request)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from melforge.common.audio.contract import MelContract, require_same_contract
 from melforge.common.config.deployment import Deployment
-from melforge.common.files import exports_folder
+from melforge.common.files import exports_folder, weights_key
 from melforge.common.recognition.loading import make_recogniser
-from melforge.common.recognition.recogniser import Recogniser
 from melforge.common.registry import get_model
 from melforge.common.stages.choose import (
     KERNELS,
@@ -25,9 +24,10 @@ from melforge.common.stages.choose import (
 from melforge.common.synthesis.driver import Driver
 from melforge.common.synthesis.loading import choose_sources, make_driver, override, pick_device
 from melforge.common.weights.ears import read_recogniser
-from melforge.common.weights.voices import FrontendSpec, ModelSource
+from melforge.common.weights.voices import WEIGHTS, FrontendSpec, ModelSource
 
 LAID_IN = "./"  # begins the path of a file in the folder of a model's version
+HEARING = ("recogniser",)  # the kinds of a repository that hears
 TEXTS = {"acoustic", "vocoder", "voice", "ear", "backend", "decoder"}  # fields that are no JSON
 FOLDERS = {"voice", "ear"}  # fields that may be laid in
 COMPILED = {KERNELS, "trt"}  # backends on which a new length is captured, or compiled for
@@ -35,10 +35,16 @@ COMPILED = {KERNELS, "trt"}  # backends on which a new length is captured, or co
 
 @dataclass(frozen=True)
 class Choice:
-    """What every repository says of its models; names and values as those of the commands."""
+    """Which models a repository runs; names and values as those of the commands."""
 
+    kinds: tuple[str, ...] = KINDS  # or HEARING
+    acoustic: str | None = None
+    vocoder: str | None = None
+    voice: str | None = None
+    ear: str | None = None
     checkpoints: tuple[str, ...] = ()
     backend: str = "onnx"
+    decoder: str | None = None
     threads: int | None = None
     deployments: Mapping[str, Deployment] = field(default_factory=dict)
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -57,7 +63,7 @@ class Choice:
         found: dict[str, Any] = {}
         for f in fields(self):
             value = getattr(self, f.name)
-            if value not in (None, (), {}):
+            if value not in (None, (), {}, KINDS):
                 found[f.name] = value
         if self.deployments:
             plain = asdict(Deployment())
@@ -71,7 +77,7 @@ class Choice:
         }
 
     @classmethod
-    def read(cls, parameters: Mapping[str, str], folder: Path) -> Self:
+    def read(cls, parameters: Mapping[str, str], folder: Path) -> Choice:
         """What `parameters` gave, of a model whose version's folder this is."""
         values: dict[str, Any] = {
             f.name: parameters[f.name] if f.name in TEXTS else _tuples(json.loads(parameters[f.name]))
@@ -88,24 +94,18 @@ class Choice:
         )
         return cls(**values)
 
-
-@dataclass(frozen=True)
-class ModelChoice(Choice):
-    """The models that speak, as in `TextToSpeech.load`."""
-
-    acoustic: str | None = None
-    vocoder: str | None = None
-    voice: str | None = None
-    decoder: str | None = None
-
     def stored_sources(self) -> dict[str, ModelSource]:
-        """The acoustic model's and the vocoder's as they are stored; described ones have no weights."""
-        if not self.described:
-            return choose_sources(self._wanted(*KINDS), self.voice, self.checkpoints)
-        sources = {kind: read_description(text) for kind, text in self.described.items()}
-        from_voice = self._wanted(*(kind for kind in KINDS if kind not in sources))
-        sources |= choose_sources(from_voice, self.voice)
-        return {kind: sources[kind] for kind in KINDS}
+        """Each kind's as they are stored; described ones have no weights."""
+        described = {kind: read_description(text) for kind, text in self.described.items()}
+        rest = [kind for kind in self.kinds if kind not in described]
+        found = described | self._read(rest, [] if described else self.checkpoints)
+        return {kind: found[kind] for kind in self.kinds}
+
+    def _read(self, kinds: Sequence[str], checkpoints: Sequence[str]) -> dict[str, ModelSource]:
+        """Of these checkpoints, else of the voice or the ear."""
+        if "recogniser" in kinds:
+            return {"recogniser": read_recogniser(self.ear, checkpoints)}
+        return choose_sources({kind: getattr(self, kind) for kind in kinds}, self.voice, checkpoints)
 
     def sources(self) -> dict[str, ModelSource]:
         """The same with the overrides."""
@@ -114,23 +114,30 @@ class ModelChoice(Choice):
     def overridden(self, stored: Mapping[str, ModelSource]) -> dict[str, ModelSource]:
         """Stored sources with the overrides; an InputError where their mel contracts differ."""
         sources = {kind: override(one, self.overrides.get(one.model, {})) for kind, one in stored.items()}
-        first, second = (sources[kind] for kind in KINDS)
-        require_same_contract(first.mel, second.mel, (first.model, second.model))
+        first, *others = sources.values()
+        for other in others:
+            require_same_contract(first.mel, other.mel, (first.model, other.model))
         return sources
-
-    def _wanted(self, *kinds: str) -> dict[str, str | None]:
-        return {kind: getattr(self, kind) for kind in kinds}
 
     def backends(self, sources: Mapping[str, ModelSource]) -> dict[str, str]:
         return parse_backends(self.backend, {kind: source.model for kind, source in sources.items()})
 
-    def driver(self, kind: str, sources: Mapping[str, ModelSource], device: str) -> Driver:
-        """One of `sources`, acoustic model or vocoder, on its engines; only its weights are read."""
+    def driver(
+        self, kind: str, sources: Mapping[str, ModelSource], device: str, step: str | None = None
+    ) -> Driver:
+        """One of `sources` on its engines, or a recogniser's `step` alone; only its weights are read."""
         laid_in = [text for text in self.checkpoints if text.startswith(f"{kind}=")]
-        source = choose_sources(self._wanted(kind), self.voice, laid_in, self.overrides)[kind]
+        if laid_in or kind not in self.described:
+            source = self._read([kind], laid_in)[kind]
+        else:  # a step that takes no weights
+            source = read_description(self.described[kind])
+        source = override(source, self.overrides.get(source.model, {}))
+        if kind == "recogniser":
+            how = self.deployments.get(source.model, Deployment())
+            return make_recogniser(source, self.backend, device, self.threads, how, step=step)
         form = self.decoder if kind == "acoustic" else None
-        backend = self.backends(sources)[kind]
         how = self.deployment(source.model)
+        backend = self.backends(sources)[kind]
         return make_driver(source, backend, device, self.threads, form, deployment=how)
 
     def limits(self, sources: Mapping[str, ModelSource]) -> tuple[int, int]:
@@ -152,58 +159,38 @@ class ModelChoice(Choice):
 
 
 def describe(source: ModelSource) -> dict[str, Any]:
-    """All of a source but its weights and graphs, for JSON."""
-    return {
+    """All of a source but its weights and graphs, for JSON. Of a recogniser also how its graphs are found."""
+    frontend = source.frontend
+    described = {
         "model": source.model,
         "config": asdict(source.config),
         "mel": asdict(source.mel),
         "settings": asdict(source.settings),
-        "frontend": source.frontend
-        and {"name": source.frontend.name, "options": dict(source.frontend.options)},
+        "frontend": frontend and {"name": frontend.name, "options": dict(frontend.options)},
         "published": source.given_state is not None,
     }
+    if get_model(source.model).kind == "recogniser":
+        described["weights_key"] = weights_key(source.weights)
+    return described
 
 
 def read_description(description: Mapping[str, Any]) -> ModelSource:
-    """The source that `describe` was given, without weights."""
+    """The source that `describe` was given, without weights.
+
+    The graphs that a recogniser's steps without weights need lie beside those of the others in the cache.
+    """
     model, frontend = get_model(description["model"]), description["frontend"]
+    key = description.get("weights_key")
+    nowhere = Path(f"no weights of {model.name}")
     return ModelSource(
         model=model.name,
         config=model.config_class(**description["config"]),
-        weights=Path(f"no weights of {model.name}"),
+        weights=exports_folder() / f"{model.name}-{key}" / WEIGHTS if key else nowhere,
         mel=MelContract(**description["mel"]),
         frontend=FrontendSpec(**frontend) if frontend else None,
         settings=model.settings_class(**description["settings"]),
-        given_state={} if description["published"] else None,  # it decides which stages run
+        given_state={} if key or description["published"] else None,  # it decides which stages run
     )
-
-
-@dataclass(frozen=True)
-class EarChoice(Choice):
-    """The recogniser, as `melforge transcribe` takes it."""
-
-    ear: str | None = None
-
-    def stored_source(self) -> ModelSource:
-        """The recogniser's as it is stored; a described one is for stages that take no weights.
-
-        Their graphs lie beside those of the others in the cache.
-        """
-        if not self.described:
-            return read_recogniser(self.ear, self.checkpoints)
-        source = read_description(self.described["recogniser"])
-        folder = exports_folder() / f"{source.model}-{self.described['recogniser']['weights_key']}"
-        return replace(source, weights=folder / "weights.safetensors", given_state={})
-
-    def overridden(self, stored: ModelSource) -> ModelSource:
-        """A stored source with the overrides."""
-        return override(stored, self.overrides.get(stored.model, {}))
-
-    def recogniser(self, device: str, step: str | None = None) -> Recogniser:
-        """On its engines, or one step of it on its own."""
-        source = self.overridden(self.stored_source())
-        how = self.deployments.get(source.model, Deployment())
-        return make_recogniser(source, self.backend, device, self.threads, how, step=step)
 
 
 def pick_instance_device(backends: Iterable[str], kind: str, number: str) -> str:

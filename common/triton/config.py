@@ -17,14 +17,14 @@ LINE = 100  # characters of a message that stays in one line
 
 
 @dataclass(frozen=True)
-class Word:
-    """A word of an enumeration, written without quotes."""
+class Constant:
+    """A name of an enumeration, written without quotes."""
 
     name: str
 
 
 def tensor_entry(tensor: Tensor, ragged: bool = False) -> dict[str, Any]:
-    entry = {"name": tensor.name, "data_type": Word(TYPES[tensor.dtype]), "dims": list(tensor.dims)}
+    entry = {"name": tensor.name, "data_type": Constant(TYPES[tensor.dtype]), "dims": list(tensor.dims)}
     # Without this only requests of the same lengths would come into a batch.
     return {**entry, "allow_ragged_batch": True} if ragged else entry
 
@@ -59,6 +59,6 @@ def _indent(text: str) -> str:
 
 
 def _scalar(value: Any) -> str:
-    if isinstance(value, Word):
+    if isinstance(value, Constant):
         return value.name
     return json.dumps(value, ensure_ascii=False)  # numbers, true and false, and strings with their escapes

@@ -8,20 +8,20 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from melforge.common.arrays import Array, pad_rows, to_device, to_numpy
+from melforge.common.arrays import Array, pad_rows, to_numpy
 from melforge.common.engines import MEL_STEP
 from melforge.common.errors import InputError
 from melforge.common.recognition.long_recordings import LONGEST_PIECE, is_silent
-from melforge.common.recognition.recogniser import Heard, Recogniser
+from melforge.common.recognition.recogniser import Recogniser
 from melforge.common.recognition.transcript import greedy_text
 from melforge.common.synthesis.utterances import run_each
 from melforge.common.triton import tensors
 from melforge.common.triton.backend import BatchModel, padded
-from melforge.common.triton.choice import EarChoice, pick_instance_device
+from melforge.common.triton.choice import pick_instance_device
 
 USUAL_SECONDS = 7.0  # of a recording that warms up engines whose lengths are dynamic
 
@@ -31,18 +31,18 @@ class RecogniserModel(BatchModel):
 
     step: str  # one of STEPS
 
-    def choose(self, parameters: Mapping[str, str], folder: Path) -> None:
-        self.ear = EarChoice.read(parameters, folder)
-
     def load(self) -> None:
         """Where a warm-up is asked for, the step has run at every length and batch then."""
-        device = pick_instance_device([self.ear.backend], *self.instance)
-        self.recogniser: Recogniser = self.ear.recogniser(device, self.step)
-        if self.ear.warm_up:
+        device = pick_instance_device([self.choice.backend], *self.instance)
+        self.recogniser = cast(Recogniser, self.choice.driver("recogniser", self.sources, device, self.step))
+        if self.choice.warm_up:
             for frames, items in self.warm_up_runs():
-                for one in self.make([self.example(frames)] * items):
+                for one in self.make([self.padded_item(frames)] * items):
                     if isinstance(one, Exception):
                         raise one
+
+    def example(self) -> Any:
+        return self.padded_item(MEL_STEP)
 
     def warm_up_runs(self) -> list[tuple[int, int]]:
         """Frames of features, and items: every bucket; on CUDA kernels every length to which recordings of up
@@ -61,17 +61,11 @@ class RecogniserModel(BatchModel):
         return sorted(itertools.product(lengths, batches), key=math.prod, reverse=True)
 
     @abstractmethod
-    def example(self, frames: int) -> Any:
-        """An item that is padded to so many frames of features."""
+    def padded_item(self, frames: int) -> Any:
+        """An item that is padded to `frames` frames of features."""
 
     def padded_batch(self, items: int) -> int:
         return min(self.recogniser.padded_batch(items), self.recogniser.largest_batch)
-
-    def rows(self, request: Any, *names: str) -> list[tuple[Array, ...]]:
-        """A row of these tensors for each item. An InputError where the request has parameters."""
-        if given := json.loads(request.parameters() or "{}"):
-            raise InputError(f"unknown parameter {next(iter(given))!r}: a recogniser has none")
-        return list(zip(*(self.read(request, name) for name in names), strict=True))
 
     def in_batches(
         self, run: Callable[[Sequence[Any]], list[Any]], items: Sequence[Any], sizes: Sequence[int]
@@ -94,12 +88,12 @@ class RecogniserModel(BatchModel):
         return [made[row] for row in range(len(items))]
 
 
-class Features(RecogniserModel):
+class AudioToFeatures(RecogniserModel):
     """Audio to features."""
 
     step = "features"
 
-    def example(self, frames: int) -> np.ndarray:
+    def padded_item(self, frames: int) -> np.ndarray:
         samples = self.recogniser.longest_within(frames)
         return 0.1 * np.random.default_rng(0).standard_normal(samples, np.float32)
 
@@ -107,7 +101,7 @@ class Features(RecogniserModel):
         recogniser = self.recogniser
         rate, longest = recogniser.sampling_rate, recogniser.longest_samples
         items = []
-        for audio, (count,) in self.rows(request, tensors.AUDIO_SIGNAL.name, tensors.NUM_SAMPLES.name):
+        for audio, (count,) in rows_of(self, request, tensors.AUDIO_SIGNAL.name, tensors.NUM_SAMPLES.name):
             samples = length_of(count, audio.shape[0], "samples")
             if samples > longest:
                 raise InputError(
@@ -137,18 +131,20 @@ class Features(RecogniserModel):
         return {tensors.AUDIO_FEATURES.name: features, tensors.NUM_FEATURES.name: counts}
 
 
-class Encoder(RecogniserModel):
+class FeaturesToCharacters(RecogniserModel):
     """Features to the log-probabilities of characters."""
 
     step = "encoder"
 
-    def example(self, frames: int) -> tuple[Array, int]:
+    def padded_item(self, frames: int) -> tuple[Array, int]:
         return np.zeros((self.recogniser.config.n_mel_channels, frames), np.float32), frames
 
     def items(self, request: Any) -> list[Any]:
         longest = self.recogniser.encoder.stage.dynamic_dims["mel"].max
         items = []
-        for values, (count,) in self.rows(request, tensors.AUDIO_FEATURES.name, tensors.NUM_FEATURES.name):
+        for values, (count,) in rows_of(
+            self, request, tensors.AUDIO_FEATURES.name, tensors.NUM_FEATURES.name
+        ):
             frames = length_of(count, values.shape[1], "frames")
             if frames > longest:
                 raise InputError(f"{frames} frames, of {longest} at most")
@@ -169,47 +165,45 @@ class Encoder(RecogniserModel):
         return {tensors.CHARACTER_PROBABILITIES.name: together, tensors.NUM_OUTPUTS.name: counts}
 
 
-class Decoder(RecogniserModel):
-    """Log-probabilities to labels and text."""
+class CharactersToText(BatchModel):
+    """Log-probabilities to labels and text, on the host: it needs the characters alone."""
 
-    step = "decoder"
+    def choose(self, parameters: Mapping[str, str], folder: Path) -> None:
+        self.labels = parameters["labels"]
 
-    def example(self, frames: int) -> Array:
-        steps = self.recogniser.config.steps(frames)
-        return np.zeros((steps, len(self.recogniser.labels) + 1), np.float32)
+    def load(self) -> None:
+        pass
+
+    def example(self) -> np.ndarray:
+        return np.zeros((1, len(self.labels) + 1), np.float32)
 
     def items(self, request: Any) -> list[Any]:
         names = tensors.CHARACTER_PROBABILITIES.name, tensors.NUM_OUTPUTS.name
         return [
-            values[: length_of(count, values.shape[0], "outputs")]
-            for values, (count,) in self.rows(request, *names)
+            to_numpy(values[: length_of(count, values.shape[0], "outputs")])
+            for values, (count,) in rows_of(self, request, *names)
         ]
 
-    def make(self, items: Sequence[Any]) -> list[Any]:
-        def run(batch: Sequence[Array]) -> list[Any]:
-            outputs = np.array([len(rows) for rows in batch])
-            together = stacked(batch, self.padded_steps(int(outputs.max())))
-            return self.recogniser.decode(to_device(together, self.recogniser.decoder.device), outputs)
+    def make(self, items: Sequence[np.ndarray]) -> list[Any]:
+        return [rows.argmax(1) for rows in items]
 
-        return self.in_batches(run, items, [len(rows) for rows in items])
-
-    def padded_steps(self, steps: int) -> int:
-        """CUDA kernels are captured for each length: on them, those of a multiple of MEL_STEP frames."""
-        recogniser = self.recogniser
-        unit = recogniser.config.steps(MEL_STEP) if recogniser.engines.on_kernels else 1
-        return min(-(-steps // unit) * unit, recogniser.decoder.stage.dynamic_dims["steps"].max)
-
-    def answer(self, made: Sequence[Heard]) -> dict[str, Array]:
-        characters = self.recogniser.labels
-        labels = np.full((len(made), max(len(one.labels) for one in made)), len(characters), np.int32)
+    def answer(self, made: Sequence[np.ndarray]) -> dict[str, Array]:
+        labels = np.full((len(made), max(map(len, made))), len(self.labels), np.int32)
         for row, one in zip(labels, made, strict=True):
-            row[: len(one.labels)] = one.labels
-        texts = [[" ".join(greedy_text(one.labels, characters).split()).encode()] for one in made]
+            row[: len(one)] = one
+        texts = [[" ".join(greedy_text(one, self.labels).split()).encode()] for one in made]
         return {tensors.TRANSCRIPT.name: labels, tensors.TRANSCRIPT_TEXT.name: np.array(texts, object)}
 
 
+def rows_of(model: BatchModel, request: Any, *names: str) -> list[tuple[Array, ...]]:
+    """A row of these tensors for each item. An InputError where the request has parameters."""
+    if given := json.loads(request.parameters() or "{}"):
+        raise InputError(f"unknown parameter {next(iter(given))!r}: a recogniser has none")
+    return list(zip(*(model.read(request, name) for name in names), strict=True))
+
+
 def length_of(count: Array, most: int, what: str) -> int:
-    """An item's length of a tensor with so many steps. An InputError where it has no such length."""
+    """An item's length in a tensor of `most` steps; an InputError if it is out of range."""
     length = int(count)
     if not 1 <= length <= most:
         raise InputError(f"{length} {what} of a tensor of {most}")

@@ -1,4 +1,4 @@
-"""Writes a model repository: a folder for each model with its config.pbtxt, its code and what warms it up."""
+"""Writes a model repository: a folder for each model with its config.pbtxt, its code and its files."""
 
 from __future__ import annotations
 
@@ -8,15 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from melforge.common.files import weights_key, write_bytes
-from melforge.common.serve.pairs import FIRST_WORDS
+from melforge.common.files import write_bytes
 from melforge.common.stages import stages_of
 from melforge.common.stages.choose import KINDS
-from melforge.common.triton import tensors
-from melforge.common.triton.choice import LAID_IN, EarChoice, ModelChoice, describe
-from melforge.common.triton.config import TYPES, Word, tensor_entry, to_text
+from melforge.common.triton.choice import HEARING, LAID_IN, Choice, describe
+from melforge.common.triton.config import Constant, tensor_entry, to_text
 from melforge.common.triton.tensors import (
     ACOUSTIC,
     DECODER,
@@ -38,26 +34,40 @@ from melforge.common.weights.voices import ModelSource, list_voices, load_voice
 VERSION = "1"
 PROBE = Path(__file__).parent / "probe.py"
 ON_GPU = {"FORCE_CPU_ONLY_INPUT_TENSORS": "no"}  # the Python backend's own: else mels come by the host
-PYTHON, ENSEMBLE = {"backend": "python"}, {"platform": "ensemble"}  # how Triton runs a model
 INSTANCE_KINDS = {"auto": "KIND_AUTO", "cpu": "KIND_CPU", "cuda": "KIND_GPU"}
-WARM_UP_FRAMES, WARM_UP_ROWS = 64, 32  # of a mel or of features; of probabilities
-CLASSES = {  # modules of this package and their classes
-    FRONTEND: ("backend", "Frontend"),
-    ACOUSTIC: ("backend", "Acoustic"),
-    VOCODER: ("backend", "MelToAudio"),
-    STREAM: ("streaming", "TextToChunks"),
-}
 CODE = '''"""Written by `melforge triton`. Melforge must be installed in the Python that Triton takes."""
 
 from melforge.common.triton.{} import {} as TritonPythonModel  # noqa: F401
 '''
-KINDS_OF = {FRONTEND: (), ACOUSTIC: ("acoustic",), VOCODER: ("vocoder",), STREAM: KINDS}  # kinds of models
 HEAD = "# Written by `melforge triton`; docs/triton.md says what may be changed.\n"
 
 
 @dataclass(frozen=True)
+class Code:
+    """A Python model: its class, in a module of this package, and how it runs."""
+
+    module: str
+    name: str
+    kinds: tuple[str, ...] = ()  # of the models whose weights it takes
+    on_cpu: bool = False  # whatever the others run on
+    takes_gpu_tensors: bool = False
+    streams: bool = False
+
+
+MODELS = {
+    FRONTEND: Code("backend", "TextToSymbols", on_cpu=True),
+    ACOUSTIC: Code("backend", "SymbolsToMel", ("acoustic",)),
+    VOCODER: Code("backend", "MelToAudio", ("vocoder",), takes_gpu_tensors=True),
+    STREAM: Code("streaming", "TextToChunks", KINDS, streams=True),
+    FEATURES: Code("recogniser_models", "AudioToFeatures"),
+    DECODER: Code("recogniser_models", "CharactersToText", on_cpu=True),
+}
+NETWORK = Code("recogniser_models", "FeaturesToCharacters", HEARING, takes_gpu_tensors=True)
+
+
+@dataclass(frozen=True)
 class Layout:
-    """How Triton runs the models: on what, so many instances of each, so many texts at a time."""
+    """How Triton runs the models: device, instances of each, and batches."""
 
     device: str = "auto"  # auto, cpu or cuda
     instances: int = 1
@@ -65,80 +75,100 @@ class Layout:
     queue_delay: int = 0  # microseconds that a request waits for others
 
 
-def write_repository(folder: Path, choice: ModelChoice, layout: Layout) -> list[str]:
-    """Writes all models, over those that are there, and gives their names."""
+def write_repository(folder: Path, choice: Choice, layout: Layout) -> list[str]:
+    """Writes the models that speak, over those that are there, and gives their names."""
     stored = choice.stored_sources()
     sources = choice.overridden(stored)
-    longest, batch = choice.limits(sources)
+    _, batch = choice.limits(sources)
     mel = sources["acoustic"].mel
-    batch_size = min(layout.batch_size or batch, batch)
     named = replace(choice, acoustic=sources["acoustic"].model, vocoder=sources["vocoder"].model)
-    warm_up = warm_ups(sources, longest, mel.n_mel_channels)
-    for name, signature in signatures(mel.n_mel_channels).items():
-        version = folder / name / VERSION
-        version.mkdir(parents=True, exist_ok=True)
-        parameters = {"sampling_rate": str(mel.sampling_rate)}
-        if name != WHOLE:
-            parameters |= lay_in(named, version, stored, KINDS_OF[name]).parameters()
-        if name == VOCODER and layout.device != "cpu":
-            parameters |= ON_GPU
-        config = model_config(name, signature, batch_size, layout)
-        if name in warm_up:
-            config["model_warmup"] = [write_warm_up(folder / name / "warmup", signature, warm_up[name])]
-        write_model(version, config, parameters, CLASSES.get(name))
+    found = signatures(mel.n_mel_channels)
+    write = ModelWriter(folder, found, layout, batch, {"sampling_rate": str(mel.sampling_rate)})
+    for name in found:
+        if name == WHOLE:
+            write.ensemble(name, (FRONTEND, ACOUSTIC, VOCODER))
+        else:
+            write.model(name, MODELS[name], named, stored)
     write_bytes(folder / PROBE.name, PROBE.read_bytes())
-    return list(signatures())
+    return list(found)
 
 
-def write_model(
-    version: Path, config: Mapping[str, Any], parameters: Mapping[str, str], code: tuple[str, str] | None
-) -> None:
-    """Writes a model around the folder of its version, which is there.
+def write_recogniser(folder: Path, choice: Choice, layout: Layout, backends: Sequence[str]) -> list[str]:
+    """Writes the models around a recogniser, with one of its own and an ensemble for each backend."""
+    stored = choice.stored_sources()
+    source = choice.overridden(stored)["recogniser"]
+    batch = min(stage.batch.max for stage in stages_of(source.model, source.config))
+    n_mels, labels = source.config.n_mel_channels, source.config.labels
+    found = recogniser_signatures(source.model, backends, n_mels, len(labels) + 1)
+    about = {"sampling_rate": str(source.mel.sampling_rate), "labels": labels}
+    write = ModelWriter(folder, found, layout, batch, about)
+    write.model(FEATURES, MODELS[FEATURES], replace(choice, backend=backends[0]), stored)
+    write.model(DECODER, MODELS[DECODER], None, stored)
+    for backend in backends:
+        name = recogniser_name(source.model, backend)
+        write.model(name, NETWORK, replace(choice, backend=backend), stored)
+        write.ensemble(ensemble_name(source.model, backend), (FEATURES, name, DECODER))
+    return list(found)
 
-    `code` is a module of this package and a class in it; an ensemble has none.
-    """
+
+@dataclass(frozen=True)
+class ModelWriter:
+    """Writes models into a repository; `batch` is the most that stages take, `about` parameters of all."""
+
+    folder: Path
+    signatures: Mapping[str, Signature]
+    layout: Layout
+    batch: int
+    about: Mapping[str, str]
+
+    def model(self, name: str, code: Code, choice: Choice | None, stored: Mapping[str, ModelSource]) -> None:
+        """A model of the Python backend, with its files; without a choice it needs none."""
+        version = self._version(name)
+        layout = replace(self.layout, device="cpu") if code.on_cpu else self.layout
+        parameters = dict(self.about)
+        if choice:
+            parameters |= lay_in(choice, version, stored, code.kinds).parameters()
+        if code.takes_gpu_tensors and layout.device != "cpu":
+            parameters |= ON_GPU
+        config = self._first_entries(name, {"backend": "python"}, batches=not code.streams, ragged=True)
+        if code.streams:
+            config["model_transaction_policy"] = {"decoupled": True}
+        else:
+            config["dynamic_batching"] = batching(layout)
+        config["instance_group"] = instances(layout)
+        write_config(version.parent, config, parameters)
+        write_bytes(version / "model.py", CODE.format(code.module, code.name).encode())
+
+    def ensemble(self, name: str, order: Sequence[str]) -> None:
+        """Those models in this order."""
+        version = self._version(name)
+        config = self._first_entries(name, {"platform": "ensemble"})
+        config["ensemble_scheduling"] = {"step": steps(self.signatures, order)}
+        write_config(version.parent, config, self.about)
+        write_bytes(version / ".keep", b"")  # object stores have no empty folders
+
+    def _version(self, name: str) -> Path:
+        version = self.folder / name / VERSION
+        version.mkdir(parents=True, exist_ok=True)
+        return version
+
+    def _first_entries(
+        self, name: str, runs_as: Mapping[str, str], batches: bool = True, ragged: bool = False
+    ) -> dict[str, Any]:
+        """What every config begins with."""
+        signature = self.signatures[name]
+        return {
+            "name": name,
+            **runs_as,
+            "max_batch_size": min(self.layout.batch_size or self.batch, self.batch) if batches else 0,
+            "input": [tensor_entry(tensor, ragged and batches) for tensor in signature.inputs],
+            "output": [tensor_entry(tensor) for tensor in signature.outputs],
+        }
+
+
+def write_config(folder: Path, config: Mapping[str, Any], parameters: Mapping[str, str]) -> None:
     entries = [{"key": key, "value": {"string_value": text}} for key, text in parameters.items()]
-    text = HEAD + to_text({**config, "parameters": entries})
-    write_bytes(version.parent / "config.pbtxt", text.encode())
-    if code:
-        write_bytes(version / "model.py", CODE.format(*code).encode())
-    else:  # a version must be there, and object stores have no empty folders
-        write_bytes(version / ".keep", b"")
-
-
-def model_config(name: str, signature: Signature, batch_size: int, layout: Layout) -> dict[str, Any]:
-    """The config of a model that speaks, without parameters and warm-up."""
-    if name == WHOLE:
-        return ensemble_config(name, signatures(), (FRONTEND, ACOUSTIC, VOCODER), signature, batch_size)
-    if name == STREAM:
-        config = first_entries(name, PYTHON, signature, 0)
-        config["model_transaction_policy"] = {"decoupled": True}
-    else:
-        config = first_entries(name, PYTHON, signature, batch_size, ragged=True)
-        config["dynamic_batching"] = batching(layout)
-    config["instance_group"] = instances(replace(layout, device="cpu") if name == FRONTEND else layout)
-    return config
-
-
-def first_entries(
-    name: str, runs_as: Mapping[str, str], signature: Signature, batch_size: int, ragged: bool = False
-) -> dict[str, Any]:
-    """What every config begins with."""
-    return {
-        "name": name,
-        **runs_as,
-        "max_batch_size": batch_size,
-        "input": [tensor_entry(tensor, ragged) for tensor in signature.inputs],
-        "output": [tensor_entry(tensor) for tensor in signature.outputs],
-    }
-
-
-def ensemble_config(
-    name: str, of: Mapping[str, Signature], order: Sequence[str], signature: Signature, batch_size: int
-) -> dict[str, Any]:
-    """The config of an ensemble of these models, which run in this order."""
-    config = first_entries(name, ENSEMBLE, signature, batch_size)
-    return {**config, "ensemble_scheduling": {"step": steps(of, order)}}
+    write_bytes(folder / "config.pbtxt", (HEAD + to_text({**config, "parameters": entries})).encode())
 
 
 def batching(layout: Layout) -> dict[str, Any]:
@@ -148,7 +178,7 @@ def batching(layout: Layout) -> dict[str, Any]:
 
 def instances(layout: Layout) -> list[dict[str, Any]]:
     """The entry `instance_group`."""
-    return [{"count": layout.instances, "kind": Word(INSTANCE_KINDS[layout.device])}]
+    return [{"count": layout.instances, "kind": Constant(INSTANCE_KINDS[layout.device])}]
 
 
 def steps(of: Mapping[str, Signature], order: Sequence[str]) -> list[dict[str, Any]]:
@@ -164,137 +194,34 @@ def steps(of: Mapping[str, Signature], order: Sequence[str]) -> list[dict[str, A
     return found
 
 
-def write_recogniser(folder: Path, choice: EarChoice, layout: Layout, backends: Sequence[str]) -> list[str]:
-    """Writes the models around a recogniser, with one of its own and an ensemble for each backend."""
-    stored = choice.stored_source()
-    source = choice.overridden(stored)
-    stages = stages_of(source.model, source.config)
-    batch = min(stage.batch.max for stage in stages)
-    n_mels, labels = source.config.n_mel_channels, len(source.config.labels) + 1
-    found = recogniser_signatures(source.model, backends, n_mels, labels)
-    about = {"sampling_rate": str(source.mel.sampling_rate), "labels": source.config.labels}
-    warm_up = recogniser_warm_ups(source.mel.sampling_rate, n_mels, labels)
-    by_name = {recogniser_name(source.model, backend): backend for backend in backends}
-    ensembles = {ensemble_name(source.model, b): recogniser_name(source.model, b) for b in backends}
-    batch_size = min(layout.batch_size or batch, batch)
-    for name, signature in found.items():
-        version = folder / name / VERSION
-        version.mkdir(parents=True, exist_ok=True)
-        if name in ensembles:
-            order = (FEATURES, ensembles[name], DECODER)
-            config = ensemble_config(name, found, order, signature, batch_size)
-            write_model(version, config, about, None)
-            continue
-        kind = {FEATURES: "Features", DECODER: "Decoder"}.get(name, "Encoder")
-        with_backend = replace(choice, backend=by_name.get(name, backends[0]))
-        parameters = about | lay_in_ear(with_backend, version, stored, kind == "Encoder").parameters()
-        if name != FEATURES and layout.device != "cpu":
-            parameters |= ON_GPU
-        config = first_entries(name, PYTHON, signature, batch_size, ragged=True)
-        config |= {"dynamic_batching": batching(layout), "instance_group": instances(layout)}
-        config["model_warmup"] = [write_warm_up(folder / name / "warmup", signature, warm_up[kind])]
-        write_model(version, config, parameters, ("recogniser_models", kind))
-    return list(found)
-
-
-def recogniser_warm_ups(rate: int, n_mels: int, outputs: int) -> dict[str, dict[str, np.ndarray]]:
-    """What each class of models is run on before Triton says that it is ready."""
-    noise = 0.1 * np.random.default_rng(0).standard_normal(rate)
-    return {
-        "Features": {
-            tensors.AUDIO_SIGNAL.name: noise.astype(np.float32),
-            tensors.NUM_SAMPLES.name: np.array([rate], np.int32),
-        },
-        "Encoder": {
-            tensors.AUDIO_FEATURES.name: np.zeros((n_mels, WARM_UP_FRAMES), np.float32),
-            tensors.NUM_FEATURES.name: np.array([WARM_UP_FRAMES], np.int32),
-        },
-        "Decoder": {
-            tensors.CHARACTER_PROBABILITIES.name: np.zeros((WARM_UP_ROWS, outputs), np.float32),
-            tensors.NUM_OUTPUTS.name: np.array([WARM_UP_ROWS], np.int32),
-        },
-    }
-
-
-def lay_in_ear(choice: EarChoice, version: Path, stored: ModelSource, takes_weights: bool) -> EarChoice:
+def lay_in(choice: Choice, version: Path, stored: Mapping[str, ModelSource], kinds: Sequence[str]) -> Choice:
     """The choice with its files copied into a model's version: no path of this machine is left.
 
-    To a model that takes none of its weights a checkpoint is described, as it is `stored`.
-    """
-    if choice.checkpoints and not takes_weights:
-        described = {**describe(stored), "weights_key": weights_key(stored.weights)}
-        return replace(choice, checkpoints=(), described={"recogniser": described})
-    if choice.checkpoints:
-        name = f"{stored.model}{stored.weights.suffix}"
-        shutil.copyfile(stored.weights, version / name)
-        beside = version / f"{stored.model}.yaml"
-        beside.unlink(missing_ok=True)  # an earlier checkpoint's
-        if stored.config_file:
-            shutil.copyfile(stored.config_file, beside)
-        return replace(choice, checkpoints=(f"recogniser={LAID_IN}{name}",))
-    found = load_ear(choice.ear)
-    if choice.ear is None or choice.ear in list_ears():
-        return replace(choice, ear=found.name)
-    shutil.copytree(found.folder, version / "ear", dirs_exist_ok=True)
-    return replace(choice, ear=f"{LAID_IN}ear")
-
-
-def lay_in(
-    choice: ModelChoice, version: Path, stored: Mapping[str, ModelSource], kinds: Sequence[str]
-) -> ModelChoice:
-    """The choice with its files copied into a model's version: no path of this machine is left.
-
-    Of checkpoints those of the `kinds` that it runs are copied; all are described, as they are `stored`.
+    Of checkpoints those of the `kinds` whose weights the model takes are copied; all are described, as they
+    are `stored`.
     """
     paths = {path for _, path in map(parse_checkpoint, choice.checkpoints)}
     given = {kind: source for kind, source in stored.items() if source.weights in paths}
-    checkpoints, voice = [], None
+    checkpoints = []
     for kind in kinds:
-        if kind in given:
-            path = given[kind].weights
-            name = f"{given[kind].model}{path.suffix}"  # training runs give all their files the same name
-            shutil.copyfile(path, version / name)
+        if source := given.get(kind):
+            name = f"{source.model}{source.weights.suffix}"  # training runs give their files the same name
+            shutil.copyfile(source.weights, version / name)
+            beside = version / f"{source.model}.yaml"
+            beside.unlink(missing_ok=True)  # an earlier checkpoint's
+            if source.config_file:
+                shutil.copyfile(source.config_file, beside)
             checkpoints.append(f"{kind}={LAID_IN}{name}")
-    if len(given) < len(KINDS):
-        found = load_voice(choice.voice)
-        voice = found.name
-        if choice.voice is not None and choice.voice not in list_voices():
-            shutil.copytree(found.folder, version / "voice", dirs_exist_ok=True)
-            voice = f"{LAID_IN}voice"
     described = {kind: describe(source) for kind, source in given.items()}
-    return replace(choice, checkpoints=tuple(checkpoints), voice=voice, described=described)
-
-
-def warm_ups(sources: Mapping[str, Any], longest: int, n_mels: int) -> dict[str, dict[str, np.ndarray]]:
-    """What each model with a batcher is run on before Triton says that it is ready."""
-    from melforge.common.triton.speaking import analyse
-
-    first = analyse(sources["acoustic"].frontend.build(), FIRST_WORDS, longest).utterances[0]
-    return {
-        FRONTEND: {tensors.TEXT.name: np.array([FIRST_WORDS.encode()], object)},
-        ACOUSTIC: {tensors.SYMBOLS.name: first.ids, tensors.LENGTHS.name: np.array([len(first.ids)])},
-        VOCODER: {
-            tensors.MEL.name: np.zeros((n_mels, WARM_UP_FRAMES), np.float32),
-            tensors.MEL_LENGTHS.name: np.array([WARM_UP_FRAMES]),
-            tensors.PAUSES.name: np.zeros(1),
-        },
-    }
-
-
-def write_warm_up(folder: Path, signature: Signature, given: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Writes the inputs and gives the config's entry."""
-    folder.mkdir(exist_ok=True)
-    inputs = []
-    for tensor in signature.inputs:
-        array = given[tensor.name]
-        write_bytes(folder / tensor.name, to_bytes(array))
-        value = {"data_type": Word(TYPES[tensor.dtype]), "dims": list(array.shape)}
-        inputs.append({"key": tensor.name, "value": {**value, "input_data_file": tensor.name}})
-    return {"name": "first words", "batch_size": 1, "inputs": inputs}
-
-
-def to_bytes(array: np.ndarray) -> bytes:
-    """As Triton has tensors on the wire: little-endian; before each string its length."""
-    if array.dtype != object:
-        return array.astype(array.dtype.newbyteorder("<")).tobytes()
-    return b"".join(len(text).to_bytes(4, "little") + text for text in array.ravel())
+    laid_in = replace(choice, checkpoints=tuple(checkpoints), described=described, voice=None, ear=None)
+    if len(given) == len(stored):
+        return laid_in
+    word = "ear" if choice.kinds == HEARING else "voice"
+    asked, known, load = (
+        (choice.ear, list_ears, load_ear) if word == "ear" else (choice.voice, list_voices, load_voice)
+    )
+    found = load(asked)
+    if asked is None or asked in known():
+        return replace(laid_in, **{word: found.name})
+    shutil.copytree(found.folder, version / word, dirs_exist_ok=True)
+    return replace(laid_in, **{word: f"{LAID_IN}{word}"})

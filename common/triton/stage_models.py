@@ -17,9 +17,9 @@ from melforge.common.errors import InputError, require_torch
 from melforge.common.files import write_bytes
 from melforge.common.stages import Dim, Stage, TensorSpec
 from melforge.common.stages.choose import choose_stages
-from melforge.common.triton.choice import ModelChoice
-from melforge.common.triton.config import TYPES, Word, to_text
-from melforge.common.triton.repository import HEAD, VERSION, Layout, batching, instances
+from melforge.common.triton.choice import Choice
+from melforge.common.triton.config import TYPES, Constant
+from melforge.common.triton.repository import VERSION, Layout, batching, instances, write_config
 
 if TYPE_CHECKING:
     from melforge.common.weights.voices import ModelSource
@@ -44,7 +44,7 @@ def require_stages(layout: Layout, backend: str) -> None:
 
 
 def write_stages(
-    folder: Path, choice: ModelChoice, layout: Layout, backend: str, precision: str = "fp32"
+    folder: Path, choice: Choice, layout: Layout, backend: str, precision: str = "fp32"
 ) -> list[str]:
     """Writes a model for each stage of both models that has no loop, and gives their names.
 
@@ -69,7 +69,7 @@ def write_stages(
                     file.replace(home / file.name)
                 size = batch_size(stage, choice, kind, layout, backend)
                 config = stage_config(name, stage, size, layout, backend)
-                write_bytes(folder / name / "config.pbtxt", (HEAD + to_text(config)).encode())
+                write_config(folder / name, config, {})
                 if backend == "trt":
                     graph = home.relative_to(folder) / f"{stage.full_name}.onnx"
                     plan = version.relative_to(folder) / PLAN
@@ -81,13 +81,13 @@ def write_stages(
     return names
 
 
-def stages_without_loop(choice: ModelChoice, kind: str, source: ModelSource) -> list[Stage]:
+def stages_without_loop(choice: Choice, kind: str, source: ModelSource) -> list[Stage]:
     """Those that give all they make in one call, and are not called step by step."""
     stages = choose_stages(source, choice.decoder if kind == "acoustic" else None)
     return [stage for stage in stages if not (stage.feeds_back or stage.small_steps)]
 
 
-def batch_size(stage: Stage, choice: ModelChoice, kind: str, layout: Layout, backend: str) -> int:
+def batch_size(stage: Stage, choice: Choice, kind: str, layout: Layout, backend: str) -> int:
     """The largest batch. Plans, whose memory grows with it, have our own engines' where none is given."""
     from melforge.common.engines.tensorrt.engine_file import BATCH_SIZES
 
@@ -114,7 +114,7 @@ def stage_config(name: str, stage: Stage, size: int, layout: Layout, backend: st
 def stage_tensor(tensor: TensorSpec, batched: bool) -> dict[str, Any]:
     """A tensor's entry. One number for each item is [1] for Triton, and no dimension for the stage."""
     dims = [dim if isinstance(dim, int) else -1 for dim in tensor.dims[batched:]]
-    entry = {"name": tensor.name, "data_type": Word(TYPES[tensor.dtype]), "dims": dims or [1]}
+    entry = {"name": tensor.name, "data_type": Constant(TYPES[tensor.dtype]), "dims": dims or [1]}
     return entry if dims else {**entry, "reshape": {"shape": []}}
 
 

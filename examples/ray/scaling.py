@@ -25,7 +25,7 @@ from typing import IO, Any
 from melforge.common.bench.server import RIVA_TEXTS
 from melforge.common.bench.server_load import CLOSED, Load, Target, run_load
 from melforge.common.bulk.feed import feed
-from melforge.common.bulk.shards import Speech, cut_shards
+from melforge.common.bulk.shards import BulkSettings, cut_shards
 from melforge.common.bulk.texts import Table
 from melforge.common.cli.run import print_table
 from melforge.common.cluster.bulk import Actors
@@ -68,7 +68,7 @@ def row(name: str, audio: float, took: float, spent: Counter[str], ours: str) ->
 def measure_bulk(table: Path, counts: Sequence[int], shard_size: int) -> list[tuple[str, ...]]:
     """From the moment at which every worker has finished a shard to the last one."""
     rows = []
-    speech = Speech({"device": "cpu", "threads": 1})
+    speech = BulkSettings({"device": "cpu", "threads": 1})
     with connected(LOCAL) as ray:
         for count in counts:
             with tempfile.TemporaryDirectory() as folder:

@@ -16,9 +16,9 @@ import pytest
 
 from melforge.common.audio.sound_files import encode_audio
 from melforge.common.bulk.feed import MOST_FAILURES, WorkerLost, feed
-from melforge.common.bulk.run import Progress, duration
+from melforge.common.bulk.run import RunProgress, duration
 from melforge.common.bulk.shards import Shard, ShardReport, cut_shards, seed_of
-from melforge.common.bulk.texts import Table, Text
+from melforge.common.bulk.texts import Table, TableText
 from melforge.common.cli.speak import main
 from melforge.common.errors import InputError
 from melforge.common.runner import TextToSpeech
@@ -64,16 +64,18 @@ def sounds_of(folder: Path) -> dict[str, bytes]:
 def test_every_table_gives_its_texts(suffix, tmp_path):
     table = Table(write_table(tmp_path / f"in.{suffix}", ["One.", 'A "quoted", one.', "日本"]))
     ids = ["1", "2", "3"] if suffix == "txt" else ["s0", "s1", "s2"]
-    assert list(table) == [Text(*row) for row in zip(ids, ["One.", 'A "quoted", one.', "日本"], strict=True)]
+    assert list(table) == [
+        TableText(*row) for row in zip(ids, ["One.", 'A "quoted", one.', "日本"], strict=True)
+    ]
     assert table.scan() == 3
 
 
 def test_columns_may_have_any_name_and_cells_several_lines(tmp_path):
     path = tmp_path / "in.csv"
     path.write_bytes(b'\xef\xbb\xbfkey,sentence\r\na.wav,"One\r\nline."\r\n\r\nb,\r\n')
-    assert list(Table(path, "sentence", "key")) == [Text("a", "One\nline."), Text("b", "")]
+    assert list(Table(path, "sentence", "key")) == [TableText("a", "One\nline."), TableText("b", "")]
     (tmp_path / "in.tsv").write_text('sentence\tn\n"Quoted" here.\t1\n')
-    assert list(Table(tmp_path / "in.tsv", "sentence")) == [Text("1", '"Quoted" here.')]
+    assert list(Table(tmp_path / "in.tsv", "sentence")) == [TableText("1", '"Quoted" here.')]
 
 
 @pytest.mark.parametrize(
@@ -276,13 +278,13 @@ class Fakes:
 
 def test_a_lost_worker_is_replaced_and_its_shard_spoken():
     crew = Fakes(losing=[2, 2, 5])
-    shards = cut_shards([Text(str(i), "Text.") for i in range(8)], 1)
+    shards = cut_shards([TableText(str(i), "Text.") for i in range(8)], 1)
     assert sorted(report.number for report in feed(crew, 3, shards)) == list(range(8))
     assert crew.ended and crew.begun == 6
     # The last shard's worker is lost while others have nothing to do: one of them takes it.
     crew = Fakes(losing=[7])
     crew.answers.append((0, WorkerLost("an idle one")))
-    shards = cut_shards([Text(str(i), "Text.") for i in range(8)], 1)
+    shards = cut_shards([TableText(str(i), "Text.") for i in range(8)], 1)
     assert sorted(report.number for report in feed(crew, 3, shards)) == list(range(8))
     assert list(feed(Fakes(), 3, [])) == []
     assert list(feed(few := Fakes(), 3, [Shard(0, ())])) and few.begun == 1
@@ -297,7 +299,7 @@ def test_workers_for_which_there_is_no_room_are_not_waited_for():
             return self.begun
 
     crew = Crowded(losing=[5])
-    shards = cut_shards([Text(str(i), "Text.") for i in range(8)], 1)
+    shards = cut_shards([TableText(str(i), "Text.") for i in range(8)], 1)
     assert sorted(report.number for report in feed(crew, 4, shards)) == list(range(8))
     assert crew.ended
 
@@ -305,12 +307,12 @@ def test_workers_for_which_there_is_no_room_are_not_waited_for():
 def test_workers_that_are_lost_again_and_again_end_the_run():
     crew = Fakes(losing=[2] * MOST_FAILURES)
     with pytest.raises(InputError, match=r"lost 3 times, at last because it was killed: .* --workers"):
-        list(feed(crew, 1, cut_shards([Text(str(i), "Text.") for i in range(8)], 1)))
+        list(feed(crew, 1, cut_shards([TableText(str(i), "Text.") for i in range(8)], 1)))
     assert crew.ended
 
 
 def test_progress_says_how_long_and_for_how_much():
-    progress = Progress(texts=1000, shards=10, left=4, shard_size=100, price=6.0)
+    progress = RunProgress(texts=1000, shards=10, left=4, shard_size=100, price=6.0)
     progress._done, progress.seconds = 100, 600.0
     assert progress.line(took=60.0) == (
         "100 of 400 texts, 1.7 a second, 10.0 x real time, 3 min 0 s left, 0.40 for all of it"

@@ -14,14 +14,14 @@ TEXT = "Hello there. Here is more of it."
 
 def run_with_replica(voice, use):
     """What `use(replica)` gives."""
-    from melforge.common.cluster.server import Speech
+    from melforge.common.cluster.server import Replica
     from melforge.common.serve.pairs import LoadOptions
     from melforge.common.serve.settings import ServeSettings
 
     async def run():
         options = LoadOptions(voice=str(voice), device="cpu", threads=1)
-        replica = Speech.__new__(Speech)
-        await Speech.__init__(replica, ServeSettings(workers=1), options, ())
+        replica = Replica.__new__(Replica)
+        await Replica.__init__(replica, ServeSettings(workers=1), options, ())
         try:
             return await use(replica)
         finally:

@@ -5,7 +5,7 @@ import json
 import pytest
 import soundfile
 
-from melforge.common.recognition.alignment import Alignment, LeftOut
+from melforge.common.recognition.alignment import Alignment, WordLeftOut
 from melforge.common.recognition.listener import HeardAgain, Listener
 from melforge.common.recognition.loading import load_recogniser
 from tests.common.test_recognition import ear, run  # noqa: F401 (fixtures)
@@ -74,7 +74,7 @@ class Scripted(Listener):
 
     def hear(self, audio):
         self.heard.append(audio)
-        left_out = tuple(LeftOut("word", 1, 0.5) for _ in range(self.slips.pop(0)))
+        left_out = tuple(WordLeftOut("word", 1, 0.5) for _ in range(self.slips.pop(0)))
         return HeardAgain(("a", "word"), ("a",), Alignment((), left_out))
 
 

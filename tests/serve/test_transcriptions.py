@@ -11,7 +11,7 @@ import soundfile
 from melforge.common.recognition.captions import captions
 from melforge.common.recognition.loading import load_recogniser
 from melforge.common.recognition.long_recordings import transcribe
-from melforge.common.recognition.transcript import Transcript, Word
+from melforge.common.recognition.transcript import HeardWord, Transcript
 from tests.serve.conftest import own_pcm, running, samples_of, wait_for
 from tests.serve.test_api import require_error
 
@@ -88,8 +88,8 @@ def test_words_and_segments_have_times(hears, wav, wanted):
 
 
 def test_captions_end_at_pauses_and_stay_short():
-    word = [Word("word", n * 0.4, n * 0.4 + 0.3, 0.5) for n in range(60)]
-    late = [Word("late", 30.0, 30.4, 0.25)]
+    word = [HeardWord("word", n * 0.4, n * 0.4 + 0.3, 0.5) for n in range(60)]
+    late = [HeardWord("late", 30.0, 30.4, 0.25)]
     found = captions(Transcript("", (*word, *late), 31.0))
     assert found[-1].words == tuple(late) and found[-1].log_score == pytest.approx(np.log(0.25))
     assert all(one.cue.end - one.cue.start <= 7 and len(one.text) <= 84 for one in found)
@@ -118,12 +118,12 @@ def test_what_is_not_used_is_said_in_a_header(hears, wav):
     ("fields", "param", "message"),
     [
         ({"model": "whisper-9"}, "model", "unknown model 'whisper-9'"),
-        ({"response_format": "docx"}, "response_format", "use one of json, text, srt, verbose_json, vtt"),
+        ({"response_format": "docx"}, "response_format", "'json', 'text', 'srt', 'verbose_json' or 'vtt'"),
         ({"timestamp_granularities[]": "word"}, "timestamp_granularities", "in verbose_json only"),
-        ({"timestamp_granularities[]": "letter"}, "timestamp_granularities", "use one of segment, word"),
-        ({"temperature": "hot"}, "temperature", "from 0 to 1, not 'hot'"),
-        ({"temperature": "1.5"}, "temperature", "from 0 to 1"),
-        ({"temperature": "nan"}, "temperature", "from 0 to 1"),
+        ({"timestamp_granularities[]": "letter"}, "timestamp_granularities", "'segment' or 'word'"),
+        ({"temperature": "hot"}, "temperature", "a valid number"),
+        ({"temperature": "1.5"}, "temperature", "less than or equal to 1"),
+        ({"temperature": "nan"}, "temperature", "less than or equal to 1"),
         ({"language": "fr"}, "language", "the ear hears en, not 'fr'"),
     ],
 )
@@ -162,7 +162,7 @@ MODEL = b'\r\n--x\r\nContent-Disposition: form-data; name="model"\r\n\r\nwhisper
         ("multipart/form-data; boundary=x", FILE + b"\r\n\r\nRIFF", "the form breaks off"),
         ("multipart/form-data; boundary=x", b"--x\r\nno headers\r\n--x--", "cannot be read"),
         ("multipart/form-data; boundary=x", b"--x\r\nA: b\r\n\r\nc\r\n--x--", '"name" must be provided'),
-        ("multipart/form-data; boundary=x", b"--x--", "file is missing"),
+        ("multipart/form-data; boundary=x", b"--x--", "model is missing"),
         (
             "multipart/form-data; boundary=x",
             b'--x\r\nContent-Disposition: form-data; name="file"\r\n\r\nc\r\n--x--\r\n',
@@ -221,11 +221,11 @@ def test_the_ear_is_listed(hears):
 
 
 def test_a_missing_ear_ends_the_start(tmp_path):
-    from melforge.common.serve.hearing import Hearing
+    from melforge.common.serve.hearing import Transcriber
     from melforge.common.serve.settings import ServeSettings
 
     with pytest.raises(ValueError, match="is not an ear"):
-        Hearing(ServeSettings(ear=str(tmp_path)))
+        Transcriber(ServeSettings(ear=str(tmp_path)))
 
 
 def test_speech_goes_on_beside_a_recording_and_others_wait_up_to_a_limit(hears, wav, direct, monkeypatch):

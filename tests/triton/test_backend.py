@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from melforge.common.triton.backend import Acoustic, MelToAudio
-from melforge.common.triton.choice import ModelChoice
+from melforge.common.triton.backend import MelToAudio, SymbolsToMel
+from melforge.common.triton.choice import Choice
 
 MELS = (np.full((80, 9), -4.0, np.float32), np.full((80, 5), -3.0, np.float32))
 
@@ -108,7 +108,7 @@ def test_an_error_is_that_of_its_own_request(vocoder):
 
 
 def test_mels_leave_as_they_are_on_their_gpu():
-    model = Acoustic()
+    model = SymbolsToMel()
     model.triton = Triton()
 
     def answer(place):
@@ -151,18 +151,18 @@ def test_lengths_are_warm_where_each_new_one_costs_or_as_asked(
         "melforge.common.triton.backend.warm_up_model", lambda driver, sizes: made.append(sizes) or []
     )
     monkeypatch.setattr("melforge.common.triton.choice.pick_device", lambda backend: device.partition(":")[0])
-    monkeypatch.setattr(ModelChoice, "driver", lambda self, kind, sources, place: getattr(tts, kind))
+    monkeypatch.setattr(Choice, "driver", lambda self, kind, sources, place: getattr(tts, kind))
     model = MelToAudio()
     model.instance = ("CPU" if device == "cpu" else "GPU", device.partition(":")[2])
-    model.choice = ModelChoice(backend=backend, warm_up=asked)
+    model.choice = Choice(backend=backend, warm_up=asked)
     model.sources = {"acoustic": tts.acoustic.source, "vocoder": tts.vocoder.source}
-    monkeypatch.setattr(ModelChoice, "limits", lambda self, sources: (100, 5))
+    monkeypatch.setattr(Choice, "limits", lambda self, sources: (100, 5))
     assert model.load_driver("vocoder") is tts.vocoder
     assert made == ([[2, 3, 4, 5]] if warm else [])
 
 
 def test_what_is_said_of_the_warm_up_is_read_again(tmp_path):
     for asked in (None, True, False):
-        parameters = ModelChoice(warm_up=asked).parameters()
+        parameters = Choice(warm_up=asked).parameters()
         assert ("warm_up" in parameters) == (asked is not None)
-        assert ModelChoice.read(parameters, tmp_path).warm_up is asked
+        assert Choice.read(parameters, tmp_path).warm_up is asked

@@ -24,7 +24,7 @@ from melforge.common.recognition.long_recordings import transcribe
 from melforge.common.serve.client import Address, ServerError
 from melforge.common.synthesis.stage_engines import StageEngines
 from melforge.common.triton.client import HttpClient
-from melforge.common.triton.recogniser_models import Decoder, Encoder, Features
+from melforge.common.triton.recogniser_models import AudioToFeatures, CharactersToText, FeaturesToCharacters
 from melforge.common.triton.tensors import recogniser_signatures
 from melforge.jasper.checkpoint import read_config
 from tests.jasper.test_model import GOLDEN
@@ -89,7 +89,14 @@ def test_the_repository_has_nvidia_s_names_and_no_path_of_this_machine(small_ear
     assert 'string_value: "torch"' in (tmp_path / "models/jasper-pyt/config.pbtxt").read_text()
 
 
-MODELS = {"features": Features, "jasper-onnx": Encoder, "jasper-pyt": Encoder, "decoder": Decoder}
+MODELS = {
+    "features": AudioToFeatures,
+    **dict.fromkeys(("jasper-onnx", "jasper-pyt"), FeaturesToCharacters),
+    "decoder": CharactersToText,
+}
+
+
+IN_ORDER = (AudioToFeatures, FeaturesToCharacters, CharactersToText)
 
 
 def loaded(folder, name):
@@ -125,9 +132,10 @@ def test_a_checkpoint_is_read_once_by_the_model_that_takes_its_weights(laid_in, 
     requests = [request(audios[:3]), request(audios[3:4])]
     for name in ("features", "jasper-pyt", "decoder"):
         model = loaded(folder, name)
-        (stage,) = model.recogniser.engines
-        assert stage.removeprefix("masked_") == model.step and model.recogniser.config == config
-        assert "state" not in vars(model.recogniser.source) or name == "jasper-pyt"
+        if name != "decoder":  # which has no engine
+            (stage,) = model.recogniser.engines
+            assert stage.removeprefix("masked_") == model.step and model.recogniser.config == config
+            assert "state" not in vars(model.recogniser.source) or name == "jasper-pyt"
         requests = [passed_on(answer) for answer in model.execute(requests)]
     assert read == [folder / "jasper-pyt" / "1" / "jasper.pt"]
     assert [path.relative_to(folder) for path in folder.rglob("*.pt")] == [Path("jasper-pyt/1/jasper.pt")]
@@ -155,7 +163,7 @@ def test_graphs_of_a_described_model_lie_beside_those_of_the_weights(laid_in, au
 
 
 @pytest.mark.parametrize(("words", "warm"), [((), False), (("--warm-up",), True), (("--no-warm-up",), False)])
-@pytest.mark.parametrize("name", ["features", "jasper-pyt", "decoder"])
+@pytest.mark.parametrize("name", ["features", "jasper-pyt"])
 def test_a_step_has_run_every_batch_before_it_is_ready_if_asked(name, words, warm, laid_in, monkeypatch):
     folder, made = laid_in("torch", *words), []
     make = MODELS[name].make
@@ -180,7 +188,7 @@ def test_options_of_models_that_speak_are_refused(small_ear, tmp_path, words, me
 
 def model_of(kind, recogniser):
     model = kind()
-    model.triton, model.recogniser = Triton(), recogniser
+    model.triton, model.recogniser, model.labels = Triton(), recogniser, recogniser.labels
     model.triton.Logger = SimpleNamespace(log_error=lambda text: None)
     return model
 
@@ -199,7 +207,7 @@ def passed_on(answer) -> Request:
 
 def test_three_models_make_the_text_that_transcribe_makes(recogniser, audios, texts):
     requests = [request(audios[:3]), request(audios[3:4]), request(audios[4:])]
-    for kind in (Features, Encoder, Decoder):
+    for kind in IN_ORDER:
         answers = model_of(kind, recogniser).execute(requests)
         requests = [passed_on(answer) for answer in answers]
     found = [text for one in requests for (text,) in one.inputs["TRANSCRIPT_TEXT"].tolist()]
@@ -220,11 +228,11 @@ class NotedEngine(WrappedEngine):
         return self.inner(**inputs)
 
 
-def test_on_kernels_all_runs_are_of_shapes_that_were_warmed_up(recogniser, audios, texts, monkeypatch):
-    """A CUDA graph is captured for each number of items, and for each length of log-probabilities."""
+def test_on_kernels_all_runs_are_of_shapes_that_were_warmed_up(recogniser, audios, monkeypatch):
+    """A CUDA graph is captured for each number of items."""
     monkeypatch.setattr(StageEngines, "on_kernels", True)
     requests = [request(audios[:2]), request(audios[2:3])]
-    for kind in (Features, Encoder, Decoder):
+    for kind in IN_ORDER[:2]:
         model, noted = model_of(kind, recogniser), NotedEngine(getattr(recogniser, kind.step))
         monkeypatch.setitem(vars(recogniser), kind.step, noted)
         model.max_batch_size = 3
@@ -232,13 +240,10 @@ def test_on_kernels_all_runs_are_of_shapes_that_were_warmed_up(recogniser, audio
         assert len(runs) == 32 * 3 and runs[0] == (2048, 4) and runs[-1] == (64, 1)
         requests = [passed_on(answer) for answer in model.execute(requests)]
         assert {shape[0] for shape in noted.shapes} == {4}
-    assert {shape[1] % 32 for shape in noted.shapes} == {0}
-    found = [text.decode() for one in requests for (text,) in one.inputs["TRANSCRIPT_TEXT"].tolist()]
-    assert found == texts[:3]
 
 
 def test_a_wrong_recording_is_an_error_of_its_own_request(recogniser, audios):
-    model = model_of(Features, recogniser)
+    model = model_of(AudioToFeatures, recogniser)
     bad = [
         (request(audios[:1], np.array([[24001]], np.int32)), "24001 samples of a tensor of 24000"),
         (request(audios[:1], np.array([[0]], np.int32)), "0 samples of a tensor"),

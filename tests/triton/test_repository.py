@@ -16,10 +16,9 @@ from melforge.common.config.deployment import Deployment
 from melforge.common.errors import InputError
 from melforge.common.speech import Controls
 from melforge.common.triton import speaking
-from melforge.common.triton.backend import Acoustic, Frontend, MelToAudio
-from melforge.common.triton.choice import ModelChoice, describe, pick_instance_device
-from melforge.common.triton.config import Word, to_text
-from melforge.common.triton.repository import to_bytes
+from melforge.common.triton.backend import MelToAudio, SymbolsToMel, TextToSymbols
+from melforge.common.triton.choice import Choice, describe, pick_instance_device
+from melforge.common.triton.config import Constant, to_text
 from melforge.common.triton.streaming import TextToChunks
 from melforge.common.triton.tensors import signatures
 from melforge.common.weights.voices import load_voice
@@ -33,7 +32,7 @@ def test_a_config_is_text_that_people_can_read():
     message = {
         "name": 'a "name"',
         "max_batch_size": 8,
-        "input": [{"name": "text", "data_type": Word("TYPE_STRING"), "dims": [1, -1]}],
+        "input": [{"name": "text", "data_type": Constant("TYPE_STRING"), "dims": [1, -1]}],
         "dynamic_batching": {},
         "empty": [],
         "decoupled": True,
@@ -112,7 +111,7 @@ def test_each_model_has_the_checkpoints_that_it_runs(trained, tmp_path):
         version = tmp_path / "models" / name / "1"
         parameters = read_parameters(version.parent)
         assert "voice" not in parameters  # both models are given
-        choice = ModelChoice.read(parameters, version)
+        choice = Choice.read(parameters, version)
         assert choice.checkpoints == tuple(f"{kind}={version / files[kind]}" for kind in kinds)
         assert {path.name for path in version.iterdir()} == {"model.py", *(files[kind] for kind in kinds)}
         for kind in kinds:
@@ -133,7 +132,7 @@ def published(tmp_path_factory):
     words = (f"acoustic={acoustic}", f"vocoder={vocoder}")
     options = [word for text in words for word in ("--checkpoint", text)]
     assert write([str(folder / "models"), *options, "--backend", "torch", "--device", "cpu"]) == 0
-    stored = ModelChoice(checkpoints=words, backend="torch").sources()
+    stored = Choice(checkpoints=words, backend="torch").sources()
     acoustic.unlink()
     vocoder.unlink()
     return folder / "models", stored
@@ -142,8 +141,8 @@ def published(tmp_path_factory):
 @pytest.mark.parametrize(
     ("name", "make", "files"),
     [
-        ("frontend", Frontend, []),
-        ("acoustic", Acoustic, ["fastpitch.pt"]),
+        ("frontend", TextToSymbols, []),
+        ("acoustic", SymbolsToMel, ["fastpitch.pt"]),
         ("vocoder", MelToAudio, ["hifigan.pt"]),
         ("text_to_speech_stream", TextToChunks, ["fastpitch.pt", "hifigan.pt"]),
     ],
@@ -165,12 +164,12 @@ def test_a_model_reads_once_the_weights_that_it_runs(name, make, files, publishe
     for kind, source in model.sources.items():
         for field in ("model", "config", "mel", "settings", "frontend", "controls", "speakers"):
             assert getattr(source, field) == getattr(stored[kind], field), (kind, field)
-    assert model.choice.limits(model.sources) == ModelChoice(backend="torch").limits(stored)
+    assert model.choice.limits(model.sources) == Choice(backend="torch").limits(stored)
 
 
 def test_a_frontend_needs_no_checkpoint(published):
     folder, stored = published
-    model = Frontend()
+    model = TextToSymbols()
     model.choose(read_parameters(folder / "frontend"), folder / "frontend" / "1")
     model.load()
     wanted = stored["acoustic"].frontend.build()("Hello there.")
@@ -181,17 +180,17 @@ def test_a_frontend_needs_no_checkpoint(published):
 
 
 def test_an_override_counts_for_a_described_model(trained, tmp_path):
-    stored = ModelChoice(checkpoints=tuple(map(str, trained.values()))).stored_sources()
+    stored = Choice(checkpoints=tuple(map(str, trained.values()))).stored_sources()
     described = {kind: describe(source) for kind, source in stored.items()}
     overrides = {"fastpitch": {"mask_padding": False}}
-    choice = ModelChoice(described=described, overrides=overrides)
-    read = ModelChoice.read(choice.parameters(), tmp_path)
+    choice = Choice(described=described, overrides=overrides)
+    read = Choice.read(choice.parameters(), tmp_path)
     assert stored["acoustic"].config.mask_padding and not read.sources()["acoustic"].config.mask_padding
     assert read.stored_sources()["acoustic"].config == stored["acoustic"].config
 
 
 def test_what_a_config_says_is_what_its_model_loads(tmp_path):
-    choice = ModelChoice(
+    choice = Choice(
         acoustic="fastpitch",
         vocoder="hifigan",
         voice="./voice",
@@ -202,7 +201,7 @@ def test_what_a_config_says_is_what_its_model_loads(tmp_path):
                                            trt_max_output_seq_len_list=(64, 128))},
         overrides={"fastpitch": {"some_sizes": (1, 2)}},
     )  # fmt: skip
-    read = ModelChoice.read(choice.parameters(), tmp_path)
+    read = Choice.read(choice.parameters(), tmp_path)
     assert read.voice == f"{tmp_path}/voice" and read.checkpoints == (f"acoustic={tmp_path}/a.pt",)
     for name in ("acoustic", "vocoder", "backend", "threads", "decoder", "deployments", "overrides"):
         assert getattr(read, name) == getattr(choice, name), name
@@ -221,11 +220,6 @@ def test_an_instance_runs_on_its_own_gpu(monkeypatch, kind, picked, device):
     by_backend = dict(zip(("trt", "onnx"), picked, strict=True))
     monkeypatch.setattr("melforge.common.triton.choice.pick_device", by_backend.__getitem__)
     assert pick_instance_device(("trt", "onnx"), kind, "3") == device
-
-
-def test_tensors_are_written_as_triton_reads_them():
-    assert to_bytes(np.array([1, 2])) == bytes([1, *[0] * 7, 2, *[0] * 7])
-    assert to_bytes(np.array([b"ab"], object)) == b"\x02\0\0\0ab"
 
 
 def test_batches_give_what_speak_gives_and_errors_stay_with_their_item(tts):

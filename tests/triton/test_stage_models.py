@@ -17,7 +17,7 @@ from melforge.common.cli.triton import main as write
 from melforge.common.errors import InputError
 from melforge.common.registry import get_model
 from melforge.common.stages import Stage
-from melforge.common.triton.choice import ModelChoice
+from melforge.common.triton.choice import Choice
 from melforge.common.triton.repository import Layout
 from melforge.common.triton.stage_models import stage_config, stages_without_loop, trtexec
 
@@ -150,7 +150,7 @@ def test_stages_with_a_loop_are_left_out_and_all_others_fit_a_config(acoustic, v
     found = []
     for kind, model in (("acoustic", acoustic), ("vocoder", vocoder)):
         source = SimpleNamespace(model=model, config=get_model(model).config_class(), given_state=None)
-        some: list[Stage] = stages_without_loop(ModelChoice(), kind, source)
+        some: list[Stage] = stages_without_loop(Choice(), kind, source)
         found += [stage.name for stage in some]
         for stage in some:
             config = stage_config("a_name", stage, 4, Layout(), "trt")

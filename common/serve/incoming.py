@@ -1,0 +1,82 @@
+"""What comes from a caller: a body within limits, and the news that it has left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable
+from contextlib import asynccontextmanager, suppress
+from typing import TypeVar
+
+from fastapi import Request
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive
+
+from melforge.common.serve.errors import ApiError
+
+BODY_SECONDS = 30.0  # in which a request's body must have come
+
+T = TypeVar("T")
+
+
+class Left(Exception):
+    """The client disconnected before the end of its answer."""
+
+
+async def read_body(request: Request, most: int) -> bytes:
+    """The body, which must have come within BODY_SECONDS; see `body_chunks`."""
+    async with in_time(BODY_SECONDS):
+        return b"".join([chunk async for chunk in body_chunks(request, most)])
+
+
+@asynccontextmanager
+async def in_time(seconds: float) -> AsyncGenerator[None, None]:
+    """408 if reading a body takes longer."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise ApiError(408, f"the body did not come in {seconds:g} seconds", code="timeout") from None
+
+
+async def body_chunks(request: Request, most: int) -> AsyncGenerator[bytes, None]:
+    """The body as it comes; 413 if it is longer than `most` bytes."""
+    too_large = ApiError(413, f"the body has more than {most} bytes", code="request_too_large")
+    stated = request.headers.get("content-length", "")
+    if stated.isdecimal() and int(stated) > most:
+        raise too_large
+    size = 0
+    try:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > most:
+                raise too_large
+            yield chunk
+    except ClientDisconnect:
+        raise ApiError(400, "the client left before the end of its request") from None
+
+
+async def unless_left(receive: Receive, working: Awaitable[T], seconds: float | None, done: str) -> T:
+    """The result of work for a client. The work is cancelled if it takes more than `seconds` (503) or the
+    client disconnects (Left).
+
+    `done` is what the message calls the work, such as "spoken".
+    """
+    work, leaving = asyncio.ensure_future(working), asyncio.ensure_future(left(receive))
+    try:
+        await asyncio.wait({work, leaving}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            return work.result()
+        if leaving.done():
+            raise Left
+        raise ApiError(503, f"not {done} within {seconds:g} seconds", code="timeout")
+    finally:
+        work.cancel()
+        leaving.cancel()
+        await asyncio.gather(work, leaving, return_exceptions=True)
+
+
+async def left(receive: Receive) -> None:
+    """Returns when the client has gone."""
+    with suppress(asyncio.CancelledError):
+        while (await receive())["type"] != "http.disconnect":
+            pass
