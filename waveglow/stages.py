@@ -56,7 +56,7 @@ def stages(config: WaveglowConfig) -> tuple[Stage, ...]:
 
 PLAN = vocoder_plan(
     stages,
-    generator="melforge.trt_plugins.waveglow.engine:Generator",
+    generator="melforge.trt_plugins.waveglow.engine:WaveglowKernels",
     denoiser="melforge.common.engines.padded:CapturedNetwork",
     layers=(":_upsampled", "cond", "WN.*.start", "WN.*.*_layers.*", "WN.*.end", "convinv.*:undo"),
     first="pitch",
