@@ -22,6 +22,13 @@ class JasperFeatures(nn.Module):
     `melforge.common.audio.denoiser_network`. Mirror images in its spectrum are left out.
     """
 
+    window: Tensor
+    over_rows: Tensor
+    turn_real: Tensor
+    turn_imaginary: Tensor
+    over_columns: Tensor
+    basis: Tensor
+
     def __init__(self, config: JasperConfig) -> None:
         super().__init__()
         self.config = config
@@ -38,11 +45,11 @@ class JasperFeatures(nn.Module):
         self._keep("window", taper)
         self._keep("over_rows", parts(np.outer(kept, np.arange(self.rows)) / self.rows))
         turn = np.exp(-2j * np.pi * np.outer(kept, columns) / size)
-        self._keep("turn_real", turn.real)
-        self._keep("turn_imaginary", turn.imag)
+        self._keep("turn_real", np.real(turn))
+        self._keep("turn_imaginary", np.imag(turn))
         table = np.exp(-2j * np.pi * np.outer(columns, columns) / self.columns)
-        blocks = [[table.real, table.imag], [-table.imag, table.real]]
-        self._keep("over_columns", np.block(blocks))
+        real, imaginary = np.real(table), np.imag(table)
+        self._keep("over_columns", np.block([[real, imaginary], [-imaginary, real]]))
         self._keep("basis", self.spread(mel_basis(config.mel)).T)
 
     def _keep(self, name: str, table: np.ndarray) -> None:
@@ -120,4 +127,4 @@ class JasperFeatures(nn.Module):
 def parts(angles: np.ndarray) -> np.ndarray:
     """exp(-2 pi i x) of angles [R, C], the imaginary parts below the real ones: [2 R, C]."""
     turned = np.exp(-2j * np.pi * angles)
-    return np.concatenate((turned.real, turned.imag))
+    return np.concatenate((np.real(turned), np.imag(turned)))

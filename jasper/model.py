@@ -6,7 +6,8 @@ Shape letters: B batch, C channels, T frames of features, F outputs. Module name
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -82,6 +83,10 @@ class JasperBlock(nn.Module):
                 yield convs, layer
                 convs = []
 
+    def residuals(self) -> Iterable[tuple[nn.Conv1d, nn.BatchNorm1d]]:
+        """Of each input that is added the convolution, and the batch norm behind it."""
+        return cast(Any, self.res)
+
     def forward(self, inputs: list[Tensor], mask: Mask) -> tuple[list[Tensor], Mask]:
         """`inputs` (B, C, T) are what residuals are taken of, and last the block's own input."""
         x, masked_by = inputs[-1], mask
@@ -92,7 +97,7 @@ class JasperBlock(nn.Module):
                 masked_by = masked_by.after(self.block) if layer.stride[0] > 1 else masked_by
             x = layer(x)
         if self.block.residual:
-            for value, (conv, norm) in zip(inputs, self.res, strict=False):
+            for value, (conv, norm) in zip(inputs, self.residuals(), strict=False):
                 x = x + norm(conv(mask(value)))
         x = self.out(x)
         return ([*inputs, x] if self.block.residual_dense else [x]), masked_by

@@ -25,7 +25,7 @@ def stages(config: JasperConfig) -> tuple[Stage, ...]:
     "encoder" compute a batch as NVIDIA's exported models do: the network attends to padding.
     """
     hop = config.hop_length
-    steps = Dim("steps", *(config.steps(frames) for frames in (MEL.min, MEL.typical, MEL.max)))
+    steps = Dim("steps", config.steps(MEL.min), config.steps(MEL.typical), config.steps(MEL.max))
     samples = Dim("samples", MEL.min * hop, MEL.typical * hop, MEL.max * hop, of="mel", times=hop)
     lengths = TensorSpec("lengths", "int64", (BATCH,))
     audio = TensorSpec("audio", "float32", (BATCH, samples))

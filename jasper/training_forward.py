@@ -104,7 +104,7 @@ class TrainingForward:
                 )
             branches = [(x, conv, norm)]
             if block.residual and repeat == block.repeats:
-                branches += [(value, *pair) for value, pair in zip(inputs, layer.res, strict=False)]
+                branches += [(value, *pair) for value, pair in zip(inputs, layer.residuals(), strict=False)]
             x = self._normalised_sum(branches, ends.inside)
             if block.dropout:
                 x = F.dropout(x, block.dropout)
@@ -126,10 +126,11 @@ class TrainingForward:
         """The running statistics, as `nn.BatchNorm1d` keeps them."""
         norms, means, variances = zip(*self._statistics, strict=True)
         self._statistics = []
-        momentum: Any = norms[0].momentum
-        torch._foreach_lerp_([norm.running_mean for norm in norms], means, momentum)
-        torch._foreach_lerp_([norm.running_var for norm in norms], variances, momentum)
-        torch._foreach_add_([norm.num_batches_tracked for norm in norms], 1)
+        together: Any = torch  # whose types do not show these functions
+        momentum = norms[0].momentum
+        together._foreach_lerp_([norm.running_mean for norm in norms], means, momentum)
+        together._foreach_lerp_([norm.running_var for norm in norms], variances, momentum)
+        together._foreach_add_([norm.num_batches_tracked for norm in norms], 1)
 
 
 class Products(torch.autograd.Function):

@@ -13,6 +13,7 @@ import argparse
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import onnx
 import torch
@@ -31,7 +32,7 @@ from melforge.trt_plugins.operations import ADD_POS_ENC, REPEAT, KernelOperation
 
 DOMAIN = "melforge"
 # TensorRT's parser finds the plugin by these.
-ATTRIBUTES = {"plugin_namespace": DOMAIN, "plugin_version": "1"}
+ATTRIBUTES: dict[str, Any] = {"plugin_namespace": DOMAIN, "plugin_version": "1"}
 
 
 def as_node(operation: KernelOperation) -> Callable[..., Tensor]:
@@ -67,7 +68,7 @@ def export(source: ModelSource, stage_name: str = "synthesis") -> onnx.ModelProt
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0].partition(": ")[2])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0].partition(": ")[2])
     file = {"required": True, "type": Path, "metavar": "FILE"}
     parser.add_argument("--checkpoint", **file, help="published or trained weights of FastSpeech")
     parser.add_argument("-o", "--out", **file, help="the graph's file")

@@ -215,7 +215,7 @@ class ShapedGenerator(Engine):
         self.memory_owner, self.memory_bytes = self.folded, self.folded.nbytes
         self.kept: Recent[tuple[int, int], GraphedShape] = Recent(SHAPES)
         self._memory = SharedMemory(0, device)
-        self._done: torch.cuda.Event | None = None
+        self._done: torch.Event | None = None
 
     def __call__(self, **inputs: Array) -> dict[str, Array]:
         check_inputs(self.stage, inputs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -33,7 +34,8 @@ class KernelPitch(nn.Module):
         super().__init__()
         assert network.post.bias is not None
         self.pre = Convolution(network.pre, exact=True)
-        self.convs = nn.ModuleList(Convolution(conv, exact=True) for conv in network.convs)
+        convs: Any = network.convs
+        self.convs = nn.ModuleList(Convolution(conv, exact=True) for conv in convs)
         self.middle = math.exp(network.middle)
         self.register_buffer("weight", network.post.weight.detach()[:, :, 0].T.contiguous())
         self.register_buffer("bias", network.post.bias.detach())

@@ -57,7 +57,7 @@ def stages(config: WaveglowConfig) -> tuple[Stage, ...]:
 
 PLAN = vocoder_plan(
     stages,
-    generator="melforge.trt_plugins.waveglow.engine:Generator",
+    generator="melforge.trt_plugins.waveglow.engine:WaveglowKernels",
     layers=(":_upsampled", "cond", "WN.*.start", "WN.*.*_layers.*", "WN.*.end", "convinv.*:undo"),
     first="pitch",
     first_engine="melforge.trt_plugins.pitch:make_pitch",

@@ -5,23 +5,14 @@ import sys
 
 import torch
 import triton.language as tl  # noqa: F401 (which a kernel must see)
-from triton.runtime import interpreter
 
 from melforge.hifigan.config import HifiganConfig
 from melforge.hifigan.model import HifiganGenerator
 from melforge.trt_plugins.hifigan import engine
+from tests.trt_plugins.triton_interpreter import take_tensors_as_bounds
 from tests.trt_plugins.vocoder_kernels import print_error
 
-patch_tensor = interpreter._patch_lang_tensor
-
-
-def _patch(tensor, scope) -> None:
-    """Bounds of loops that are tensors of one number, which numpy 2.4 no longer takes for numbers."""
-    patch_tensor(tensor, scope)
-    scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
-
-
-interpreter._patch_lang_tensor = _patch
+take_tensors_as_bounds()
 PUBLISHED = HifiganConfig(
     n_mel_channels=20,
     upsample_rates=(4, 4, 2),
@@ -40,4 +31,4 @@ config = CONFIGS[sys.argv[1]]
 torch.manual_seed(0)
 network = HifiganGenerator(config, weight_norm=False).eval().requires_grad_(False)
 mel = torch.randn(2, config.n_mel_channels, 11) * 2 - 5
-print_error(engine, network, sys.argv[2], mel=mel)
+print_error(engine.HifiganKernels, network, sys.argv[2], mel=mel)

@@ -5,20 +5,11 @@ It is a part of the largest value of what each gives.
 
 import torch
 import triton.language as tl  # noqa: F401 (which a kernel must see)
-from triton.runtime import interpreter
 
 from tests.trt_plugins.training_kernels import depthwise_differences, differences, reading_difference
+from tests.trt_plugins.triton_interpreter import take_tensors_as_bounds
 
-patch_tensor = interpreter._patch_lang_tensor
-
-
-def _patch(tensor, scope) -> None:
-    """Bounds of loops that are tensors of one number, which numpy 2.4 no longer takes for numbers."""
-    patch_tensor(tensor, scope)
-    scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
-
-
-interpreter._patch_lang_tensor = _patch
+take_tensors_as_bounds()
 shapes = ((1, 3, 2), (1, 5, 9001), (2, 3, 1024), (3, 7, 2600), (6, 2, 777))
 errors = [difference for shape in shapes for difference in differences(*shape, "cpu", torch.float32)]
 for shape in ((2, 3, 131, 25, 1), (1, 2, 64, 1, 1), (2, 2, 200, 51, 2), (1, 5, 70, 9, 3)):

@@ -24,4 +24,4 @@ for name, weight in network.named_parameters():
     if name.endswith(("end.weight", "end.bias")):
         weight.normal_(0, 0.05)
 mel, z = torch.randn(2, 20, 37) * 2 - 5, torch.randn(2, 8, 37 * 4) * 0.6
-print_error(engine, network, sys.argv[1], mel=mel, z=z)
+print_error(engine.WaveglowKernels, network, sys.argv[1], mel=mel, z=z)

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from melforge.hifigan.config import HifiganConfig
 from melforge.hifigan.model import LAST_LEAKY_SLOPE, LEAKY_SLOPE, HifiganGenerator
 from melforge.trt_plugins.hifigan.engine import TILES, tile_for
-from melforge.trt_plugins.hifigan.fold import CHUNK, ENDS, Folded, Product, fold, layout_of
+from melforge.trt_plugins.hifigan.fold import CHUNK, ENDS, ConvProduct, FoldedHifigan, fold, layout_of
 
 # Of hparams/hifigan/compact.yaml.
 COMPACT = {
@@ -51,7 +51,7 @@ def unrounded(monkeypatch):
     monkeypatch.setattr(torch.Tensor, "half", torch.Tensor.float)
 
 
-def multiply(product: Product, block: int, x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+def multiply(product: ConvProduct, block: int, x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     """x (B, L, C) -> (B, rows, spread, N): a block's products of all its rows."""
     unit = product.group * product.spread
     first, end = product.starts[block : block + 2]
@@ -67,13 +67,13 @@ def multiply(product: Product, block: int, x: torch.Tensor, bias: torch.Tensor) 
     return total
 
 
-def convolve(product: Product, block: int, x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+def convolve(product: ConvProduct, block: int, x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     """x (B, L, C) -> (B, L, C)."""
     made = multiply(product, block, x, bias).unflatten(3, (product.group, -1)).transpose(2, 3)
     return made.flatten(1, 3)[:, : x.shape[1]]
 
 
-def generate(folded: Folded, config: HifiganConfig, mel: torch.Tensor) -> torch.Tensor:
+def generate(folded: FoldedHifigan, config: HifiganConfig, mel: torch.Tensor) -> torch.Tensor:
     """The stage from folded weights, step by step as the kernels have it."""
 
     def leaky(x: torch.Tensor, slope: float = LEAKY_SLOPE) -> torch.Tensor:

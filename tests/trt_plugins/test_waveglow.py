@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from melforge.trt_plugins.waveglow import fold as folding
-from melforge.trt_plugins.waveglow.fold import CHUNK, NARROW, Folded, fold, layout_of, phase_weights
+from melforge.trt_plugins.waveglow.fold import CHUNK, NARROW, FoldedWaveglow, fold, layout_of, phase_weights
 from melforge.waveglow.config import WaveglowConfig
 from melforge.waveglow.model import Waveglow
 
@@ -61,7 +61,9 @@ def windows(config: WaveglowConfig, mel: torch.Tensor) -> torch.Tensor:
     return F.pad(heard, (0, layout.window * CHUNK - heard.shape[2]))
 
 
-def generate(folded: Folded, config: WaveglowConfig, mel: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+def generate(
+    folded: FoldedWaveglow, config: WaveglowConfig, mel: torch.Tensor, z: torch.Tensor
+) -> torch.Tensor:
     """The stage from folded weights, step by step as the kernels have it, one layer at a time."""
     layout, steps = layout_of(config), z.shape[2]
     heard = windows(config, mel)

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -157,13 +156,15 @@ def interpreted_error(model: str, *arguments: str) -> float:
     return float(done.stdout)
 
 
-def print_error(engine: ModuleType, network: torch.nn.Module, lengths: str, **inputs: torch.Tensor) -> None:
+def print_error(
+    kernels: type[ShapedGenerator], network: torch.nn.Module, lengths: str, **inputs: torch.Tensor
+) -> None:
     """The error of kernels on a CPU, as part of the largest value; `lengths` as in "11,6", or ""."""
     if lengths:
         inputs["lengths"] = torch.tensor([int(length) for length in lengths.split(",")])
     (wanted,) = network.generate(**inputs)
     batch, _, frames = inputs["mel"].shape
-    shape = engine.Shape(network.config, engine.Generator.fold(network), batch, frames, "cpu")
+    shape = kernels.shape(network.config, kernels.fold(network), batch, frames, "cpu")
     shape.allocate(lambda *sizes, dtype: torch.zeros(sizes, dtype=dtype))
     shape.describe()
     shape.inputs["lengths"].fill_(frames)

@@ -20,7 +20,15 @@ from melforge.hifigan.model import LAST_LEAKY_SLOPE, LEAKY_SLOPE
 from melforge.hifigan.source_filter import SourceFilterGenerator
 from melforge.trt_plugins import noise
 from melforge.trt_plugins.graphs import GraphedShape, ShapedGenerator, TritonLaunch, Zeros, processors_of
-from melforge.trt_plugins.hifigan.fold import CHUNK, Folded, KernelLayout, Level, Product, fold, layout_of
+from melforge.trt_plugins.hifigan.fold import (
+    CHUNK,
+    ConvProduct,
+    FoldedHifigan,
+    HifiganLayout,
+    Level,
+    fold,
+    layout_of,
+)
 from melforge.trt_plugins.hifigan.source_filter import KernelSourceFilter, join_source
 from melforge.trt_plugins.pitch import why_not
 
@@ -53,7 +61,7 @@ MOST_ROWS = max(tile.rows for tile in TILES)
 ALONE, ALONE_COST = TILES[1], 0.8
 
 
-def tile_for(product: Product, rows: int, processors: int) -> ConvTile:
+def tile_for(product: ConvProduct, rows: int, processors: int) -> ConvTile:
     """The tile with the least estimated time for a product of `rows` on `processors` multiprocessors.
 
     Programs of a single block take equally long, so that a partial last wave counts as a whole one. Programs
@@ -91,12 +99,12 @@ class LevelBuffer(NamedTuple):
         return self.rows if self.blocks > 1 else 0
 
 
-class Shape(GraphedShape):
+class HifiganShape(GraphedShape):
     """One batch size and length: buffers and launches."""
 
-    def __init__(self, config: HifiganConfig, folded: Folded, batch: int, frames: int, device: str):
+    def __init__(self, config: HifiganConfig, folded: FoldedHifigan, batch: int, frames: int, device: str):
         self.config, self.folded, self.device = config, folded, device
-        self.layout: KernelLayout = folded.layout
+        self.layout: HifiganLayout = folded.layout
         self.batch, self.frames = batch, frames
         self.stride = frames + self.layout.margin  # frames from one item to the next
         self.processors = processors_of(device)
@@ -193,7 +201,7 @@ class Shape(GraphedShape):
 
     def _conv(
         self,
-        product: Product,
+        product: ConvProduct,
         level: Level,
         source: LevelBuffer,
         out: LevelBuffer,
@@ -251,8 +259,8 @@ class Shape(GraphedShape):
         )
 
 
-class Generator(ShapedGenerator):
-    name, shape = "HiFi-GAN", Shape
+class HifiganKernels(ShapedGenerator):
+    name, shape = "HiFi-GAN", HifiganShape
     check, fold = staticmethod(layout_of), staticmethod(fold)
 
 
@@ -294,7 +302,7 @@ def make_generator(
 ) -> Engine:
     """An engine on our kernels; on PyTorch's, with a warning, where they lack what the network has."""
     if not source.config.istft_n_fft:
-        return Generator(stage, source, device, threads)
+        return HifiganKernels(stage, source, device, threads)
     lacking = "ours have an inverse STFT only together with a source"
     reason = why_not(device, "HiFi-GAN") if source.config.source else lacking
     if not reason:

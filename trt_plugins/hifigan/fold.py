@@ -16,6 +16,7 @@ Letters: C padded channels, N columns of a product (group or phases times C), K 
 
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -45,7 +46,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class KernelLayout:
+class HifiganLayout:
     """The layout of the kernels' memory."""
 
     window: int  # chunks of the first convolution's receptive field
@@ -54,7 +55,7 @@ class KernelLayout:
     margin: int  # frames of zeros around every item: the convolutions' largest reach
 
 
-def layout_of(config: HifiganConfig, columns: int = COLUMNS) -> KernelLayout:
+def layout_of(config: HifiganConfig, columns: int = COLUMNS) -> HifiganLayout:
     """The layout for a network; raises for one that the kernels do not support."""
     if config.istft_n_fft:
         raise InputError(
@@ -87,7 +88,7 @@ def layout_of(config: HifiganConfig, columns: int = COLUMNS) -> KernelLayout:
         (kernel - 1) // 2 * max(dilations)
         for kernel, dilations in zip(kernels, config.resblock_dilation_sizes, strict=True)
     )
-    return KernelLayout(
+    return HifiganLayout(
         window=-(-ENDS * config.n_mel_channels // CHUNK),
         levels=tuple(levels),
         order=tuple(sorted(range(len(kernels)), key=lambda block: -kernels[block])),
@@ -100,7 +101,7 @@ def _filled(channels: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Product:
+class ConvProduct:
     """A convolution as a product, or the convolutions of several residual blocks, concatenated."""
 
     weight: Tensor  # (K, N, chunk) float16: blocks, their taps, chunks of a tap
@@ -125,18 +126,18 @@ class Product:
 
 
 @dataclass(frozen=True, eq=False)
-class Folded:
+class FoldedHifigan:
     """The network's products in the order in which they run."""
 
-    layout: KernelLayout
-    first: Product
-    ups: tuple[Product, ...]
-    blocks: tuple[tuple[Product, ...], ...]  # of each level; a product holds all residual blocks
+    layout: HifiganLayout
+    first: ConvProduct
+    ups: tuple[ConvProduct, ...]
+    blocks: tuple[tuple[ConvProduct, ...], ...]  # of each level; a product holds all residual blocks
     last: Tensor  # (7, C) float32
     last_bias: Tensor  # (1,) float32
 
     @property
-    def products(self) -> tuple[Product, ...]:
+    def products(self) -> tuple[ConvProduct, ...]:
         return (self.first, *self.ups, *(product for level in self.blocks for product in level))
 
     @property
@@ -145,27 +146,28 @@ class Folded:
         return weights + self.last.nbytes + self.last_bias.nbytes
 
 
-def fold(network: HifiganGenerator, columns: int = COLUMNS) -> Folded:
+def fold(network: HifiganGenerator, columns: int = COLUMNS) -> FoldedHifigan:
     """A network without weight norm, in float32 -> the kernels' weights, on the network's device."""
     config = network.config
     layout = layout_of(config, columns)
     with torch.no_grad():
+        parts: Any = network
         ups = [
             _upsampling(conv, config.upsample_rates[index], layout.levels[index], layout.levels[index + 1])
-            for index, conv in enumerate(network.ups)
+            for index, conv in enumerate(parts.ups)
         ]
         blocks = [
             _residual_blocks([level_blocks[block] for block in layout.order], level, config)
-            for level_blocks, level in zip(network.resblocks, layout.levels[1:], strict=True)
+            for level_blocks, level in zip(parts.resblocks, layout.levels[1:], strict=True)
         ]
         last = network.conv_post.weight[0].T  # (7, channels)
-        folded = Folded(
+        folded = FoldedHifigan(
             layout=layout,
             first=_first(network.conv_pre, layout),
             ups=tuple(ups),
             blocks=tuple(blocks),
             last=F.pad(last, (0, layout.levels[-1].channels - last.shape[1])).contiguous(),
-            last_bias=network.conv_post.bias.clone(),
+            last_bias=parts.conv_post.bias.clone(),
         )
     if not all(product.weight.isfinite().all() for product in folded.products):
         raise InputError("HiFi-GAN's weights are larger than half precision can hold; use another backend")
@@ -177,16 +179,16 @@ def _chunks(matrix: Tensor, chunk: int) -> Tensor:
     return matrix.unflatten(2, (-1, chunk)).transpose(1, 2).flatten(0, 1).half().contiguous()
 
 
-def _first(conv: torch.nn.Conv1d, layout: KernelLayout) -> Product:
+def _first(conv: Any, layout: HifiganLayout) -> ConvProduct:
     """One tap whose columns are the mels of all taps: tap * n_mels + mel."""
     matrix = conv.weight.transpose(1, 2).flatten(1)
     filled = layout.levels[0].channels
     matrix = F.pad(matrix, (0, layout.window * CHUNK - matrix.shape[1], 0, filled - len(matrix)))
     bias = F.pad(conv.bias, (0, filled - len(conv.bias)))
-    return Product(_chunks(matrix[None], CHUNK), bias[None], (1,), (0,), (1,))
+    return ConvProduct(_chunks(matrix[None], CHUNK), bias[None], (1,), (0,), (1,))
 
 
-def _upsampling(conv: torch.nn.ConvTranspose1d, rate: int, before: Level, after: Level) -> Product:
+def _upsampling(conv: Any, rate: int, before: Level, after: Level) -> ConvProduct:
     """Output step f * rate + phase - padding depends on input steps f, f - 1, ...: as many for each phase."""
     inner, outer, kernel = conv.weight.shape
     taps = -(-kernel // rate)
@@ -194,10 +196,10 @@ def _upsampling(conv: torch.nn.ConvTranspose1d, rate: int, before: Level, after:
     weight = F.pad(weight, (0, 0, 0, 0, 0, before.channels - inner))
     weight = weight.unflatten(2, (taps, rate)).permute(2, 3, 1, 0).flatten(1, 2)  # (taps, rate * C, C before)
     bias = F.pad(conv.bias, (0, after.channels - outer)).repeat(rate)
-    return Product(_chunks(weight, before.chunk), bias[None], (taps,), (0,), (1,), dilation=-1)
+    return ConvProduct(_chunks(weight, before.chunk), bias[None], (taps,), (0,), (1,), dilation=-1)
 
 
-def _residual_blocks(blocks: list, level: Level, config: HifiganConfig) -> tuple[Product, ...]:
+def _residual_blocks(blocks: list, level: Level, config: HifiganConfig) -> tuple[ConvProduct, ...]:
     """A product for each convolution of the blocks; in ResBlock1 dilated and plain convolutions alternate."""
     if config.resblock == "1":
         lists = [
@@ -213,7 +215,7 @@ def _residual_blocks(blocks: list, level: Level, config: HifiganConfig) -> tuple
     )
 
 
-def _together(convs: tuple[torch.nn.Conv1d, ...], level: Level, residual: bool, summed: bool) -> Product:
+def _together(convs: tuple[Any, ...], level: Level, residual: bool, summed: bool) -> ConvProduct:
     """The corresponding convolutions of all blocks as one product."""
     dilations = tuple(conv.dilation[0] for conv in convs)
     same = len(set(dilations)) == 1
@@ -229,7 +231,7 @@ def _together(convs: tuple[torch.nn.Conv1d, ...], level: Level, residual: bool, 
         weights.append(_chunks(torch.cat(band, dim=1), level.chunk))
         biases.append(F.pad(conv.bias, (0, level.channels - outer)).repeat(group))
     bias = torch.stack(biases)
-    return Product(
+    return ConvProduct(
         weight=torch.cat(weights),
         bias=bias.sum(0, keepdim=True) if summed else bias,
         taps=tuple(conv.weight.shape[2] + group - 1 for conv in convs),

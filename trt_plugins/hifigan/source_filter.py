@@ -6,7 +6,7 @@ The products of the generator's convolutions are of float16, all else is float32
 from __future__ import annotations
 
 import functools
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -137,7 +137,7 @@ class KernelSourceFilter(nn.Module):
         self.config, fourier = network.config, network.fourier
         self.first, self.last = Convolution(network.conv_pre), Convolution(network.conv_post)
         self.blocks = nn.ModuleList(
-            nn.ModuleList(Convolution(conv) for conv in block.convs) for block in network.resblocks
+            nn.ModuleList(Convolution(conv) for conv in block.convs) for block in cast(Any, network.resblocks)
         )
         self.hop, self.size, self.weight = fourier.hop, fourier.size, fourier.weight
         self.before = (fourier.size - fourier.hop) // 2  # a frame's window is centred over its own hop
@@ -172,7 +172,7 @@ class KernelSourceFilter(nn.Module):
         made = []
         for block in self.blocks:
             x = start
-            for conv in block:
+            for conv in cast(Any, block):
                 x = conv(x, lengths, residual=True)
             made.append(x)
         return made[0] if len(made) == 1 else functools.reduce(torch.add, made) / len(made)

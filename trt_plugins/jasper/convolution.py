@@ -236,7 +236,8 @@ class Chooser:
         depth = conv.taps * -(-one.x.shape[2] // CHUNK)
         if one.earlier is not None:
             depth += -(-one.earlier.shape[2] // CHUNK)
-        return [None, *tilings(*one.out.shape, depth, self.processors)]
+        items, steps, columns = one.out.shape
+        return [None, *tilings(items, steps, columns, depth, self.processors)]
 
     def times(self, convolutions: Sequence[Convolution]) -> dict[Tiling | None, float]:
         """Milliseconds of one of these convolutions of the same shape, in each way."""

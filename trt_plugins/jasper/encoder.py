@@ -36,7 +36,7 @@ class FoldedBlock(nn.Module):
     def __init__(self, layer: Any, block: Block):
         super().__init__()
         self.block = block
-        residuals = [folded(*pair) for pair in layer.res] if block.residual else []
+        residuals = [folded(*pair) for pair in layer.residuals()] if block.residual else []
         convs: list[nn.Module] = []
         for repeat, ((*depthwise, conv), norm) in enumerate(layer.convolutions(), start=1):
             weight, bias = folded(conv, norm)

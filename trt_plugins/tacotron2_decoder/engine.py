@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from melforge.common.engines.torch_engine import build_network
 from melforge.common.errors import InputError
 from melforge.common.noise import Distribution
 from melforge.common.stages import Stage
+from melforge.tacotron2.model import Tacotron2
 from melforge.trt_plugins import noise
 from melforge.trt_plugins.kernel import Launch, device_limits
 from melforge.trt_plugins.tacotron2_decoder.launch import (
@@ -80,7 +81,7 @@ class DecoderLoop(Engine):
         if self._at.index is None:
             self._at = torch.device("cuda", torch.cuda.current_device())
         check_sizes(self._sizes, device_limits(self._at.index))
-        self._weights = arrange(fold(build_network(stage, source)), self._at)
+        self._weights = arrange(fold(cast(Tacotron2, build_network(stage, source))), self._at)
         self.memory_owner = self
         self.memory_bytes = sum(tensor.nbytes for tensor in self._weights)
 

@@ -156,7 +156,7 @@ def padded(size: int) -> int:
     return size + -size % 16
 
 
-def small_blocks(sizes: Sizes) -> tuple[int, int, int, int]:
+def small_blocks(sizes: Sizes) -> tuple[int, ...]:
     """The number of blocks for the query, the prenet's second layer, the step's outputs, and the context."""
     rows = sizes.attention, sizes.prenet, sizes.prenet + sizes.frame + 1, sizes.encoder
     return tuple(-(-each // ROWS) for each in rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -22,13 +22,13 @@ class Folded(NamedTuple):
     """The matrices of one step, float32, rows and columns in the network's order; summed biases are one."""
 
     # (4 H_a, P), (4 H_a, C), (4 H_a, H_a): frame, context, recurrent
-    attention: tuple[Tensor, Tensor, Tensor]
+    attention: tuple[Tensor, ...]
     attention_bias: Tensor  # (4 H_a,)
-    decoder: tuple[Tensor, Tensor, Tensor]  # (4 H_d, H_a), (4 H_d, C), (4 H_d, H_d)
+    decoder: tuple[Tensor, ...]  # (4 H_d, H_a), (4 H_d, C), (4 H_d, H_d)
     decoder_bias: Tensor
     query: Tensor  # (A, H_a)
     prenet: Tensor  # (P, P), its second layer
-    out: tuple[Tensor, Tensor]  # (P + F + 1, H_d), (.., C): the prenet's first layer, the frame, the gate
+    out: tuple[Tensor, ...]  # (P + F + 1, H_d), (.., C): the prenet's first layer, the frame, the gate
     out_bias: Tensor  # (P + F + 1,)
     location: Tensor  # (2, K, A): convolution and projection, of the last and of the cumulative attention
     energy: Tensor  # (A,)
@@ -43,7 +43,7 @@ def fold(network: Tacotron2) -> Folded:
     """Folds the prenet's first layer into the projection, which directly precedes it."""
     config, decoder = network.config, network.decoder
     attention, rnn = decoder.attention_rnn, decoder.decoder_rnn
-    layers = [layer.linear_layer.weight for layer in decoder.prenet.layers]
+    layers: list[Tensor] = [layer.linear_layer.weight for layer in cast(Any, decoder.prenet.layers)]
     projection, gate = decoder.linear_projection.linear_layer, decoder.gate_layer.linear_layer
     out = torch.cat([layers[0] @ projection.weight, projection.weight, gate.weight])
     out_bias = torch.cat([layers[0] @ projection.bias, projection.bias, gate.bias])

@@ -294,8 +294,9 @@ class EncoderBuffers:
 
     def __init__(self, engine: TransformerEngine, inputs: Mapping[str, Tensor], zeros: Zeros, device: str):
         folded, config, processors = engine.folded, engine.config, engine.processors
-        sizes = *inputs["symbols"].shape, folded.positions.shape[1], folded.margin
-        self.folded, self.sequence = folded, SequenceBuffer(*sizes, zeros, device)
+        (batch, text), channels = inputs["symbols"].shape, folded.positions.shape[1]
+        self.folded = folded
+        self.sequence = SequenceBuffer(batch, text, channels, folded.margin, zeros, device)
         self.options = {**embedding_options(self.sequence, config.mask_padding), "PADDING": folded.padding}
         typical = engine.stage.dynamic_dims["text"].typical
         self.stack = LayerLaunches(folded.layers, self.sequence, typical, processors)

@@ -2,12 +2,13 @@
 
 from functools import partial
 from itertools import groupby
+from typing import Any, cast
 
 import torch
 
 from melforge.common.stages import Stage
 from melforge.fastpitch.config import FastPitchConfig
-from melforge.fastpitch.model import MASKED_SCORE, FastPitch, Predictor, Transformer
+from melforge.fastpitch.model import MASKED_SCORE, FastPitch, Transformer
 from melforge.trt_plugins.transformer import fold
 from melforge.trt_plugins.transformer.engine import DecoderBuffers, EncoderBuffers, TransformerEngine
 
@@ -15,8 +16,8 @@ LONGEST = 100.0  # frames of a symbol, as in the network's clamp
 
 
 def fold_layers(transformer: Transformer) -> tuple[fold.LayerWeights, ...]:
-    folded = []
-    for layer in transformer.layers:
+    folded, layers = [], cast(Any, transformer.layers)
+    for layer in layers:
         mine = layer.dec_attn
         shape = (3, mine.n_heads, mine.d_head)
         weights, biases = (tensor.unflatten(0, shape) for tensor in (mine.qkv_net.weight, mine.qkv_net.bias))
@@ -39,7 +40,7 @@ def fold_predictors(network: FastPitch, names: tuple[str, ...]) -> tuple[fold.Pr
     def sizes(name: str) -> list[torch.Size]:
         return [tensor.shape for tensor in modules[name].state_dict().values()]
 
-    modules: dict[str, Predictor] = {name: getattr(network, f"{name}_predictor") for name in names}
+    modules: dict[str, Any] = {name: getattr(network, f"{name}_predictor") for name in names}
     return tuple(
         fold.predictors(
             [[(layer.conv, layer.norm) for layer in modules[name].layers] for name in group],

@@ -1,6 +1,7 @@
 """FastSpeech's stages on the kernels."""
 
 from functools import partial
+from typing import Any, cast
 
 from torch import Tensor
 
@@ -12,8 +13,8 @@ from melforge.trt_plugins.transformer.engine import DecoderBuffers, EncoderBuffe
 
 
 def fold_layers(transformer: FastSpeechTransformer) -> tuple[fold.LayerWeights, ...]:
-    folded = []
-    for layer in transformer.layer_stack:
+    folded, layers = [], cast(Any, transformer.layer_stack)
+    for layer in layers:
         mine, after = layer.slf_attn, layer.pos_ffn
         weight, bias = (
             tensor.unflatten(0, (mine.n_heads, 3, HEAD_SIZE))

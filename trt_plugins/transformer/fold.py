@@ -196,4 +196,5 @@ def predictors(
 
 def value(convolution: nn.Conv1d) -> ValueWeights:
     """From a convolution's weight (C, 1, taps)."""
+    assert convolution.bias is not None
     return ValueWeights(convolution.weight.float()[:, 0].T.contiguous(), convolution.bias.float())

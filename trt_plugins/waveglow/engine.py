@@ -9,7 +9,7 @@ import torch
 from melforge.common.noise import Distribution
 from melforge.trt_plugins import noise
 from melforge.trt_plugins.graphs import GraphedShape, ShapedGenerator, TritonLaunch, Zeros
-from melforge.trt_plugins.waveglow.fold import CHUNK, NARROW, Folded, fold, layout_of
+from melforge.trt_plugins.waveglow.fold import CHUNK, NARROW, FoldedWaveglow, fold, layout_of
 from melforge.waveglow.config import WaveglowConfig
 
 # Rows, columns and launch options of the tiles: the fastest on an H200 (README.md).
@@ -18,10 +18,10 @@ RESIDUAL_ROWS, RESIDUAL_COLUMNS, RESIDUAL = 64, 256, {"num_warps": 4, "STAGES": 
 FLOW_ROWS = WINDOW_ROWS = 16
 
 
-class Shape(GraphedShape):
+class WaveglowShape(GraphedShape):
     """One batch size and length: buffers and launches."""
 
-    def __init__(self, config: WaveglowConfig, folded: Folded, batch: int, frames: int, device: str):
+    def __init__(self, config: WaveglowConfig, folded: FoldedWaveglow, batch: int, frames: int, device: str):
         self.config, self.folded, self.layout = config, folded, layout_of(config)
         layout = self.layout
         self.batch, self.frames = batch, frames
@@ -136,8 +136,8 @@ class Shape(GraphedShape):
         return TritonLaunch(kernels.flow_kernel, grid, (*tensors, *places, *sizes), options)
 
 
-class Generator(ShapedGenerator):
-    name, shape = "WaveGlow", Shape
+class WaveglowKernels(ShapedGenerator):
+    name, shape = "WaveGlow", WaveglowShape
     check, fold = staticmethod(layout_of), staticmethod(fold)
 
     def draw(self, distribution: Distribution, seeds: Sequence[int], first: int, count: int) -> torch.Tensor:

@@ -15,6 +15,7 @@ Letters: C padded channels, P phases of a frame, W padded mels of a step's windo
 """
 
 from dataclasses import dataclass, fields
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -22,14 +23,14 @@ from torch.nn import functional as F
 
 from melforge.common.errors import InputError
 from melforge.waveglow.config import WaveglowConfig
-from melforge.waveglow.model import CouplingNet, Waveglow
+from melforge.waveglow.model import Waveglow
 
 CHUNK = 64  # channels that the kernels multiply at a time
 NARROW = 16  # the fewest rows and columns that tensor cores multiply; a flow's channels are padded to it
 
 
 @dataclass(frozen=True)
-class KernelLayout:
+class WaveglowLayout:
     """The layout of the kernels' memory."""
 
     channels: int  # C
@@ -42,7 +43,7 @@ class KernelLayout:
     margin: int  # frames of zeros around every item: a layer's largest reach
 
 
-def layout_of(config: WaveglowConfig) -> KernelLayout:
+def layout_of(config: WaveglowConfig) -> WaveglowLayout:
     """The layout for a network; raises for one that the kernels do not support."""
     if config.hop_length % config.n_group:
         raise InputError(
@@ -54,7 +55,7 @@ def layout_of(config: WaveglowConfig) -> KernelLayout:
     phases = config.hop_length // config.n_group
     delays = -(-config.upsample_kernel_size // config.hop_length)
     reach = (config.wn_kernel_size - 1) // 2 * 2 ** (config.wn_layers - 1)
-    return KernelLayout(
+    return WaveglowLayout(
         channels=chunks * CHUNK,
         chunks=chunks,
         phases=phases,
@@ -67,7 +68,7 @@ def layout_of(config: WaveglowConfig) -> KernelLayout:
 
 
 @dataclass(frozen=True, eq=False)
-class Folded:
+class FoldedWaveglow:
     """All flows' weights. N is n_flows * wn_layers, K the chunks of a layer: P * W/64, then taps * C/64."""
 
     gates: Tensor  # (N, K, 2C, 64) float16; tanh's and sigmoid's rows of a channel alternate
@@ -103,25 +104,26 @@ def phase_weights(network: Waveglow) -> tuple[Tensor, Tensor]:
         rows, columns = slice(index * inner, (index + 1) * inner), slice(index * outer, (index + 1) * outer)
         dense[rows, columns] = weight[index]
     phases = dense.permute(3, 1, 4, 2, 0).flatten(3, 4).flatten(1, 2)  # (P, mel out * G, delay * mel in)
+    assert conv.bias is not None
     bias = conv.bias.repeat_interleave(group)
     if config.cond_channels:
         matrix = network.cond.weight[:, :, 0]
-        phases, bias = matrix @ phases, matrix @ bias + network.cond.bias
+        phases, bias = matrix @ phases, matrix @ bias + cast(Tensor, network.cond.bias)
     return phases.contiguous(), bias
 
 
-def fold(network: Waveglow) -> Folded:
+def fold(network: Waveglow) -> FoldedWaveglow:
     """A network without weight norm, in float32 -> the kernels' weights, on the network's device."""
     config = network.config
     layout = layout_of(config)
     with torch.no_grad():
         phases, phase_bias = phase_weights(network)
-        nets = [_fold_net(net, phases, phase_bias, layout) for net in network.WN]
-        stacked = [torch.cat(parts) for parts in zip(*nets, strict=True)]
+        nets = [_fold_net(net, phases, phase_bias, layout) for net in cast(Any, network.WN)]
+        stacked = {name: torch.cat([net[name] for net in nets]) for name in nets[0]}
         early = [config.n_early_size if config.is_early(flow) else 0 for flow in range(config.n_flows)]
-        convs = zip(network.convinv, early, strict=True)
+        convs = zip(cast(Any, network.convinv), early, strict=True)
         inverses = [_inverse(conv.inverse[:, :, 0], skipped) for conv, skipped in convs]
-        folded = Folded(*stacked, torch.stack(inverses))
+        folded = FoldedWaveglow(**stacked, inverse=torch.stack(inverses))
     for field in fields(folded):
         if not getattr(folded, field.name).isfinite().all():
             raise InputError(
@@ -131,10 +133,8 @@ def fold(network: Waveglow) -> Folded:
     return folded
 
 
-def _fold_net(
-    net: CouplingNet, phases: Tensor, phase_bias: Tensor, layout: KernelLayout
-) -> tuple[Tensor, ...]:
-    """One flow's part of every field of `Folded` but `inverse`."""
+def _fold_net(net: Any, phases: Tensor, phase_bias: Tensor, layout: WaveglowLayout) -> dict[str, Tensor]:
+    """One flow's part of every field of `FoldedWaveglow` but `inverse`."""
     channels, filled = net.channels, layout.channels
     end = net.end.weight[:, :, 0]  # (G of this flow, channels)
     end_bias = net.end.bias.clone()
@@ -160,16 +160,16 @@ def _fold_net(
         square = torch.zeros_like(skip) if last else weight[:channels]
         residual.append(F.pad(square, more * 2).half())
         residual_bias.append(F.pad(torch.zeros_like(bias) if last else bias[:channels], more))
-    return (
-        torch.stack(gates),
-        _alternate(first, channels, filled).half()[None],
-        torch.stack(gate_bias),
-        torch.stack(residual),
-        torch.stack(residual_bias),
-        torch.stack(ends),
-        F.pad(end_bias, (0, NARROW - len(end)))[None],
-        F.pad(start, (0, 0, 0, filled - channels)).half()[None],
-    )
+    return {
+        "gates": torch.stack(gates),
+        "first": _alternate(first, channels, filled).half()[None],
+        "gate_bias": torch.stack(gate_bias),
+        "residual": torch.stack(residual),
+        "residual_bias": torch.stack(residual_bias),
+        "ends": torch.stack(ends),
+        "end_bias": F.pad(end_bias, (0, NARROW - len(end)))[None],
+        "start": F.pad(start, (0, 0, 0, filled - channels)).half()[None],
+    }
 
 
 def _alternate(weight: Tensor, channels: int, filled: int) -> Tensor:
