@@ -8,8 +8,7 @@
 The cases stand in tests/data/reading, a file a category; " | " parts readings that are right alike, and
 "{one|a} half" parts words. A third of them, of homographs half, is held out: the rules were not written with
 them in view. Below a line "# held out" all are, below "# in view" none. `--wrong` lists what is wrong of
-those in view only. `--write` also notes in tests/data/reading_wrong.txt which cases are wrong, as hashes: those
-held out stay unseen until they get worse.
+those in view only. tests/data/reading_wrong.txt has hashes of all that are wrong.
 """
 
 import argparse

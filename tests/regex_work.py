@@ -2,8 +2,8 @@
 
     python -m tests.regex_work LENGTH PIECE...      # a JSON list: for each piece repeated to this length
 
-It counts calls, and the characters that these look at: of a match those that it holds, of a search all that is
-searched, and where there is no match, those that a matcher would compare which never comes to a place twice.
+It counts calls, and the characters that these look at: of a match those that it holds, of a search all that
+is searched, and where there is no match, what a matcher compares that never comes to a place twice.
 """
 
 import functools
