@@ -1,14 +1,14 @@
 """How much of written English is read right, by category: the table of docs/reading.md.
 
     python -m tests.reading_table            # prints it
-    python -m tests.reading_table --write    # puts it into docs/reading.md
+    python -m tests.reading_table --write    # puts it into docs/reading.md, and notes what is wrong
     python -m tests.reading_table --wrong dates money
     python -m tests.reading_table --wrong homographs
 
 The cases stand in tests/data/reading, a file a category; " | " parts readings that are right alike, and
 "{one|a} half" parts words. A third of them, of homographs half, is held out: the rules were not written with
 them in view. Below a line "# held out" all are, below "# in view" none. `--wrong` lists what is wrong of
-those in view only.
+those in view only. tests/data/reading_wrong.txt has hashes of all that are wrong.
 """
 
 import argparse
@@ -25,6 +25,7 @@ from recipes.english.dictionary import edit_distance
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "tests" / "data" / "reading"
 DOCUMENT = ROOT / "docs" / "reading.md"
+WRONG = ROOT / "tests" / "data" / "reading_wrong.txt"
 HEAD = "| category | cases | right | held out | right |\n|---|---|---|---|---|\n"
 HOMOGRAPHS, READINGS = "homographs", "homograph_readings"
 FRONTEND = get_frontend("english")
@@ -38,6 +39,10 @@ class Case(NamedTuple):
     said: str
     right: bool
     held_out: bool
+
+    @property
+    def key(self) -> str:
+        return f"{zlib.crc32(f'{self.written} {self.wanted}'.encode()):08x}"
 
 
 def categories() -> list[str]:
@@ -70,6 +75,11 @@ def shares(document: str) -> dict[str, tuple[int, int]]:
     """What the table in a document says: category -> (right of those in view, right of those held out)."""
     rows = re.findall(r"^\| (\w+) \| \d+ \| (\d+) \| \d+ \| (\d+) \|", document, re.MULTILINE)
     return {category: (int(right), int(held)) for category, right, held in rows}
+
+
+def known_wrong() -> set[str]:
+    """The keys of the cases that were wrong when the table was written."""
+    return set(WRONG.read_text(encoding="ascii").split())
 
 
 def counts(read_now: list[Case]) -> tuple[int, int]:
@@ -153,6 +163,8 @@ def main() -> None:
             begin = document.index(HEAD)
             end = document.index("\n\n", begin) + 1
             DOCUMENT.write_text(document[:begin] + made + document[end:], encoding="utf-8")
+            wrong = sorted(case.key for name in categories() for case in cases(name) if not case.right)
+            WRONG.write_text("\n".join(wrong) + "\n", encoding="ascii")
 
 
 if __name__ == "__main__":

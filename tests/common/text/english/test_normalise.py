@@ -1,9 +1,10 @@
 """Written English and how it is read aloud."""
 
+import json
 import random
 import string
+import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -161,15 +162,11 @@ NONSENSE = [
     "²",
     "x⁻²",
 ]
-
-
-def read(text: str) -> None:
-    for utterance in FRONTEND(text).utterances:
-        assert len(utterance.symbols) <= FRONTEND.max_symbols
+NONSENSE_TO_SEARCH = [unit for unit in NONSENSE if "\0" not in unit]  # no word of a command line may have one
 
 
 def calls_to_read(text: str) -> int:
-    """How many functions are called, C's included: the same number on every machine."""
+    """How many functions are called, C's included."""
     calls = 0
 
     def count(*event):
@@ -178,31 +175,35 @@ def calls_to_read(text: str) -> int:
 
     sys.setprofile(count)
     try:
-        read(text)
+        utterances = FRONTEND(text).utterances
     finally:
         sys.setprofile(None)
+    assert all(len(utterance.symbols) <= FRONTEND.max_symbols for utterance in utterances)
     return calls
-
-
-def seconds_to_read(text: str) -> float:
-    """Of the processor, in this thread: they do not grow where other programs are running."""
-    began = time.thread_time()
-    read(text)
-    return time.thread_time() - began
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", NONSENSE, ids=repr)
-def test_long_nonsense_takes_linear_work(unit):
-    """Four times the text takes four times the work; quadratic work would be sixteen times as much."""
+def test_long_nonsense_takes_linearly_many_calls(unit):
+    """Four times the text, four times the work, counted: sixteen times would be quadratic."""
+    FRONTEND(unit * 100)  # loads what is loaded at first use
+    less, more = (calls_to_read(unit * (length // len(unit))) for length in (1_500, 6_000))
+    assert more < 5 * less
 
-    def growth(work, length: int) -> float:
-        return work(unit * (4 * length // len(unit))) / work(unit * (length // len(unit)))
 
-    read(unit * 100)  # loads what is loaded at first use
-    assert growth(calls_to_read, 1_500) < 5
-    # A regular expression is one call, however long it searches. No cache has seen the next lengths.
-    assert any(growth(seconds_to_read, length) < 8 for length in (8_000, 7_000, 6_000))
+def test_patterns_look_at_linearly_many_characters_of_long_nonsense():
+    """One call of a regular expression may search the whole text."""
+
+    def work(length: int) -> list[int]:
+        command = [sys.executable, "-m", "tests.regex_work", str(length), *NONSENSE_TO_SEARCH]
+        return json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout)
+
+    grown = {
+        unit: (less, more)
+        for unit, less, more in zip(NONSENSE_TO_SEARCH, work(400), work(1_600), strict=True)
+        if not less < more < 5 * less
+    }
+    assert not grown
 
 
 def test_random_characters_do_no_harm():
