@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from melforge.common.arrays import length_mask
-from melforge.common.training.command import load, prediction_parser
+from melforge.common.cli.training import load, prediction_parser
 from melforge.common.training.corpus.batches import Utterances
 from melforge.common.training.corpus.dataset import save_array
 from melforge.common.training.corpus.predict import by_length, compare_boundaries

@@ -21,6 +21,7 @@ from torch import Tensor
 from melforge.common.arrays import length_mask
 from melforge.common.audio.contract import MelContract
 from melforge.common.cli.options import add_options
+from melforge.common.cli.training import durations_option, recipe_parser, run_settings
 from melforge.common.errors import InputError
 from melforge.common.training import ranks
 from melforge.common.training.acoustic import (
@@ -30,7 +31,6 @@ from melforge.common.training.acoustic import (
     load_corpus,
     masked_mean,
 )
-from melforge.common.training.command import durations_option, recipe_parser, run_settings
 from melforge.common.training.corpus.batches import LengthGroup, Utterances
 from melforge.common.training.corpus.dataset import save_array
 from melforge.common.training.corpus.predict import compare_boundaries

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from melforge.common.arrays import length_mask
+from melforge.common.cli.training import durations_option, mels_option, recipe_parser, run_settings
 from melforge.common.training.acoustic import (
     AcousticRecipe,
     AcousticTrainer,
@@ -24,7 +25,6 @@ from melforge.common.training.acoustic import (
     load_corpus,
     masked_mean,
 )
-from melforge.common.training.command import durations_option, mels_option, recipe_parser, run_settings
 from melforge.common.training.corpus.batches import LengthGroup
 from melforge.common.training.loop import autocast, run_training
 from melforge.fastspeech.model import FastSpeech

@@ -22,8 +22,8 @@ from torch import Tensor
 
 from melforge.common.audio.contract import MelContract
 from melforge.common.audio.pitch import source_of
+from melforge.common.cli.training import run_settings, vocoder_parser
 from melforge.common.errors import InputError
-from melforge.common.training.command import run_settings, vocoder_parser
 from melforge.common.training.corpus.batches import Segments
 from melforge.common.training.corpus.sources import SourcedSegments
 from melforge.common.training.loop import RunSettings, adamw, autocast, run_training, start

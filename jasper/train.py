@@ -18,9 +18,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from melforge.common.cli.training import recipe_parser, run_settings
 from melforge.common.errors import InputError
 from melforge.common.recognition.transcript import error_rate, greedy_text, reference_words
-from melforge.common.training.command import recipe_parser, run_settings
 from melforge.common.training.corpus.recordings import Recordings, load_recordings
 from melforge.common.training.loop import GraphedSteps, Recipe, Trainer, adamw, autocast, run_training, start
 from melforge.jasper.augment import (

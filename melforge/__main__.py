@@ -11,10 +11,10 @@ from melforge.common.errors import unknown
 
 # Of each command its module in melforge.common, or the commands behind its name, and a line about it.
 VOICE_COMMANDS: dict[str, tuple[Any, str]] = {
-    "prepare": ("training.corpus.from_recordings", "make a corpus of recordings, and check them"),
-    "train": ("training.fine_tune", "go on training a voice's models on a corpus"),
-    "make": ("training.voice", "make a voice of training runs, or of published weights"),
-    "check": ("training.check_voice", "check a voice, or the corpus that one is trained on"),
+    "prepare": ("cli.voice_prepare", "make a corpus of recordings, and check them"),
+    "train": ("cli.voice_train", "go on training a voice's models on a corpus"),
+    "make": ("cli.voice_make", "make a voice of training runs, or of published weights"),
+    "check": ("cli.voice_check", "check a voice, or the corpus that one is trained on"),
 }
 COMMANDS: dict[str, tuple[Any, str]] = {
     "speak": ("cli.speak", "speak text to sound files or standard output"),
@@ -34,7 +34,7 @@ COMMANDS: dict[str, tuple[Any, str]] = {
     "voice": (VOICE_COMMANDS, "make a voice: of recordings, of training runs, or of published weights"),
     "transcribe": ("cli.transcribe", "write down what is said in sound files, with times and error rates"),
     "check-corpus": ("cli.check_corpus", "list recordings whose audio and text differ"),
-    "ear": ("training.ear", "make an ear of trained or published weights"),
+    "ear": ("cli.ear", "make an ear of trained or published weights"),
     "copy-synthesis": ("cli.copy_synthesis", "send the mels of sound files through a vocoder"),
     "check-gpu": ("cli.check_gpu", "check TensorRT on this machine's GPU against PyTorch"),
 }

@@ -3,4 +3,4 @@
 from checkout import run_command
 
 if __name__ == "__main__":
-    run_command("melforge.common.training.ear")
+    run_command("melforge.common.cli.ear")

@@ -10,7 +10,7 @@ if __name__ == "__main__":  # before PyTorch, so that it may be missing
 
     run_command("melforge.tacotron2.predict_mels")
 
-from melforge.common.training.command import predict_mels_command
+from melforge.common.cli.training import predict_mels_command
 from melforge.tacotron2.train import teach
 
 

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from melforge.common.arrays import length_mask
 from melforge.common.audio.contract import MelContract
+from melforge.common.cli.training import mels_option, recipe_parser, run_settings
 from melforge.common.training.acoustic import (
     AcousticRecipe,
     AcousticTrainer,
@@ -27,7 +28,6 @@ from melforge.common.training.acoustic import (
     load_corpus,
     masked_mean,
 )
-from melforge.common.training.command import mels_option, recipe_parser, run_settings
 from melforge.common.training.corpus.batches import LengthGroup, Utterances
 from melforge.common.training.log import save_alignment_picture
 from melforge.common.training.loop import run_training

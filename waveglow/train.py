@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from melforge.common.audio.contract import MelContract
-from melforge.common.training.command import run_settings, vocoder_parser
+from melforge.common.cli.training import run_settings, vocoder_parser
 from melforge.common.training.corpus.batches import Segments
 from melforge.common.training.corpus.sources import SourcedSegments
 from melforge.common.training.loop import adamw, fitting, load_checkpoint, run_training, start

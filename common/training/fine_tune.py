@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
-import math
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from melforge.common.audio.contract import MelContract, require_same_contract
-from melforge.common.cli import options
 from melforge.common.config.hparams import ROOT, load_hparams
-from melforge.common.errors import InputError, require_torch, unknown
+from melforge.common.errors import InputError, unknown
 from melforge.common.registry import get_model
 from melforge.common.synthesis.loading import make_driver
 from melforge.common.synthesis.vocoder import Vocoder
@@ -30,24 +27,6 @@ FILE = "train_finetune.yaml"  # the recipe of a model that can be fine-tuned, in
 LEAST_SECONDS = 60.0  # of speech
 FRONTEND = "english"  # whose symbols a prepared corpus has
 SENTENCES = 8  # held-out texts that the model card's scores are of
-EPILOG = """examples:
-  melforge voice train corpus -o runs/ann --minutes 10
-  melforge voice train corpus -o runs/ann --minutes 10 --resume     # after an interruption
-  melforge voice make ann --run runs/ann --licence CC-BY-4.0"""
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    args = parse(argv)
-    require_torch("training")
-    from melforge.common.training.tuning import TuningSettings
-
-    taken = [field.name for field in fields(TuningSettings) if field.name not in ("resume", "init")]
-    settings = TuningSettings(**{name: getattr(args, name) for name in taken})
-    fine_tune(
-        args.corpus, settings, args.start, args.model, args.resume, args.learning_rate, align=args.align
-    )
-    print(f"melforge voice make NAME --run {args.out} makes a voice of it")
-    return 0
 
 
 def fine_tune(
@@ -93,34 +72,6 @@ def fine_tune(
         out = settings.out / source.model
         own = replace(settings, out=out, resume=out / LAST if resume else None)
         tune(corpus, own, source, facts_of(corpus, labels, source), start, learning_rate, align)
-
-
-def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = options.Parser(description=__doc__, epilog=EPILOG)
-    option = parser.add_argument
-    option("corpus", type=Path, metavar="CORPUS", help="folder that melforge voice prepare wrote")
-    option("-o", "--out", type=Path, required=True, metavar="RUN", help="folder of the run, a folder a model")
-    what = "voice, by name or folder, or weights file that it starts from (default: the shipped voice)"
-    option("--from", dest="start", metavar="VOICE", help=what)
-    what = f"model to train, one of {', '.join(tunable())}; may be repeated (default: the acoustic one)"
-    option("--model", action="append", default=[], metavar="NAME", help=what)
-    option("--minutes", type=float, help="of training, for each model (default: 10, or as --steps say)")
-    option("--steps", type=options.positive, metavar="N", help="stop after so many steps")
-    option("--resume", action="store_true", help="go on with a run that was interrupted")
-    option("--learning-rate", type=float, metavar="X", help=f"the highest (default: hparams/MODEL/{FILE}'s)")
-    option("--sample-minutes", type=float, default=2.0, metavar="M", help="between samples (default: 2)")
-    option("--save-minutes", type=float, default=1.0, metavar="M", help="between checkpoints (default: 1)")
-    options.add_options(parser, "align")
-    option("--seed", type=options.not_negative, default=0, help="of the batches (default: 0)")
-    option("--device", default="auto", help="cpu or cuda (default: a GPU if there is one)")
-    args = parser.parse_args(argv)
-    for name in ("minutes", "learning_rate", "sample_minutes", "save_minutes"):
-        value = getattr(args, name)
-        if value is not None and not 0 < value < math.inf:
-            raise InputError(f"--{name.replace('_', '-')} must be a number above 0, not {value:g}")
-    if args.minutes is None and args.steps is None:
-        args.minutes = 10.0
-    return args
 
 
 def tunable(*models: str) -> list[str]:

@@ -10,12 +10,12 @@ import soundfile
 import torch
 
 from melforge.common.audio.contract import MelContract
+from melforge.common.cli import voice_make, voice_train
 from melforge.common.errors import InputError
 from melforge.common.runner import TextToSpeech
 from melforge.common.speech import Controls
 from melforge.common.synthesis.loading import make_driver
 from melforge.common.training import fine_tune
-from melforge.common.training import voice as make_voice
 from melforge.common.training.card import scores
 from melforge.common.training.corpus.batches import Utterances, held_out_utterances
 from melforge.common.training.corpus.dataset import Labels, load_labels, save_labels
@@ -57,7 +57,7 @@ def corpus(tmp_path_factory) -> Path:
 
 
 def train(corpus: Path, out: Path, voice: Path, *words: str) -> None:
-    fine_tune.main([str(corpus), "-o", str(out), "--from", str(voice), "--device", "cpu", *words])
+    voice_train.main([str(corpus), "-o", str(out), "--from", str(voice), "--device", "cpu", *words])
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +177,7 @@ def test_a_run_becomes_a_voice_that_speaks_as_both(trained_run, tmp_path, monkey
     check_at_small_sizes(monkeypatch)
     monkeypatch.setenv("MELFORGE_EARS", str(small_ear.parent))
     folder = tmp_path / "pair"
-    make_voice.main([str(folder), "--run", str(trained_run), "--licence", "CC0", "--description", "Noise."])
+    voice_make.main([str(folder), "--run", str(trained_run), "--licence", "CC0", "--description", "Noise."])
     voice = load_voice(folder)
     assert voice.licence == "CC0" and list(voice.models) == ["fastpitch", "hifigan"]
     tts = TextToSpeech.load(voice=folder, device="cpu")
@@ -203,16 +203,16 @@ def test_a_run_becomes_a_voice_that_speaks_as_both(trained_run, tmp_path, monkey
 
 def test_a_folder_without_a_run_and_a_voice_of_nothing_are_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"holds no weights\.safetensors: give the folder"):
-        make_voice.main([str(tmp_path / "v"), "--run", str(tmp_path)])
+        voice_make.main([str(tmp_path / "v"), "--run", str(tmp_path)])
     with pytest.raises(InputError, match="--checkpoint or --run is missing"):
-        make_voice.main([str(tmp_path / "v")])
+        voice_make.main([str(tmp_path / "v")])
 
 
 def test_an_ear_that_is_not_there_is_refused_before_the_work(trained_run, tmp_path):
     with pytest.raises(InputError, match="unknown ear 'nobody'"):
-        make_voice.main([str(tmp_path / "v"), "--run", str(trained_run), "--ear", "nobody"])
+        voice_make.main([str(tmp_path / "v"), "--run", str(trained_run), "--ear", "nobody"])
     with pytest.raises(InputError, match="--ear is for the model card of --run"):
-        make_voice.main([str(tmp_path / "v"), "--checkpoint", "x", "--ear", "nobody"])
+        voice_make.main([str(tmp_path / "v"), "--checkpoint", "x", "--ear", "nobody"])
     assert not (tmp_path / "v").exists()
 
 
@@ -234,8 +234,12 @@ def test_what_cannot_be_trained_is_refused(corpus, tiny_voice, trained_run, tmp_
         train(corpus, tmp_path / "begun", tiny_voice, "--resume")
     with pytest.raises(InputError, match="unknown model to train 'tacotron2': available: fastpi"):
         train(corpus, out, tiny_voice, "--model", "tacotron2")
-    for wrong in ("-1", "nan", "inf"):
-        with pytest.raises(InputError, match=f"--minutes must be a number above 0, not {wrong}"):
+    for wrong, message in (
+        ("-1", "a number above 0, not -1"),
+        ("nan", "a number, not"),
+        ("inf", "a number, not"),
+    ):
+        with pytest.raises(InputError, match=f"--minutes must be {message}"):
             train(corpus, out, tiny_voice, "--minutes", wrong)
     source = load_voice(tiny_voice).source("fastpitch")
     other = replace(source, mel=MelContract(sampling_rate=44_100, hop_length=512))

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from melforge.common.cli import voice_train
 from melforge.common.errors import InputError
-from melforge.common.training import fine_tune, ranks
+from melforge.common.training import ranks
 from melforge.common.training.corpus.recordings import save_recordings
 from melforge.common.training.loop import load_checkpoint
 
@@ -142,7 +143,7 @@ def test_gpus_without_nccl_are_refused(begun_by_torchrun, monkeypatch):
 
 def test_a_voice_is_trained_by_one_process(begun_by_torchrun, tmp_path):
     with pytest.raises(InputError, match=r"melforge voice train is one process: begin it without torchrun"):
-        fine_tune.main([str(tmp_path), "-o", str(tmp_path / "run")])
+        voice_train.main([str(tmp_path), "-o", str(tmp_path / "run")])
 
 
 def test_one_process_is_alone():

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from melforge.common.cli import voice_train
+from melforge.common.cli.training import run_settings, vocoder_parser
 from melforge.common.errors import InputError
 from melforge.common.synthesis.loading import make_driver
 from melforge.common.training import fine_tune
-from melforge.common.training.command import run_settings, vocoder_parser
 from melforge.common.training.corpus import batches
 from melforge.common.training.corpus.dataset import HOP, RATE
 from melforge.common.training.corpus.sources import SOURCES
@@ -177,7 +178,7 @@ def test_a_voices_generator_goes_on_without_sources(corpus, tmp_path, monkeypatc
     for path in (bare / SOURCES).iterdir():
         path.unlink()
     words = ["--model", "hifigan", "--steps", "1", "--device", "cpu", "--learning-rate", "0.01"]
-    fine_tune.main([str(bare), "-o", str(tmp_path / "run"), "--from", str(start), *words])
+    voice_train.main([str(bare), "-o", str(tmp_path / "run"), "--from", str(start), *words])
     tuned = torch.load(tmp_path / "run" / "hifigan" / "last.pt", weights_only=True)["trainer"]["generator"]
     begun = {name: torch.from_numpy(value) for name, value in read_checkpoint(start).state.items()}
     pitch = [name for name in begun if name.startswith("pitch.")]

@@ -12,8 +12,8 @@ import pytest
 import soundfile
 import torch
 
+from melforge.common.cli.training import recipe_parser
 from melforge.common.config.hparams import load_hparams
-from melforge.common.training.command import recipe_parser
 from melforge.common.training.corpus.recordings import load_recordings, save_recordings
 from melforge.common.training.loop import GraphedSteps
 from melforge.common.weights.published import read_checkpoint

@@ -34,21 +34,6 @@ def test_metadata_and_transcripts_are_read_in_ljspeechs_formats(tmp_path):
         read_transcripts(tmp_path / "list.txt")
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"LJ1|One.\nLJ2\n", r"metadata\.csv, line 2: write name\|text"),
-        (b"LJ1|caf\xe9\n", r"metadata\.csv line 1 is not UTF-8"),
-        (b"\n", r"metadata\.csv is empty: write a line name\|text"),
-    ],
-)
-@pytest.mark.parametrize("read", [read_metadata, lambda folder: read_transcripts(folder / "metadata.csv")])
-def test_wrong_lists_of_texts_name_their_line(read, content, message, tmp_path):
-    (tmp_path / "metadata.csv").write_bytes(content)
-    with pytest.raises(InputError, match=message):
-        read(tmp_path)
-
-
 def test_extra_sentences_are_the_same_every_time_and_hold_no_digits():
     transcripts = [f"The committee number {w} met in the old hall of the town." for w in "abcdefgh"]
     dictionary = ["apple", "berry", "cedar", "dahlia", "elder", "fir", "gorse"]

@@ -14,7 +14,8 @@ import pytest
 import soundfile
 import torch
 
-from melforge.common.training import voice as make_voice
+from melforge.common.cli import voice_make
+from melforge.common.training import voice
 from melforge.common.weights.voices import load_voice
 from melforge.hifigan.config import HifiganSettings
 from melforge.waveglow.config import WaveglowSettings
@@ -141,7 +142,7 @@ def test_make_voice_refuses_weights_without_a_config(tmp_path, run_here):
 
 
 def test_sigterm_leaves_nothing_of_a_voice_that_is_made(trained, tmp_path, monkeypatch, run_here):
-    monkeypatch.setattr(make_voice, "write_model", lambda draft, source: os.kill(os.getpid(), signal.SIGTERM))
+    monkeypatch.setattr(voice, "write_model", lambda draft, source: os.kill(os.getpid(), signal.SIGTERM))
     words = ("scripts/make_voice.py", tmp_path / "new", "--checkpoint", trained["hifigan"])
     status, _, errors = run_here(*words, "--frontend", "english")
     assert status == 143 and errors == "terminated\n" and not list(tmp_path.iterdir())
@@ -163,7 +164,7 @@ def test_a_vocoder_is_added_to_a_voice_with_its_settings(voice_copy, tmp_path, m
     few_sizes(monkeypatch)
     arguments = ("--add", "--checkpoint", weights, "--sigma", "0.7", "--denoising-strength", "waveglow=0.1")
     monkeypatch.setattr(sys, "argv", ["make_voice.py", *map(str, (voice_copy, *arguments))])
-    assert make_voice.main() == 0
+    assert voice_make.main() == 0
     voice = load_voice(voice_copy)
     assert list(voice.models) == ["fastpitch", "hifigan", "waveglow"] and voice.licence == "test"
     assert voice.models["waveglow"].settings == WaveglowSettings(0.1, 0.7)

@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import json
-import os
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,8 +13,7 @@ import numpy as np
 from tqdm import tqdm
 
 from melforge.common.audio.sound_files import decode_audio, read_audio, resample, to_pcm16, write_audio
-from melforge.common.cli import options
-from melforge.common.errors import InputError, require_package
+from melforge.common.errors import InputError
 from melforge.common.files import write_bytes
 from melforge.common.text.english.pronounce import is_guessed, of_word
 from melforge.common.text.frontends import get_frontend
@@ -29,50 +27,16 @@ from melforge.common.training.corpus.dataset import (
     save_labels,
     write_metadata,
 )
-from melforge.common.training.corpus.defects import KINDS, Line, find_defects, require_kinds, usable
+from melforge.common.training.corpus.defects import Line, find_defects, require_kinds, usable
 from melforge.common.training.corpus.pitch import pitch_per_symbol
 from melforge.common.training.corpus.processes import in_processes
 from melforge.common.training.corpus.quality import Fit, Measures, fit_of, measure, prepared
-from melforge.common.training.corpus.report import Report, make_report, print_report, save_report
-from melforge.common.training.corpus.takes import SPEAKER_FROM, Take, find_takes, require_takes
+from melforge.common.training.corpus.report import Report, make_report, save_report
+from melforge.common.training.corpus.takes import Take, find_takes
 
 LINES = "lines"  # folder of a JSON file for each line that was worked on: the next run takes it from there
 METHOD = 1  # to be raised when what is done to a recording changes
 LONGEST_READ = 600.0  # seconds
-EPILOG = """The folder has metadata.csv (name|text, LJSpeech's three columns, or a heading line such as
-file|text|speaker) with sound files in wavs/ or beside it, or NAME.txt beside each sound file. Files may be
-wav, flac, ogg or mp3 at any rate, mono or stereo; they stay as they are.
-
-Written are wavs/ (22,050 Hz, trimmed to the speech, at one level), labels.npz, metadata.csv, report.md,
-report.json and report.png. A second run takes what is finished and works on new and changed files only.
-
-kinds of defects, for --keep:
-"""
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    kinds = "\n".join(f"  {kind:<12}{about}" for kind, (about, may_keep) in KINDS.items() if may_keep)
-    parser = options.Parser(description=__doc__, epilog=EPILOG + kinds)
-    option = parser.add_argument
-    option("folder", type=Path, metavar="FOLDER", help="recordings and texts")
-    option("-o", "--out", type=Path, required=True, metavar="CORPUS", help="folder to write the corpus to")
-    text = (
-        "what names speakers: subfolders, a column of metadata.csv (the last, or by its heading), or nothing"
-    )
-    option("--speaker-from", choices=SPEAKER_FROM, help=f"{text} (default: what is found)")
-    text = "use lines in spite of this kind of defect, or this line; may be repeated"
-    option("--keep", action="append", default=[], metavar="KIND|NAME", help=text)
-    text = "ear that hears every line and compares it with its text; none for none (default: the shipped one)"
-    option("--ear", metavar="NAME", help=text)
-    option(
-        "--workers", type=options.positive, default=os.cpu_count(), metavar="N", help="processes (all cores)"
-    )
-    args = parser.parse_args(argv)
-    require_takes(args.folder)
-    for package in ("torch", "pocketsphinx", "pyworld", "soxr"):
-        require_package(package, "preparing a voice", "train")
-    report = prepare_recordings(args.folder, args.out, args.speaker_from, args.keep, args.ear, args.workers)
-    print_report(report, args.out)
 
 
 def prepare_recordings(

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from melforge.common.cli.run import print_table
 from melforge.common.errors import InputError
 from melforge.common.files import write_bytes
 from melforge.common.training.corpus.dataset import HOP, RATE
@@ -18,7 +17,6 @@ from melforge.common.training.corpus.defects import KINDS, LONG_FRAMES, LONGEST,
 
 REPORT = "report.json"
 NOBODY = "(one)"  # a single speaker's name
-SHOWN = 30  # defects in print; report.md has all
 HEADINGS = ("speaker", "lines", "used", "minutes", "pitch", "5-95 %", "phones/s", "level", "noise")
 STEPS = {"read": "reading, measuring, resampling", "text": "phonemes", "align": "alignment", "pitch": "pitch"}
 NEXT_STEPS = (
@@ -125,25 +123,6 @@ def rows(report: Report) -> list[list[str]]:
     ]
 
 
-def print_report(report: Report, corpus: Path) -> None:
-    """Prints speakers, defects, what the run took and what comes next."""
-    print_table(HEADINGS, rows(report))
-    defects = report["defects"]
-    for title, some in _by_outcome(defects):
-        if some:
-            print(f"\n{title}")
-            for one in some[:SHOWN]:
-                print(f"  {one['source']}: {one['sentence']} [{one['kind']}]")
-            if len(some) > SHOWN:
-                print(f"  and {len(some) - SHOWN} more, in {corpus / 'report.md'}")
-    print(f"\n{summary(report)}")
-    if any(one["left_out"] and KINDS[one["kind"]][1] for one in defects):
-        print("--keep KIND or --keep NAME uses what is left out, in a second run of a few seconds.")
-    print(f"{corpus / 'report.md'} has all of it\n\nnext:")
-    for words, time in NEXT_STEPS:
-        print(f"  {words.format(corpus=corpus)}    {time}")
-
-
 def summary(report: Report) -> str:
     left_out = report["lines"] - report["used"]
     speakers = sum(one["used"] > 0 for one in report["speakers"])
@@ -156,7 +135,7 @@ def summary(report: Report) -> str:
     return ", ".join(parts)
 
 
-def _by_outcome(defects: Sequence[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
+def by_outcome(defects: Sequence[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
     return [
         ("left out:", [one for one in defects if one["left_out"]]),
         ("used, but look at them:", [one for one in defects if not one["left_out"]]),
@@ -173,7 +152,7 @@ def as_markdown(report: Report, has_plot: bool) -> str:
         "",
     ]
     out += ["![lengths, levels, pitch, pace](report.png)", ""] if has_plot else []
-    for title, some in _by_outcome(report["defects"]):
+    for title, some in by_outcome(report["defects"]):
         out += [f"## {title.rstrip(':').capitalize()}", ""] if some else []
         for kind, (about, may_keep) in KINDS.items():
             own = [one for one in some if one["kind"] == kind]

@@ -5,7 +5,7 @@ import pytest
 import soundfile
 
 from melforge import __main__ as command
-from melforge.common.training import check_voice
+from melforge.common.cli import voice_check
 from melforge.common.training.corpus.dataset import Labels, save_labels
 
 RATE, HOP = 22_050, 256
@@ -29,7 +29,7 @@ def corpus(tmp_path):
     """Two lines of a voice of 200 Hz, with 10 phones in a second; labels as of "english"."""
     folder = tmp_path / "corpus"
     (folder / "wavs").mkdir(parents=True)
-    phones = check_voice.phone_ids()[:10]
+    phones = voice_check.phone_ids()[:10]
     ids = np.concatenate([[11], phones, [7]])
     durations = np.array([8, *[round(RATE / HOP / 10)] * 10, 8])
     pitch = np.where(durations > 0, 200.0, 0.0).astype(np.float32)
@@ -57,8 +57,8 @@ def test_sound_files_that_are_not_those_of_the_labels(check, corpus):
 
 
 def test_a_voice_speaks_and_is_compared_with_a_corpus(check, tiny_voice, corpus, monkeypatch):
-    monkeypatch.setattr(check_voice, "SENTENCES", check_voice.SENTENCES[:2])
-    monkeypatch.setattr(check_voice, "is_pitch_measured", lambda: False)
+    monkeypatch.setattr(voice_check, "SENTENCES", voice_check.SENTENCES[:2])
+    monkeypatch.setattr(voice_check, "is_pitch_measured", lambda: False)
     status, out, _ = check(tiny_voice, "--ear", "none")
     assert status == 0, out
     for part in ("fastpitch", "hifigan", "encoder, decoder", "no model card", "no ear hears it", "phones/s"):
@@ -68,9 +68,9 @@ def test_a_voice_speaks_and_is_compared_with_a_corpus(check, tiny_voice, corpus,
 
 
 def test_a_voice_is_compared_with_as_many_speakers(check, tiny_voice, corpus, monkeypatch):
-    monkeypatch.setattr(check_voice, "SENTENCES", check_voice.SENTENCES[:1])
-    monkeypatch.setattr(check_voice, "is_pitch_measured", lambda: False)
-    labels = check_voice.load_labels(corpus)
+    monkeypatch.setattr(voice_check, "SENTENCES", voice_check.SENTENCES[:1])
+    monkeypatch.setattr(voice_check, "is_pitch_measured", lambda: False)
+    labels = voice_check.load_labels(corpus)
     labels.speakers, labels.speaker = ["Ann", "Bob"], np.array([0, 1])
     save_labels(corpus, labels)
     status, out, _ = check(tiny_voice, "--ear", "none", "--corpus", corpus)
@@ -79,10 +79,10 @@ def test_a_voice_is_compared_with_as_many_speakers(check, tiny_voice, corpus, mo
 
 
 def test_speakers_are_the_same_by_name():
-    assert check_voice.speakers_of_corpus((), []) == {0: 0}
-    assert check_voice.speakers_of_corpus(("Cid", "Ann", "Bob"), ["Ann", "Bob"]) == {1: 0, 2: 1}
+    assert voice_check.speakers_of_corpus((), []) == {0: 0}
+    assert voice_check.speakers_of_corpus(("Cid", "Ann", "Bob"), ["Ann", "Bob"]) == {1: 0, 2: 1}
     with pytest.raises(ValueError, match="the voice lacks speakers of the corpus: Zoe"):
-        check_voice.speakers_of_corpus(("Ann", "Bob"), ["Ann", "Zoe"])
+        voice_check.speakers_of_corpus(("Ann", "Bob"), ["Ann", "Zoe"])
 
 
 def test_missing_and_damaged_files_of_a_voice(check, voice_copy):
@@ -102,7 +102,7 @@ def test_a_voice_that_is_silent_or_not_finite_is_wrong(check, voice_copy, monkey
     weights = voice_copy / "hifigan" / "weights.safetensors"
     state = load_file(weights)
     save_file({name: np.zeros_like(value) for name, value in state.items()}, weights)
-    monkeypatch.setattr(check_voice, "SENTENCES", check_voice.SENTENCES[:1])
+    monkeypatch.setattr(voice_check, "SENTENCES", voice_check.SENTENCES[:1])
     status, out, _ = check(voice_copy, "--ear", "none")
     assert status == 1 and "nothing is heard" in out
 
@@ -116,14 +116,14 @@ def test_an_ear_counts_the_words_that_it_hears_as_others(check, tiny_voice, smal
         self.pairs.append((["a", "b"], ["a", "c"]))
         return Heard()
 
-    monkeypatch.setattr(check_voice, "SENTENCES", check_voice.SENTENCES[:2])
+    monkeypatch.setattr(voice_check, "SENTENCES", voice_check.SENTENCES[:2])
     monkeypatch.setenv("MELFORGE_EARS", str(small_ear.parent))
     for words in (("--ear", small_ear), ("--ear", "small")):  # whose weights are random
         status, out, _ = check(tiny_voice, *words)
         assert status == 1 and "words misheard" in out and "the limit of 15 %" in out
     status, out, _ = check(tiny_voice)  # which may be unknown to the first ear there is
     assert status == 0 and "words misheard" in out and "wrong" not in out
-    monkeypatch.setattr(check_voice.Listener, "listen", listen)
+    monkeypatch.setattr(voice_check.Listener, "listen", listen)
     status, out, _ = check(tiny_voice, "--ear", "small")
     assert status == 1 and "50.0 %" in out and "above the limit of 15 %" in out
     assert check(tiny_voice, "--ear", "small", "--listen-limit", "0.6")[0] == 0

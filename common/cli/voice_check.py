@@ -11,6 +11,7 @@ import numpy as np
 
 from melforge.common.cli import options
 from melforge.common.cli.run import print_table
+from melforge.common.cli.voice_prepare import print_report
 from melforge.common.errors import InputError, install_command
 from melforge.common.recognition.listener import Listener
 from melforge.common.recognition.loading import make_recogniser
@@ -19,7 +20,7 @@ from melforge.common.speech import Audio, Controls
 from melforge.common.training.corpus.dataset import HOP, LABELS, RATE, Labels, load_labels
 from melforge.common.training.corpus.pitch import pitch_contour
 from melforge.common.training.corpus.quality import Measures, measure
-from melforge.common.training.corpus.report import NOBODY, REPORT, print_report, read_report
+from melforge.common.training.corpus.report import NOBODY, REPORT, read_report
 from melforge.common.weights.ears import NO_EAR, find_ear
 from melforge.common.weights.voices import VOICE_FILE, Voice, list_voices, load_voice
 

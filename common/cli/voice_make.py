@@ -1,0 +1,103 @@
+"""Makes a voice folder of trained or published weights: half precision, ONNX graphs, checks, voice.yaml."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from melforge.common.cli import options, run
+from melforge.common.errors import InputError, require_torch
+from melforge.common.synthesis.loading import override
+from melforge.common.training.model_folders import print_size
+from melforge.common.training.voice import (
+    SETTINGS,
+    completed,
+    start_of,
+    weights_of,
+    with_setting,
+    write_voice,
+)
+from melforge.common.weights.ears import find_ear
+from melforge.common.weights.published import parse_checkpoint, read_checkpoint
+from melforge.common.weights.voices import VOICE_FILE, FrontendSpec, read_voice, voices_folder
+
+ABOUT = ("description", "language", "licence")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = parse(argv)
+    ear = find_ear(args.ear)  # before the long part
+
+    require_torch("making a voice")
+    from melforge.common.export.to_onnx import HEADINGS
+
+    folder = folder_of(args)
+    trained = [read_checkpoint(path) for run in args.run for path in weights_of(run)]
+    begun = start_of(trained)
+    sources = [read_checkpoint(path, word) for word, path in map(parse_checkpoint, args.checkpoint)] + trained
+    sources = completed(sources, begun if args.run and not args.add else None)
+    sources = [override(source, args.overrides.get(source.model, {})) for source in sources]
+    about = {key: getattr(args, key) for key in ABOUT}
+    if args.add:
+        voice = read_voice(folder)
+        given = {source.model for source in sources}
+        sources = [source for source in voice.models.values() if source.model not in given] + sources
+        about = {key: value or getattr(voice, key) for key, value in about.items()}
+    for setting in SETTINGS:
+        for value in getattr(args, setting):
+            sources = with_setting(sources, setting, value)
+    about["language"] = about["language"] or "en"
+    checks = write_voice(folder, sources, FrontendSpec(args.frontend) if args.frontend else None, about)
+    run.print_table(HEADINGS, [check.row() for check in checks])
+    if trained:
+        from melforge.common.training.card import run_info, write_card
+
+        write_card(folder, {source.model: run_info(source) for source in trained}, begun, ear)
+    print_size(folder)
+    return 0
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = options.Parser(description=__doc__, kinds=("acoustic", "vocoder"), choose=models_of)
+    parser.add_argument("name", help="name of the voice; a path makes the folder there instead of in voices/")
+    several = {"action": "append", "default": []}
+    what = "weights.safetensors of a training run, or a published file; once for each model"
+    parser.add_argument("--checkpoint", **several, metavar="FILE", help=what)
+    what = "folder of melforge voice train: its models, and the others of the voice that it began with; "
+    what += "writes a model card with their scores too"
+    parser.add_argument("--run", **several, type=Path, metavar="RUN", help=what)
+    what = "ear that hears the held-out sentences for the model card of --run; none for none (default: the "
+    parser.add_argument("--ear", metavar="NAME", help=f"{what}shipped one)")
+    parser.add_argument("--frontend", help="text frontend (default: the acoustic model's)")
+    parser.add_argument("--description", default="", help="one sentence about the voice")
+    parser.add_argument("--language", default="", help="language code (default: en)")
+    kept = "keep the models that the folder holds, but for those given anew"
+    parser.add_argument("--add", action="store_true", help=kept)
+    for setting, what in SETTINGS.items():
+        option = f"--{setting.replace('_', '-')}"
+        what += "; once for each model, or for all"
+        parser.add_argument(option, **several, metavar="[MODEL=]X", help=what)
+    parser.add_argument("--licence", default="", help="licence of the weights")
+    args = parser.parse_args(argv)
+    if not (args.checkpoint or args.run):
+        parser.error("--checkpoint or --run is missing")
+    if args.ear and not args.run:
+        raise InputError("--ear is for the model card of --run: without one no card is written")
+    return args
+
+
+def folder_of(args: argparse.Namespace) -> Path:
+    """The voice's, which is there if something is added to it."""
+    folder = Path(args.name) if "/" in args.name else voices_folder() / args.name
+    if args.add and not (folder / VOICE_FILE).is_file():
+        raise InputError(f"--add is for a voice that is there, and {folder} is none: leave it out")
+    return folder
+
+
+def models_of(args: argparse.Namespace) -> list[str]:
+    if args.name:  # --print-hparams alone has none
+        folder_of(args)  # before any checkpoint is read
+    given = [*map(parse_checkpoint, args.checkpoint)]
+    given += [(None, path) for run in args.run for path in weights_of(run)]
+    return [read_checkpoint(path, word).model for word, path in given]

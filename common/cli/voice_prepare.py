@@ -1,0 +1,70 @@
+"""Makes a training corpus of a folder of recordings with their texts, and reports what is wrong with them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from melforge.common.cli import options
+from melforge.common.cli.run import print_table
+from melforge.common.errors import require_package
+from melforge.common.training.corpus.defects import KINDS
+from melforge.common.training.corpus.from_recordings import prepare_recordings
+from melforge.common.training.corpus.report import HEADINGS, NEXT_STEPS, Report, by_outcome, rows, summary
+from melforge.common.training.corpus.takes import SPEAKER_FROM, require_takes
+
+SHOWN = 30  # defects in print; report.md has all
+EPILOG = """The folder has metadata.csv (name|text, LJSpeech's three columns, or a heading line such as
+file|text|speaker) with sound files in wavs/ or beside it, or NAME.txt beside each sound file. Files may be
+wav, flac, ogg or mp3 at any rate, mono or stereo; they stay as they are.
+
+Written are wavs/ (22,050 Hz, trimmed to the speech, at one level), labels.npz, metadata.csv, report.md,
+report.json and report.png. A second run takes what is finished and works on new and changed files only.
+
+kinds of defects, for --keep:
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    kinds = "\n".join(f"  {kind:<12}{about}" for kind, (about, may_keep) in KINDS.items() if may_keep)
+    parser = options.Parser(description=__doc__, epilog=EPILOG + kinds)
+    option = parser.add_argument
+    option("folder", type=Path, metavar="FOLDER", help="recordings and texts")
+    option("-o", "--out", type=Path, required=True, metavar="CORPUS", help="folder to write the corpus to")
+    text = (
+        "what names speakers: subfolders, a column of metadata.csv (the last, or by its heading), or nothing"
+    )
+    option("--speaker-from", choices=SPEAKER_FROM, help=f"{text} (default: what is found)")
+    text = "use lines in spite of this kind of defect, or this line; may be repeated"
+    option("--keep", action="append", default=[], metavar="KIND|NAME", help=text)
+    text = "ear that hears every line and compares it with its text; none for none (default: the shipped one)"
+    option("--ear", metavar="NAME", help=text)
+    option(
+        "--workers", type=options.positive, default=os.cpu_count(), metavar="N", help="processes (all cores)"
+    )
+    args = parser.parse_args(argv)
+    require_takes(args.folder)
+    for package in ("pocketsphinx", "pyworld", "soxr"):
+        require_package(package, "preparing a voice", "train")
+    report = prepare_recordings(args.folder, args.out, args.speaker_from, args.keep, args.ear, args.workers)
+    print_report(report, args.out)
+
+
+def print_report(report: Report, corpus: Path) -> None:
+    """Prints speakers, defects, what the run took and what comes next."""
+    print_table(HEADINGS, rows(report))
+    defects = report["defects"]
+    for title, some in by_outcome(defects):
+        if some:
+            print(f"\n{title}")
+            for one in some[:SHOWN]:
+                print(f"  {one['source']}: {one['sentence']} [{one['kind']}]")
+            if len(some) > SHOWN:
+                print(f"  and {len(some) - SHOWN} more, in {corpus / 'report.md'}")
+    print(f"\n{summary(report)}")
+    if any(one["left_out"] and KINDS[one["kind"]][1] for one in defects):
+        print("--keep KIND or --keep NAME uses what is left out, in a second run of a few seconds.")
+    print(f"{corpus / 'report.md'} has all of it\n\nnext:")
+    for words, time in NEXT_STEPS:
+        print(f"  {words.format(corpus=corpus)}    {time}")
