@@ -101,11 +101,6 @@ def mel_spectrogram(audio: np.ndarray, contract: MelContract, framing: str = "hi
     return log(np.maximum(mel, np.float32(contract.mel_clamp)))
 
 
-def mel_energy(mel: np.ndarray) -> np.ndarray:
-    """log mel (..., n_mels, T) -> energy (..., T): the length of each frame's vector, FastPitch's energy."""
-    return np.sqrt(np.sum(np.square(mel), axis=-2))
-
-
 def spectra_of(hop_length: int) -> MelContract:
     """The spectra in which a vocoder of this hop is denoised. The mel of the contract plays no part."""
     size = OVERLAP * hop_length
