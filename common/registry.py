@@ -36,15 +36,25 @@ class ModelSpec:
 
     @property
     def config_class(self) -> type:
-        return getattr(self.module("config"), f"{self.classes}Config")
+        return self._class("config", "Config")
 
     @property
     def settings_class(self) -> type:
-        return getattr(self.module("config"), f"{self.classes}Settings")
+        return self._class("config", "Settings")
 
     @property
     def driver_class(self) -> type:
-        return getattr(self.module("infer"), f"{self.classes}{self.kind.title()}")
+        return self._class("infer", self.kind.title())
+
+    def _class(self, file: str, ending: str) -> type:
+        """An InputError, for the author of the model, where its package has no such class."""
+        module, name = self.module(file), f"{self.classes}{ending}"
+        own = {key: value for key, value in vars(module).items() if isinstance(value, type)}
+        if name not in own:
+            own = [key for key, value in own.items() if value.__module__ == module.__name__]
+            what = unknown(f"class in {self.name}/{file}.py", name, own)
+            raise InputError(f"common/registry.py: classes {self.classes!r} of {self.name}: {what}")
+        return own[name]
 
 
 PITCH = ("pitch_shift", "pitch_amplify", "pitch_flatten", "pitch_invert")

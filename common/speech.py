@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -16,6 +16,7 @@ import numpy as np
 from melforge.common.arrays import Array
 from melforge.common.audio.sound_files import write_audio
 from melforge.common.errors import InputError
+from melforge.common.registry import MODELS
 from melforge.common.text import Unspoken, Utterance
 
 
@@ -50,24 +51,16 @@ class Controls:
         None, "of the vocoder's hum (default: the voice's; 0: off)", 0, 10, unit="X"
     )
     sharpness: float | None = control(
-        None,
-        "tacotron2: contrast between neighbouring mel bands, 0 adds none (default: the voice's)",
-        0,
-        2,
-        unit="X",
+        None, "contrast between neighbouring mel bands, 0 adds none (default: the voice's)", 0, 2, unit="X"
     )
-    sigma: float | None = control(
-        None, "waveglow: spread of its noise (default: the voice's)", 0, 10, unit="X"
-    )
+    sigma: float | None = control(None, "spread of its noise (default: the voice's)", 0, 10, unit="X")
     gate_threshold: float | None = control(
-        None, "tacotron2: how certain it must be to stop, 0 to 1 (default: the model's)", 0, 1, unit="P"
+        None, "how certain it must be to stop, 0 to 1 (default: the model's)", 0, 1, unit="P"
     )
     step_limit: int | None = control(
-        None, "tacotron2: decoder steps for an utterance at most (default: the model's)", 1, unit="N"
+        None, "decoder steps for an utterance at most (default: the model's)", 1, unit="N"
     )
-    dropout: bool = control(
-        True, "tacotron2: the same speech for every seed, but flatter", negated="no_dropout"
-    )
+    dropout: bool = control(True, "the same speech for every seed, but flatter", negated="no_dropout")
     volume: float = control(1.0, "times the amplitude (default: 1)", 0, 10)
     seed: int = control(0, "for models that draw noise (default: 0)")
     speaker: int | str = control(0, "name or id of the speaker (default: the first)")
@@ -99,13 +92,18 @@ class Controls:
 
 @cache
 def control_fields() -> dict[str, tuple[type, Control, Any]]:
-    """Type, range and default of each control by its name. The type of a name or whole number is text."""
-    hints = get_type_hints(Controls)
-    kinds = {f.name: get_args(hints[f.name]) or (hints[f.name],) for f in fields(Controls)}
-    return {
-        f.name: (str if str in kinds[f.name] else kinds[f.name][0], f.metadata["control"], f.default)
-        for f in fields(Controls)
-    }
+    """Type, range and default of each control by its name. The type of a name or whole number is text.
+
+    The help of one that a single model has begins with that model's name.
+    """
+    hints, table = get_type_hints(Controls), {}
+    for f in fields(Controls):
+        kinds = get_args(hints[f.name]) or (hints[f.name],)
+        about, models = f.metadata["control"], [m.name for m in MODELS.values() if f.name in m.controls]
+        if len(models) == 1:
+            about = replace(about, help=f"{models[0]}: {about.help}")
+        table[f.name] = (str if str in kinds else kinds[0], about, f.default)
+    return table
 
 
 def speaker_id(speaker: int | str, names: Sequence[str]) -> int:

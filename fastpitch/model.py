@@ -6,7 +6,7 @@ Shape letters: B batch, N symbols, T mel frames, C channels.
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -73,6 +73,8 @@ def average_over_symbols(values: Tensor, durations: Tensor) -> Tensor:
 
 
 class PositionalEmbedding(nn.Module):
+    inv_freq: Tensor
+
     def __init__(self, channels: int):
         super().__init__()
         self.register_buffer("inv_freq", 10000 ** (-torch.arange(0.0, channels, 2.0) / channels))
@@ -151,7 +153,8 @@ class Transformer(nn.Module):
         self.drop = nn.Dropout(dropout)
         self.layers = nn.ModuleList(
             TransformerLayer(
-                SelfAttention(channels, *attention), ConvFeedForward(channels, *filters, config.mask_padding)
+                SelfAttention(channels, *attention),
+                ConvFeedForward(channels, *filters, mask_padding=config.mask_padding),
             )
             for _ in range(n_layers)
         )
@@ -201,7 +204,7 @@ class Predictor(nn.Module):
         return (self.fc(x) * mask).squeeze(2)  # (B, N)
 
 
-def _forgive_missing_aligner(_: nn.Module, incompatible: NamedTuple) -> None:
+def _forgive_missing_aligner(_: nn.Module, incompatible: Any) -> None:
     """Allows weights without the aligner, which is used in training only."""
     missing = incompatible.missing_keys
     missing[:] = [name for name in missing if not name.startswith("attention.")]
@@ -257,10 +260,9 @@ class FastPitch(nn.Module):
         encoded = self._add_value(encoded, pitch, self.pitch_emb, mask)
         if not self.config.energy_conditioning:
             return (self._decode_frames(encoded, repeat_index, mel_lengths),)
-        if energy is None:
-            energy = self.energy_predictor(encoded, mask)
-        encoded = self._add_value(encoded, energy[:, None], self.energy_emb, mask)
-        return self._decode_frames(encoded, repeat_index, mel_lengths), energy
+        loudness: Tensor = self.energy_predictor(encoded, mask) if energy is None else energy
+        encoded = self._add_value(encoded, loudness[:, None], self.energy_emb, mask)
+        return self._decode_frames(encoded, repeat_index, mel_lengths), loudness
 
     @torch.no_grad()
     def infer(
@@ -341,6 +343,7 @@ class FastPitch(nn.Module):
         encoded = self._add_value(encoded, pitch_target, self.pitch_emb, mask)
         predicted_energy = energy_target = None
         if self.config.energy_conditioning:
+            assert energy is not None
             predicted_energy = self.energy_predictor(encoded, mask)
             measured = torch.log1p(average_over_symbols(energy[:, None], durations))[:, 0]
             # A symbol without frames has no energy. Zero would be learnt, as the loudest sound that there is,

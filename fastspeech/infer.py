@@ -6,12 +6,12 @@ from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 
-from melforge.common.arrays import Array, read_later, repeat_index, round_half_even, to_device, to_numpy
+from melforge.common.arrays import Array, read_later, round_half_even, to_device, to_numpy
 from melforge.common.engines import Run
 from melforge.common.errors import InputError
 from melforge.common.speech import AcousticOutput, Controls
-from melforge.common.synthesis.acoustic import AcousticModel
 from melforge.common.synthesis.driver import bucket_for
+from melforge.common.synthesis.parallel import ParallelModel
 from melforge.common.synthesis.regulation import Regulation, expanding_by_index
 from melforge.common.synthesis.stage_engines import StageEngines
 from melforge.common.weights.voices import ModelSource
@@ -19,11 +19,9 @@ from melforge.fastspeech.config import FastSpeechConfig
 
 # What goes from the encoder's CUDA graph to the decoder's, and the axis that is as long as the text.
 SHARED = {"encoded": 1, "repeats": 1, "lengths": None}
-# mel [B, n_mels, T] on its device, and durations int64 [B, T_text].
-Spoken = tuple[Array, np.ndarray]
 
 
-class FastSpeechAcoustic(AcousticModel[FastSpeechConfig]):
+class FastSpeechAcoustic(ParallelModel[FastSpeechConfig]):
     """Symbols to mel, with `encoder` and `decoder`, or with `synthesis` in buckets.
 
     Where engines are captured, `encoder` and `decoder` are one CUDA graph each, with what is computed for it.
@@ -38,10 +36,9 @@ class FastSpeechAcoustic(AcousticModel[FastSpeechConfig]):
                 "trt_max_input_seq_len: 128 and trt_max_output_seq_len: 1024"
             )
         self.is_whole = whole is not None
-        super().__init__(source, engines, whole or engines["encoder"], whole or engines["decoder"])
+        both = whole or engines["encoder"], whole or engines["decoder"]
+        super().__init__(source, engines, *both, Regulation(regulating, expanding), SHARED)
         self.padding_id = self.config.padding_idx
-        if not self.is_whole:
-            self.two_graphs = self.make_two_graphs(Regulation(regulating, expanding), SHARED)
 
     @property
     def batch_safe(self) -> bool:
@@ -56,10 +53,10 @@ class FastSpeechAcoustic(AcousticModel[FastSpeechConfig]):
         each = self.controls_of_items(ids, controls)
         symbols, lengths = self.pad(ids)
         if self.is_whole:
-            spoken = self._by_whole(symbols, lengths, each)
+            mel, durations = self._by_whole(symbols, lengths, each)
         else:
-            spoken = self._by_graphs(symbols, lengths, each) or self._by_engines(symbols, lengths, each)
-        mel, durations = spoken
+            rendered = self.render(symbols, lengths, each)
+            mel, durations = rendered.decoded["mel"], rendered.repeats
         mel_lengths = durations.sum(1)
         return AcousticOutput(
             mel=mel[:, :, : int(mel_lengths.max())],
@@ -74,58 +71,26 @@ class FastSpeechAcoustic(AcousticModel[FastSpeechConfig]):
     def predict_lengths(
         self, ids: Sequence[np.ndarray], controls: Controls | Sequence[Controls] | None = None
     ) -> np.ndarray:
+        if not self.is_whole:
+            return super().predict_lengths(ids, controls)
         each = self.controls_of_items(ids, controls)
         symbols, lengths = self.pad(ids)
-        if self.is_whole:
-            first = bucket_for(self.encoder, text=symbols.shape[1]).mel
-            return to_numpy(self._run_whole(symbols, lengths, each, first)["total_frames"])
-        _, durations = self._encode(symbols, lengths, each)
-        return to_numpy(durations).sum(1)
+        first = bucket_for(self.encoder, text=symbols.shape[1]).mel
+        return to_numpy(self._run_whole(symbols, lengths, each, first)["total_frames"])
 
-    def _encode(
-        self, symbols: np.ndarray, lengths: np.ndarray, controls: Sequence[Controls]
-    ) -> tuple[Array, Array]:
-        """What the encoder gives, and durations int64 [B, T_text]."""
-        device = self.encoder.device
-        encoded = self.encoder(symbols=to_device(symbols, device), lengths=to_device(lengths, device))
-        alpha = to_device(alphas_of(controls), device)
-        return encoded["encoded"], round_half_even(encoded["duration"] * alpha[:, None])
+    def read(self, encoded: Mapping[str, Array], text: int) -> tuple[np.ndarray, None]:
+        return read_later(encoded["repeats"])()[:, :text], None
 
-    def _silence(self, durations: np.ndarray) -> Spoken:
-        """The mels of items without a frame."""
-        return np.zeros((len(durations), self.config.n_mel_channels, 0), np.float32), durations
-
-    def _by_engines(self, symbols: np.ndarray, lengths: np.ndarray, controls: Sequence[Controls]) -> Spoken:
-        encoded, durations = self._encode(symbols, lengths, controls)
-        index, mel_lengths = repeat_index(durations)
-        self.require_fit(to_numpy(mel_lengths), lengths, controls)
-        if not index.shape[1]:
-            return self._silence(to_numpy(durations))
-        decoded = self.decoder(encoded=encoded, repeat_index=index, mel_lengths=mel_lengths)
-        return decoded["mel"], to_numpy(durations)
-
-    def _by_graphs(
-        self, symbols: np.ndarray, lengths: np.ndarray, controls: Sequence[Controls]
-    ) -> Spoken | None:
-        """The same in two launches, with the length regulator's operations in them. None: no graph."""
-        if self.two_graphs is None:
-            return None
-        encoded = self.two_graphs.encode(symbols, lengths, **self.graph_settings(controls))
-        if encoded is None:
-            return None
-        durations = read_later(encoded["repeats"])()[:, : symbols.shape[1]]  # the host waits here only
-        mel_lengths = durations.sum(1)
-        self.require_fit(mel_lengths, lengths, controls)
-        if not mel_lengths.max():
-            return self._silence(durations)
-        decoded = self.two_graphs.decode(encoded, mel_lengths)
-        return None if decoded is None else (decoded["mel"], durations)
-
-    def graph_settings(self, controls: Sequence[Controls]) -> dict[str, np.ndarray]:
+    def settings_of(self, controls: Sequence[Controls]) -> dict[str, np.ndarray]:
         return {"alpha": alphas_of(controls)}
 
-    def _by_whole(self, symbols: np.ndarray, lengths: np.ndarray, controls: Sequence[Controls]) -> Spoken:
-        """The same. How long the mel is comes out with it: at times a larger bucket must do it again."""
+    def _by_whole(
+        self, symbols: np.ndarray, lengths: np.ndarray, controls: Sequence[Controls]
+    ) -> tuple[Array, np.ndarray]:
+        """mel [B, n_mels, T] on its device, and durations int64 [B, T_text].
+
+        How long the mel is comes out with it: at times a larger bucket must do it again.
+        """
         buckets = self.encoder.buckets
         assert buckets  # as the constructor asks for
         bucket = bucket_for(self.encoder, text=symbols.shape[1])
@@ -154,7 +119,7 @@ def regulating(encode: Run) -> Run:
         lengths = inputs["lengths"]
         encoded = encode({"symbols": inputs["symbols"], "lengths": lengths})
         repeats = round_half_even(encoded["duration"] * inputs["alpha"][:, None])
-        return {"encoded": encoded["encoded"], "lengths": lengths.clone(), "repeats": repeats}
+        return {"encoded": encoded["encoded"], "lengths": lengths, "repeats": repeats}
 
     return run
 

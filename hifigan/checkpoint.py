@@ -228,9 +228,14 @@ def _mel_contract(found: Mapping[str, Any], config: HifiganConfig, path: Path) -
         )
     top = found["mel_fmax"]
     try:
-        whole = {name: int(found[name]) for name in ("sampling_rate", "filter_length", "win_length")}
-        band = {"mel_fmin": float(found["mel_fmin"]), "mel_fmax": None if top is None else float(top)}
-        sizes = {"hop_length": config.hop_length, "n_mel_channels": config.n_mel_channels}
-        return MelContract(**whole, **band, **sizes)
+        return MelContract(
+            sampling_rate=int(found["sampling_rate"]),
+            filter_length=int(found["filter_length"]),
+            hop_length=config.hop_length,
+            win_length=int(found["win_length"]),
+            n_mel_channels=config.n_mel_channels,
+            mel_fmin=float(found["mel_fmin"]),
+            mel_fmax=None if top is None else float(top),
+        )
     except ValueError as error:
         raise InputError(f"checkpoint {path}: {error}") from None

@@ -24,7 +24,7 @@ class HifiganVocoder(Vocoder[HifiganConfig]):
         self.piece = 960 if source.config.source else 360
         self._join = self.kernel_between("join_source", self.generator) or join_source
         if source.config.source and engines.on_kernels and engines.captures:
-            one_graph = importlib.import_module("melforge.common.synthesis.one_graph").OneGraph
+            one_graph = importlib.import_module("melforge.common.synthesis.one_graph").WholeMelGraph
             self.one_graph = one_graph(self.generator, self._run)
 
     def excerpts(self, mel: Array, controls: Controls) -> Excerpts:

@@ -7,7 +7,8 @@ Shape letters: B batch, C channels, T mel frames, F frames of the inverse STFT, 
 from __future__ import annotations
 
 import math
-from typing import Self
+from collections.abc import Iterable
+from typing import Self, cast
 
 import numpy as np
 import torch
@@ -81,6 +82,8 @@ class InverseSTFT(nn.Module):
     convolution's padding.
     """
 
+    table: Tensor
+
     def __init__(self, config: HifiganConfig) -> None:
         super().__init__()
         size, self.hop = config.istft_n_fft, config.istft_hop_length
@@ -102,7 +105,8 @@ class InverseSTFT(nn.Module):
         frames = spectrum.shape[2]
         windows = torch.matmul(self.table, spectrum).unflatten(1, (self.overlap, self.hop)).unbind(1)
         last = self.overlap - 1
-        hops = sum(F.pad(part, (i, last - i)) for i, part in enumerate(windows))  # (B, hop, F + last)
+        padded = (F.pad(part, (i, last - i)) for i, part in enumerate(windows))
+        hops = cast(Tensor, sum(padded))  # (B, hop, F + last)
         audio = hops.transpose(1, 2).flatten(1)
         return audio[:, self.start : self.start + frames * self.hop]
 
@@ -156,6 +160,7 @@ class HifiganGenerator(WeightNormed):
         )
         self.istft = InverseSTFT(config) if config.istft_n_fft else None
         if self.istft:
+            assert self.conv_post.bias is not None
             nn.init.constant_(self.conv_post.bias[: config.istft_n_fft // 2 + 1], FIRST_LOG_MAGNITUDE)
         if weight_norm:
             self.add_weight_norm()
@@ -167,7 +172,10 @@ class HifiganGenerator(WeightNormed):
         """
         mask = None if lengths is None else sample_mask(lengths, mel)
         x = keep(self.conv_pre(keep(mel, mask)), mask)
-        for up, blocks in zip(self.ups, self.resblocks, strict=True):
+        levels = cast(
+            Iterable[tuple[nn.ConvTranspose1d, nn.ModuleList]], zip(self.ups, self.resblocks, strict=True)
+        )
+        for up, blocks in levels:
             x = up(F.leaky_relu(x, LEAKY_SLOPE))
             if lengths is not None:
                 lengths = upsampled_lengths(up, lengths)
@@ -192,7 +200,7 @@ class HifiganGenerator(WeightNormed):
         phase = math.pi * phase.sin()
         magnitude = log_magnitude.clamp(max=math.log(LARGEST_MAGNITUDE)).exp()
         if lengths is not None:
-            for up in self.ups:
+            for up in cast(Iterable[nn.ConvTranspose1d], self.ups):
                 lengths = upsampled_lengths(up, lengths)
             magnitude = magnitude * sample_mask(lengths, magnitude)
         return self.istft(torch.cat((magnitude * phase.cos(), magnitude * phase.sin()), dim=1))[:, None]

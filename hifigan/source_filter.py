@@ -11,6 +11,8 @@ Shape letters: B batch, C channels, T mel frames, K bins, S audio samples.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from typing import cast
 
 import numpy as np
 import torch
@@ -51,13 +53,15 @@ class SourceFilterGenerator(WeightNormed):
         self.register_buffer("turns", torch.from_numpy(turns), persistent=False)
         first = torch.zeros(MAPS, bins)
         first[0], first[2] = FIRST_LOG_MAGNITUDES
+        assert self.conv_post.bias is not None
         self.conv_post.bias.data.copy_(first.flatten())
         if weight_norm:
             self.add_weight_norm()
 
     def convolutions(self) -> list[nn.Module]:
         """All but the pitch network's."""
-        return [self.conv_pre, *(conv for block in self.resblocks for conv in block.convs), self.conv_post]
+        blocks = cast(Iterable[ResBlock2], self.resblocks)
+        return [self.conv_pre, *(conv for block in blocks for conv in block.convs), self.conv_post]
 
     def body(self, mel: Tensor, source: Tensor, lengths: Tensor | None = None) -> Tensor:
         """mel (B, n_mels, T), source (B, 2 + noise_channels, T) -> features (B, C, T).

@@ -77,14 +77,17 @@ def start(config: Tacotron2Config) -> list[onnx.NodeProto]:
         made += [
             node("Concat", ["batch", size], [f"shape_{tensor.name}"], axis=0),
             node(
-                "ConstantOfShape", [f"shape_{tensor.name}"], [f"first_{tensor.name}"], value=np.float32([0])
+                "ConstantOfShape",
+                [f"shape_{tensor.name}"],
+                [f"first_{tensor.name}"],
+                value=np.array([0], np.float32),
             ),
         ]
     return [
         *made,
         node("Identity", ["axis_0"], ["first_made"]),
-        node("ConstantOfShape", ["batch"], ["first_steps"], value=np.int64([0])),
-        node("ConstantOfShape", ["batch"], ["first_going"], value=np.int64([1])),
+        node("ConstantOfShape", ["batch"], ["first_steps"], value=np.array([0], np.int64)),
+        node("ConstantOfShape", ["batch"], ["first_going"], value=np.array([1], np.int64)),
     ]
 
 
@@ -131,19 +134,21 @@ def constants(config: Tacotron2Config) -> list[onnx.TensorProto]:
     values = {
         "true": np.array(True),
         "zero": np.int64(0),
-        "one": np.int64([1]),
-        "axis_0": np.int64([0]),
-        "frames_shape": np.int64([0, -1, config.n_mel_channels]),
+        "one": np.array([1], np.int64),
+        "axis_0": np.array([0], np.int64),
+        "frames_shape": np.array([0, -1, config.n_mel_channels], np.int64),
         "frames_per_step": np.int64(config.n_frames_per_step),
     }
     sizes = {f"size_{tensor.name}": tensor.dims[1] for tensor in state_tensors(config)}
-    values |= {name: np.int64([size]) for name, size in sizes.items() if isinstance(size, int)}
+    values |= {name: np.array([size], np.int64) for name, size in sizes.items() if isinstance(size, int)}
     return [numpy_helper.from_array(np.asarray(content), name) for name, content in values.items()]
 
 
 def carried(config: Tacotron2Config) -> dict[str, tuple[int, tuple[str | int, ...] | None]]:
     """Types and shapes of the loop-carried values."""
-    kinds = {tensor.name: (TensorProto.FLOAT, shape(tensor)) for tensor in state_tensors(config)}
+    kinds: dict[str, tuple[int, tuple[str | int, ...] | None]] = {
+        tensor.name: (TensorProto.FLOAT, shape(tensor)) for tensor in state_tensors(config)
+    }
     counts = {"made": (1,), "steps": ("batch",), "going": ("batch",)}
     return kinds | {name: (TensorProto.INT64, counts[name]) for name in COUNTED}
 

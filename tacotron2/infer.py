@@ -127,7 +127,6 @@ class Tacotron2Acoustic(AcousticModel[Tacotron2Config]):
         controls = Controls(step_limit=min(WARM_UP_STEPS, self.longest_steps))
         what = f"{self.source.model}, {controls.step_limit} steps"
         yield WarmUp(what, f"text {text}", lambda: self.synthesise(ids, controls))
-        yield from super().warm_ups(bucket, batch)
 
 
 def durations(alignment: np.ndarray, steps: np.ndarray) -> np.ndarray:

@@ -5,6 +5,7 @@ Shape letters: B batch, N symbols, T mel frames, S decoder steps, C channels, P 
 F values of a step (n_mels for each of its frames).
 """
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -347,8 +348,9 @@ class Tacotron2(nn.Module):
         going = torch.ones_like(lengths, dtype=torch.bool)
         steps = torch.zeros_like(lengths)
         frames, gates, alignment = [], [], []
+        step: Callable[..., tuple[Tensor, ...]] = self.decode_step
         for noise in prenet_noise:
-            gate, *state = self.decode_step(memory, processed_memory, lengths, *state, noise, prenet_dropout)
+            gate, *state = step(memory, processed_memory, lengths, *state, noise, prenet_dropout)
             frames.append(state[0])
             gates.append(gate)
             alignment.append(state[DecoderState._fields.index("attention_weights")])

@@ -106,8 +106,8 @@ def has_manifests() -> bool:
 
 def has_the_exporter() -> bool:
     """Whether graphs come out as those that are packed."""
-    from melforge.common.export.pack import versions
     from melforge.common.export.packed import MADE_WITH
+    from recipes.pack_graphs import versions
 
     return json.loads(MADE_WITH.read_text()) == versions()
 

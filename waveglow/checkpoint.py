@@ -73,11 +73,13 @@ def infer_sizes(state: Mapping[str, torch.Tensor], path: str | Path) -> dict[str
         state.get(name) for name in ("upsample.weight", "WN.0.start.weight", "WN.0.in_layers.0.weight")
     )
     flows = [state.get(f"convinv.{k}.conv.weight") for k in range(numbers(r"convinv\.(\d+)\.conv\.weight"))]
-    kernels = [upsample, start, first, *flows]
-    if not flows or any(kernel is None or kernel.dim() != 3 for kernel in kernels):
+    named = (upsample, start, first, *flows)
+    kernels = [kernel for kernel in named if kernel is not None and kernel.dim() == 3]
+    if not flows or len(kernels) < len(named):
         raise InputError(
             f"checkpoint {path} is no WaveGlow: its weights have other names ({', '.join(state)[:80]})"
         )
+    upsample, start, first, *flows = kernels
     channels = [kernel.shape[0] for kernel in flows]
     sizes = {
         "n_mel_channels": upsample.shape[0],
@@ -111,7 +113,7 @@ def _build_config(
             f"checkpoint {path} does not fit: {where} says {', '.join(different)}.\n"
             "Give the configuration that it was trained with, or none: its weights show their sizes."
         )
-    sizes = {**found, **stated}
+    sizes: dict[str, Any] = {**found, **stated}
     sizes.setdefault("n_early_every", sizes["n_flows"])  # no early outputs
     try:
         return WaveglowConfig(**sizes)

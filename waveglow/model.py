@@ -5,6 +5,9 @@ Shape letters: B batch, G channels of a flow, T mel frames, S audio samples, L =
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -33,6 +36,8 @@ def invert(matrix: Tensor, name: str) -> Tensor:
 class InvertibleConv(nn.Module):
     """An invertible 1x1 convolution. `store_inverse` makes the inverse a tensor of the state dict."""
 
+    inverse: Tensor | None
+
     def __init__(self, channels: int, flow: int) -> None:
         super().__init__()
         self.name = f"the 1x1 convolution of flow {flow}"
@@ -51,8 +56,8 @@ class InvertibleConv(nn.Module):
     def _load_from_state_dict(self, state_dict: dict, prefix: str, *others) -> None:
         # Published weights have no inverse; it is set together with the matrix.
         key, weight = f"{prefix}inverse", state_dict.get(f"{prefix}conv.weight")
-        fits = weight is not None and weight.shape == self.conv.weight.shape
-        if fits and self.inverse is not None and key not in state_dict:
+        lacking = self.inverse is not None and key not in state_dict
+        if lacking and weight is not None and weight.shape == self.conv.weight.shape:
             state_dict = {**state_dict, key: self._invert(weight)}
         super()._load_from_state_dict(state_dict, prefix, *others)
 
@@ -80,6 +85,7 @@ class CouplingNet(nn.Module):
         self.start = nn.Conv1d(half, channels, 1)
         self.end = nn.Conv1d(channels, 2 * half, 1)
         nn.init.zeros_(self.end.weight)  # every flow starts as the identity
+        assert self.end.bias is not None
         nn.init.zeros_(self.end.bias)
         self.in_layers = nn.ModuleList()
         self.cond_layers = nn.ModuleList()
@@ -134,7 +140,7 @@ class Waveglow(nn.Module):
         self.WN = nn.ModuleList(CouplingNet(count // 2, config) for count in channels)
         self.convinv = nn.ModuleList(InvertibleConv(count, flow) for flow, count in enumerate(channels))
         if weight_norm:
-            for net in self.WN:
+            for net in cast(Iterable[CouplingNet], self.WN):
                 for conv in net.normed():
                     parametrizations.weight_norm(conv, dim=0)
         else:
@@ -142,11 +148,11 @@ class Waveglow(nn.Module):
 
     def remove_weight_norm(self) -> Waveglow:
         """Converts to the form for generating, in place; returns the network."""
-        for net in self.WN:
+        for net in cast(Iterable[CouplingNet], self.WN):
             for conv in net.normed():
                 if parametrize.is_parametrized(conv, "weight"):
                     parametrize.remove_parametrizations(conv, "weight")
-        for conv in self.convinv:
+        for conv in cast(Iterable[InvertibleConv], self.convinv):
             conv.store_inverse()
         return self
 
@@ -157,6 +163,7 @@ class Waveglow(nn.Module):
         on its frame and the few before. cuDNN takes many times as long for a grouped kernel of this length.
         """
         conv, hop = self.upsample, self.config.hop_length
+        assert conv.bias is not None
         taps = -(-self.config.upsample_kernel_size // hop)
         frames = -(-samples // hop)
         weight = F.pad(conv.weight, (0, taps * hop - conv.weight.shape[2]))
@@ -232,7 +239,7 @@ class Waveglow(nn.Module):
             fixed, changed = x.chunk(2, dim=1)
             shift, log_scale = self.WN[flow](fixed, mel, mask)
             x = torch.cat((fixed, (changed - shift) * (-log_scale).exp()), dim=1)
-            x = self.convinv[flow].undo(x)
+            x = cast(InvertibleConv, self.convinv[flow]).undo(x)
             if config.is_early(flow):
                 x = torch.cat((z[:, used : used + config.n_early_size], x), dim=1)
                 used += config.n_early_size

@@ -65,7 +65,7 @@ def require_same_contract(
     """An InputError with both contracts side by side, unless they agree."""
     if not (different := acoustic.differences(vocoder)):
         return
-    rows = [("", "", *names)]
+    rows: list[tuple[str, ...]] = [("", "", *names)]
     for field in fields(acoustic):
         pair = (getattr(side, field.name) for side in (acoustic, vocoder))
         shown = (f"{v:g}" if isinstance(v, int | float) else "none" if v is None else v for v in pair)

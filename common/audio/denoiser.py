@@ -29,8 +29,8 @@ def denoiser_stage(model: str, hop_length: int, batch: Dim, mel: Dim) -> Stage:
     The bias is an input and no weight: it is measured on the engine that runs the vocoder.
     """
     fewest = fewest_samples(hop_length)
-    sizes = [max(fewest, frames * hop_length) for frames in (mel.min, mel.typical, mel.max)]
-    samples, whole = Dim("samples", *sizes), Dim("whole", *sizes)
+    low, typical, high = (max(fewest, frames * hop_length) for frames in (mel.min, mel.typical, mel.max))
+    samples, whole = Dim("samples", low, typical, high), Dim("whole", low, typical, high)
     audio = TensorSpec("audio", "float32", (batch, samples))
     denoised = TensorSpec("denoised", "float32", (batch, whole))
     strength = TensorSpec("strength", "float32", (batch,))

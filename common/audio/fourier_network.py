@@ -113,4 +113,4 @@ def _turn(cycles: np.ndarray) -> np.ndarray:
 
 def _parts(values: np.ndarray) -> np.ndarray:
     """Real numbers as they are, complex ones as real and imaginary parts."""
-    return np.stack((values.real, values.imag)) if np.iscomplexobj(values) else values
+    return np.stack((np.real(values), np.imag(values))) if np.iscomplexobj(values) else values

@@ -32,8 +32,8 @@ def _mel_to_hz(mel: np.ndarray, scale: str) -> np.ndarray:
 def mel_basis(contract: MelContract) -> np.ndarray:
     """Triangular mel filters, float32 (n_mels, filter_length // 2 + 1), read-only."""
     bins = np.arange(contract.filter_length // 2 + 1) * (contract.sampling_rate / contract.filter_length)
-    ends = _hz_to_mel(np.array([contract.mel_fmin, contract.highest_frequency]), contract.mel_scale)
-    corners = _mel_to_hz(np.linspace(*ends, contract.n_mel_channels + 2), contract.mel_scale)
+    low, high = _hz_to_mel(np.array([contract.mel_fmin, contract.highest_frequency]), contract.mel_scale)
+    corners = _mel_to_hz(np.linspace(low, high, contract.n_mel_channels + 2), contract.mel_scale)
     widths = np.diff(corners)
     slopes = corners[:, None] - bins
     rising = -slopes[:-2] / widths[:-1, None]
@@ -99,11 +99,6 @@ def mel_spectrogram(audio: np.ndarray, contract: MelContract, framing: str = "hi
     mel = mel_basis(contract) @ magnitude_spectrogram(audio, contract, framing)
     log = np.log if contract.mel_log == "natural" else np.log10
     return log(np.maximum(mel, np.float32(contract.mel_clamp)))
-
-
-def mel_energy(mel: np.ndarray) -> np.ndarray:
-    """log mel (..., n_mels, T) -> energy (..., T): the length of each frame's vector, FastPitch's energy."""
-    return np.sqrt(np.sum(np.square(mel), axis=-2))
 
 
 def spectra_of(hop_length: int) -> MelContract:

@@ -11,6 +11,9 @@ from melforge.common.audio.mel import framing_rule, mel_basis
 class MelSpectrogram(nn.Module):
     """audio (B, S) or (B, 1, S) in [-1, 1] -> log mel float32 (B, n_mels, T), whatever autocast says."""
 
+    basis: Tensor
+    window: Tensor
+
     def __init__(self, contract: MelContract, framing: str = "hifigan") -> None:
         super().__init__()
         self.contract = contract

@@ -24,8 +24,8 @@ from melforge.common.runner import ChunkSizes, TextToSpeech, start_text_processe
 from melforge.common.speech import AcousticOutput, Controls, controls_of_each
 from melforge.common.stages import root, stages_of
 from melforge.common.stages.choose import KINDS, deployment_of, parse_backends
-from melforge.common.synthesis.acoustic import AcousticModel
 from melforge.common.synthesis.loading import choose_sources, make_driver
+from melforge.common.synthesis.parallel import ParallelModel
 from melforge.common.synthesis.vocoder import Vocoder
 from melforge.common.weights.voices import FrontendSpec, ModelSource
 
@@ -176,7 +176,7 @@ class LoadedModels:
                 how = replace(how, batch_size=self._batch_size(source))
             build_engines(source, how, form)
         driver = make_driver(source, backend, workload.device, workload.threads, form, self._watch, how)
-        if isinstance(driver, AcousticModel) and driver.two_graphs:
+        if isinstance(driver, ParallelModel) and driver.two_graphs:
             self.timer.watch_graphs(driver.two_graphs)
         if isinstance(driver, Vocoder) and driver.one_graph:
             self.timer.watch_graph(driver.one_graph)

@@ -108,6 +108,9 @@ class WrappedEngine(Delegating):
     def __call__(self, **inputs: Array) -> dict[str, Array]:
         return self.inner(**inputs)
 
+    def capturable(self, bucket: Bucket | None = None) -> Run:
+        return as_capturable(self.inner).capturable(bucket)
+
 
 def check_inputs(stage: Stage, inputs: Mapping[str, Array]) -> None:
     """A ValueError that names the first input that does not fit the stage's declaration.

@@ -13,7 +13,7 @@ import onnxruntime
 EXAMPLES = "examples"
 
 
-class Row(NamedTuple):
+class FileCheck(NamedTuple):
     """One file's largest difference, relative to the largest expected value where that is above 1."""
 
     file: str
@@ -25,11 +25,11 @@ class Row(NamedTuple):
         return self.error <= self.tolerance  # false for NaN
 
 
-def check(folder: Path) -> list[Row]:
+def check(folder: Path) -> list[FileCheck]:
     return [check_file(graph) for graph in sorted(folder.glob("*.onnx"))]
 
 
-def check_file(graph: Path) -> Row:
+def check_file(graph: Path) -> FileCheck:
     with np.load(graph.parent / EXAMPLES / f"{graph.stem}.npz") as example:
         arrays = dict(example)
     inputs = {name[3:]: value for name, value in arrays.items() if name.startswith("in.")}
@@ -37,7 +37,7 @@ def check_file(graph: Path) -> Row:
     session = onnxruntime.InferenceSession(str(graph), providers=["CPUExecutionProvider"])
     made: dict[str, Any] = dict(zip(wanted, session.run(list(wanted), inputs), strict=True))
     error = max(difference(made[name], value) for name, value in wanted.items())
-    return Row(graph.name, error, float(arrays["tolerance"]))
+    return FileCheck(graph.name, error, float(arrays["tolerance"]))
 
 
 def difference(made: np.ndarray, wanted: np.ndarray) -> float:

@@ -1,7 +1,7 @@
 """Graphs of published sizes that PyTorch's exporter takes up to half a minute to make, packed in `graphs/`.
 
 A graph depends on the sizes alone, so that all weights of a published config take the same one.
-`scripts/pack_graphs.py` makes the files.
+`recipes/pack_graphs.py` makes the files.
 """
 
 import gzip

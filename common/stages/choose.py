@@ -16,7 +16,7 @@ KERNELS = "cuda"
 KINDS = ("acoustic", "vocoder")  # what speaking takes one model of
 
 
-class Source(Protocol):
+class StageSource(Protocol):
     """What the choice reads of a `ModelSource`."""
 
     @property
@@ -87,14 +87,14 @@ def kernel_advice(models: Mapping[str, str]) -> str:
     return f"{KERNELS} is for whole models or for single stages; {have}"
 
 
-def pads_masked(source: Source, deployment: Deployment) -> bool:
+def pads_masked(source: StageSource, deployment: Deployment) -> bool:
     """Whether a vocoder's buckets mask padding. The published programs do not."""
     masked = deployment.mask_padding
     return source.given_state is None if masked is None else masked
 
 
 def choose_stages(
-    source: Source,
+    source: StageSource,
     decoder: str | None,
     bucketed: bool = False,
     masked: bool = True,

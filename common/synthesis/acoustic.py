@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import importlib
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
 from melforge.common.arrays import pad_batch
 from melforge.common.config.deployment import Bucket
-from melforge.common.engines import Engine, as_capturable
+from melforge.common.engines import Engine
 from melforge.common.errors import InputError
 from melforge.common.speech import AcousticOutput, Controls, MelTooLong, check_ids, controls_of_each
-from melforge.common.synthesis.driver import Driver, WarmUp
-from melforge.common.synthesis.regulation import Regulation
+from melforge.common.synthesis.driver import Driver
 from melforge.common.synthesis.stage_engines import StageEngines
 from melforge.common.weights.voices import ModelSource
 
 if TYPE_CHECKING:
-    from melforge.common.synthesis.two_graphs import TwoGraphs
+    pass
 
 
 class AcousticConfig(Protocol):
@@ -43,7 +41,6 @@ class AcousticModel(Driver[Config]):
     """
 
     padding_id = 0  # of symbols behind a text's end
-    two_graphs: TwoGraphs | None = None  # encoder and decoder as CUDA graphs, where engines are captured
 
     def __init__(
         self,
@@ -113,45 +110,5 @@ class AcousticModel(Driver[Config]):
                 rows.tolist(),
             )
 
-    def make_two_graphs(self, regulation: Regulation, shared: Mapping[str, int | None]) -> TwoGraphs | None:
-        """Encoder and decoder as CUDA graphs, where engines say that they may be captured together.
-
-        The regulation runs between them, or on kernels the model's own (`StagePlan.between`). `shared` as in
-        TwoGraphs.
-        """
-        if not (self.engines.captures and self.encoder.can_be_captured):
-            return None
-        engines = as_capturable(self.encoder), as_capturable(self.decoder)
-        regulation = self.kernel_between("regulation", *engines) or regulation
-        make = importlib.import_module("melforge.common.synthesis.two_graphs").TwoGraphs
-        settings = tuple(self.graph_settings([Controls()]))
-        return make(*engines, regulation, settings, shared, self.batch_safe)
-
-    def graph_settings(self, controls: Sequence[Controls]) -> dict[str, np.ndarray]:
-        """What the first of the two graphs takes beside symbols and lengths, a row for each item."""
-        return {}
-
-    @property
-    def is_captured(self) -> bool:
-        """Whether this driver runs several engines as CUDA graphs."""
-        return self.two_graphs is not None
-
-    @property
-    def captures_all(self) -> bool:
-        return self.two_graphs is not None and self.engines.on_kernels
-
     def takes(self, batch: int, bucket: Bucket | None) -> bool:
         return batch <= self.largest_batch
-
-    def capture(self, bucket: Bucket | None, batch: int) -> None:
-        """Has what a bucket runs for such a batch captured, or what a text of typical length runs."""
-        text, mel = (
-            (bucket.text, bucket.mel) if bucket else (self._dims["text"].typical, self._dims["mel"].typical)
-        )
-        if self.two_graphs:
-            self.two_graphs.capture(batch, text, mel, **self.graph_settings([Controls()] * batch))
-
-    def warm_ups(self, bucket: Bucket | None, batch: int) -> Iterator[WarmUp]:
-        if self.is_captured:
-            what = f"{self.source.model}, captured"
-            yield WarmUp(what, str(bucket or ""), lambda: self.capture(bucket, batch))

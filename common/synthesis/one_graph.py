@@ -9,7 +9,7 @@ from melforge.common.engines import MEL_STEP, Arrays, Engine, Run
 from melforge.common.engines.cuda_graphs import Captured, new_stream
 
 
-class OneGraph:
+class WholeMelGraph:
     """`make` gives a run that takes `mel` [B, n_mels, T_mel], `lengths` [B] and `noise` [B, T_mel * C], and
     gives `audio` [B, T_mel * hop]. Nothing behind an item's length may change it.
     """

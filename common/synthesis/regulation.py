@@ -1,12 +1,14 @@
-"""A length regulator between an encoder and a decoder, as functions of their runs: for CUDA graphs."""
+"""A length regulator between an encoder and a decoder, as functions of their runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from melforge.common.arrays import Array, repeat_index
-from melforge.common.engines import Run
+import numpy as np
+
+from melforge.common.arrays import Array, repeat_index, to_device
+from melforge.common.engines import Engine, Run
 
 
 @dataclass(frozen=True)
@@ -15,6 +17,28 @@ class Regulation:
 
     regulating: Callable[[Run], Run]  # the encoder's run -> one that gives `repeats` and `lengths` too
     expanding: Callable[[Run], Run]  # the decoder's run -> one that takes `repeats` and `frames`
+
+
+class TwoEngines:
+    """An encoder and a decoder with what is computed between them, one after the other.
+
+    `shared` names what the decoder takes of the regulated encoder's outputs.
+    """
+
+    def __init__(self, encoder: Engine, decoder: Engine, regulation: Regulation, shared: Sequence[str]):
+        self._device, self._shared = encoder.device, shared
+        self._encode = regulation.regulating(lambda inputs: encoder(**inputs))
+        self._decode = regulation.expanding(lambda inputs: decoder(**inputs))
+
+    def encode(self, symbols: np.ndarray, lengths: np.ndarray, **settings: np.ndarray) -> dict[str, Array]:
+        """What the regulated encoder gives, of padded texts."""
+        inputs = {"symbols": symbols, "lengths": lengths, **settings}
+        return self._encode({name: to_device(value, self._device) for name, value in inputs.items()})
+
+    def decode(self, encoded: Mapping[str, Array], mel_lengths: np.ndarray) -> dict[str, Array]:
+        """The decoder's outputs, of mels of these lengths."""
+        given = {name: encoded[name] for name in self._shared}
+        return self._decode({**given, "frames": np.arange(mel_lengths.max())})
 
 
 def expanding_by_index(decode: Run, names: Sequence[str]) -> Run:

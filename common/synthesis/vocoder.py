@@ -23,7 +23,7 @@ from melforge.common.synthesis.stage_engines import StageEngines
 from melforge.common.weights.voices import ModelSource
 
 if TYPE_CHECKING:
-    from melforge.common.synthesis.one_graph import OneGraph
+    from melforge.common.synthesis.one_graph import WholeMelGraph
 
 # Chunks in one launch: the longest has at most so many times the frames of the shortest, which is padded.
 ALIKE = 2
@@ -50,7 +50,7 @@ class Vocoder(Driver[Config]):
     its `denoising_strength` how much of the generator's hum is taken out (default 0).
     """
 
-    one_graph: OneGraph | None = None  # all stages of whole mels, where engines are captured
+    one_graph: WholeMelGraph | None = None  # all stages of whole mels, where engines are captured
     # Frames of a whole mel at a time on engines that prefer pieces; None: all.
     piece: int | None = None
 
@@ -241,7 +241,7 @@ class Vocoder(Driver[Config]):
 
     def _run_chunks(self, batch: Sequence[tuple[Chunks, Window]]) -> None:
         """The next chunk of each in one launch of each stage; the host reads all of them at once."""
-        rows, hop = self.padded_batch(len(batch)), self.hop
+        rows, hop = self.padded_batch(len(batch)) if len(batch) > 1 else 1, self.hop
         windows = [window for _, window in batch]
         strengths = [chunks.strength for chunks, _ in batch]
         mels = [chunks.mel[0, :, window.before : window.after] for chunks, window in batch]

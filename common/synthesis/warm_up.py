@@ -26,7 +26,7 @@ from melforge.common.weights.voices import ModelSource
 TEXT = "Printing was the first of the arts that anybody could afford, and it has never been dear since then."
 KERNELS_LONGEST = 1280  # some 15 s, and 250 letters at a usual pace
 FEWEST_FRAMES, MOST_FRAMES = 4.5, 10.0  # of a symbol, on average over a text: fast speech and slow
-Run = tuple[Bucket | None, int]  # lengths, None for typical ones, and items
+RunSize = tuple[Bucket | None, int]  # lengths, None for typical ones, and items
 HEADINGS = ("warm-up", "lengths", "batch", "first ms", "again ms")
 
 
@@ -52,7 +52,7 @@ class Warmed:
         )
 
 
-class Speaker(Protocol):
+class Warmable(Protocol):
     """What is warmed up: a `TextToSpeech`."""
 
     acoustic: AcousticModel
@@ -63,7 +63,7 @@ class Speaker(Protocol):
 
 
 def warm_up(
-    tts: Speaker, batch_sizes: Sequence[int] = (), streams: int = 1, sizes: ChunkSizes | None = None
+    tts: Warmable, batch_sizes: Sequence[int] = (), streams: int = 1, sizes: ChunkSizes | None = None
 ) -> Iterator[Warmed]:
     """Every stage of both models in every bucket, then a sentence; in batches too, where a model runs them.
 
@@ -81,7 +81,7 @@ def warm_up(
 
 
 def warm_up_model(
-    driver: AcousticModel | Vocoder, batch_sizes: Sequence[int], chunks: Sequence[Run] = ()
+    driver: AcousticModel | Vocoder, batch_sizes: Sequence[int], chunks: Sequence[RunSize] = ()
 ) -> Iterator[Warmed]:
     """The stages of one model, for single items, batches of these sizes, and these runs."""
     batches = sorted({1, *batch_sizes})
@@ -92,7 +92,9 @@ def warm_up_model(
             lengths = padded_texts(longest, driver.longest_text)
         else:
             lengths = [Bucket(0, mel) for mel in padded_mels(longest)]
-    runs: list[Run] = [(b, n) for b, n in itertools.product(lengths, batches) if n == 1 or driver.takes(n, b)]
+    runs: list[RunSize] = [
+        (b, n) for b, n in itertools.product(lengths, batches) if n == 1 or driver.takes(n, b)
+    ]
     runs += [run for run in chunks if run not in runs]
     if driver.engines.on_kernels:
         runs.sort(key=_work, reverse=True)
@@ -106,12 +108,12 @@ def warm_up_model(
             yield _timed(one.what, one.lengths, batch, one.run)
 
 
-def _work(run: Run) -> tuple[int, int]:
+def _work(run: RunSize) -> tuple[int, int]:
     bucket, batch = run
     return (batch * bucket.mel, batch * bucket.text) if bucket else (0, batch)
 
 
-def chunk_runs(vocoder: Vocoder, streams: int, sizes: ChunkSizes) -> list[Run]:
+def chunk_runs(vocoder: Vocoder, streams: int, sizes: ChunkSizes) -> list[RunSize]:
     """The lengths and batches in which a vocoder on CUDA kernels makes the next chunks of several streams."""
     if not vocoder.prefers_batches or not vocoder.engines.on_kernels:
         return []

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -17,7 +17,10 @@ from melforge.common.weights.voices import not_floating
 PREFIX = re.compile(r"^(module\.)+(\d+\.)?")  # the wrappers'; `module.1.` is in files of 2019
 NAMES_SHOWN = 4
 
-Config = TypeVar("Config")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Config = TypeVar("Config", bound="DataclassInstance")
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,9 +7,7 @@ import json
 import onnx
 import pytest
 
-from melforge.common.cli import pack_graphs
-from melforge.common.export import pack, to_onnx
-from melforge.common.export.pack import published_stages, versions
+from melforge.common.export import to_onnx
 from melforge.common.export.packed import FOLDER, MADE_WITH, packed_path
 from melforge.common.export.to_onnx import EXPORTER_VERSION, OPSET, export_stage, fresh_graph
 from melforge.common.files import config_hash
@@ -17,6 +15,8 @@ from melforge.jasper.config import JasperConfig
 from melforge.jasper.stages import stages as jasper_stages
 from melforge.waveglow.config import WaveglowConfig
 from melforge.waveglow.stages import stages
+from recipes import pack_graphs
+from recipes.pack_graphs import published_stages, versions
 
 PACKED = published_stages()
 uncached = export_stage.__wrapped__
@@ -58,7 +58,7 @@ def test_a_denoiser_is_the_same_for_all_sizes_of_one_hop():
 )
 def test_a_packed_graph_is_what_the_exporter_makes(stage, config):
     graph, weights = fresh_graph(stage, config, OPSET)
-    again = "python scripts/pack_graphs.py makes it again"
+    again = "python -m recipes.pack_graphs makes it again"
     assert graph == gzip.decompress(path_of(stage, config).read_bytes()), again
     assert uncached(stage, config) == (graph, weights)
 
@@ -93,10 +93,12 @@ def test_other_sizes_operator_sets_and_outputs_are_exported():
 
 
 def test_packing_takes_the_place_of_the_graphs_of_another_exporter(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(pack, "fresh_graph", lambda stage, config, opset: (stage.full_name.encode(), ()))
+    monkeypatch.setattr(
+        pack_graphs, "fresh_graph", lambda stage, config, opset: (stage.full_name.encode(), ())
+    )
     for name in ("waveglow.generator-of-another-4.onnx.gz", "notes.txt"):
         (tmp_path / name).write_bytes(b"")
-    assert pack_graphs.main(["--out", str(tmp_path)]) == 0
+    assert pack_graphs.main(["--output", str(tmp_path)]) == 0
     wanted = {path_of(*one).name for one in PACKED} | {MADE_WITH.name}
     assert {path.name for path in tmp_path.iterdir()} == wanted | {"notes.txt"}
     stage, config = PACKED[0]

@@ -1,0 +1,126 @@
+"""Acoustic models that predict each symbol's duration, and then make all frames at once."""
+
+from __future__ import annotations
+
+import importlib
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from melforge.common.arrays import Array, to_numpy
+from melforge.common.config.deployment import Bucket
+from melforge.common.engines import Engine, as_capturable
+from melforge.common.speech import Controls
+from melforge.common.synthesis.acoustic import AcousticModel, Config
+from melforge.common.synthesis.driver import WarmUp
+from melforge.common.synthesis.regulation import Regulation, TwoEngines
+from melforge.common.synthesis.stage_engines import StageEngines
+from melforge.common.weights.voices import ModelSource
+
+if TYPE_CHECKING:
+    from melforge.common.synthesis.two_graphs import TwoGraphs
+
+
+@dataclass(frozen=True, eq=False)
+class Rendered:
+    """What a batch's two stages gave."""
+
+    decoded: Mapping[str, Array]  # the decoder's outputs, on its device; without frames only an empty mel
+    repeats: np.ndarray  # int64 [B, T_text], frames of each symbol
+    pitch: np.ndarray | None  # float32 [B, T_text], of models that have one
+
+
+class ParallelModel(AcousticModel[Config]):
+    """An encoder and a decoder, with a length regulator between them.
+
+    `shared` names what the decoder takes of the regulated encoder's outputs, each with the axis that is as
+    long as the text (None: no axis is). Where engines can be captured, each is a CUDA graph with what is
+    computed for it.
+    """
+
+    two_graphs: TwoGraphs | None = None
+
+    def __init__(
+        self,
+        source: ModelSource,
+        engines: StageEngines,
+        encoder: Engine,
+        decoder: Engine,
+        regulation: Regulation,
+        shared: Mapping[str, int | None],
+    ):
+        super().__init__(source, engines, encoder, decoder)
+        self.two_engines = TwoEngines(encoder, decoder, regulation, tuple(shared))
+        # One engine for both has nothing between its stages.
+        if engines.captures and encoder.can_be_captured and encoder is not decoder:
+            both = as_capturable(encoder), as_capturable(decoder)
+            regulation = self.kernel_between("regulation", *both) or regulation
+            make = importlib.import_module("melforge.common.synthesis.two_graphs").TwoGraphs
+            settings = tuple(self.settings_of([Controls()]))
+            self.two_graphs = make(*both, regulation, settings, shared, self.batch_safe)
+
+    @abstractmethod
+    def settings_of(self, controls: Sequence[Controls]) -> dict[str, np.ndarray]:
+        """What the regulated encoder takes beside symbols and lengths, a row for each item."""
+
+    @abstractmethod
+    def read(self, encoded: Mapping[str, Array], text: int) -> tuple[np.ndarray, np.ndarray | None]:
+        """`repeats` and `pitch` as in Rendered, of texts of so many symbols; the host waits here only."""
+
+    def predict_lengths(
+        self, ids: Sequence[np.ndarray], controls: Controls | Sequence[Controls] | None = None
+    ) -> np.ndarray:
+        each = self.controls_of_items(ids, controls)
+        encoded = self.two_engines.encode(*self.pad(ids), **self.settings_of(each))
+        return to_numpy(encoded["repeats"]).sum(1)
+
+    def render(self, symbols: np.ndarray, lengths: np.ndarray, controls: Sequence[Controls]) -> Rendered:
+        """A padded batch, by two CUDA graphs where there are some for these lengths."""
+        by_graphs = self.two_graphs and self._render_by(self.two_graphs, symbols, lengths, controls)
+        rendered = by_graphs or self._render_by(self.two_engines, symbols, lengths, controls)
+        assert rendered
+        return rendered
+
+    def _render_by(
+        self,
+        two: TwoGraphs | TwoEngines,
+        symbols: np.ndarray,
+        lengths: np.ndarray,
+        controls: Sequence[Controls],
+    ) -> Rendered | None:
+        encoded = two.encode(symbols, lengths, **self.settings_of(controls))
+        if encoded is None:
+            return None
+        repeats, pitch = self.read(encoded, symbols.shape[1])
+        mel_lengths = repeats.sum(1)
+        self.require_fit(mel_lengths, lengths, controls)
+        if not mel_lengths.any():
+            silence = np.zeros((len(repeats), self.config.n_mel_channels, 0), np.float32)
+            return Rendered({"mel": silence}, repeats, pitch)
+        decoded = two.decode(encoded, mel_lengths)
+        return None if decoded is None else Rendered(decoded, repeats, pitch)
+
+    @property
+    def is_captured(self) -> bool:
+        """Whether this driver runs its engines as CUDA graphs."""
+        return self.two_graphs is not None
+
+    @property
+    def captures_all(self) -> bool:
+        return self.is_captured and self.engines.on_kernels
+
+    def capture(self, bucket: Bucket | None, batch: int) -> None:
+        """Has what a bucket runs for such a batch captured, or what a text of typical length runs."""
+        text, mel = (
+            (bucket.text, bucket.mel) if bucket else (self._dims["text"].typical, self._dims["mel"].typical)
+        )
+        if self.two_graphs:
+            self.two_graphs.capture(batch, text, mel, **self.settings_of([Controls()] * batch))
+
+    def warm_ups(self, bucket: Bucket | None, batch: int) -> Iterator[WarmUp]:
+        if self.is_captured:
+            what = f"{self.source.model}, captured"
+            yield WarmUp(what, str(bucket or ""), lambda: self.capture(bucket, batch))
