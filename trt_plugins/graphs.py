@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import os
+import shutil
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -49,6 +52,24 @@ def check_machine(device: str, model: str) -> None:
         raise InputError(
             f"{model}'s kernels need Triton, which PyTorch's CUDA builds bring along: pip install triton"
         ) from None
+
+
+@cache
+def can_launch() -> bool:
+    """Whether Triton is here, and the C compiler with which it makes what launches a kernel."""
+    compiler = os.environ.get("CC") or any(shutil.which(name) for name in ("gcc", "clang"))
+    return bool(compiler) and importlib.util.find_spec("triton") is not None
+
+
+def why_not(device: str, model: str) -> str | None:
+    """Why no kernels of our own run on this machine; None: they do."""
+    if not can_launch():
+        return "ours need Triton and a C compiler"
+    try:
+        check_machine(device, model)
+    except InputError as error:
+        return str(error)
+    return None
 
 
 def processors_of(device: str) -> int:

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from melforge.common.arrays import Array
 from melforge.common.engines import Engine
 from melforge.common.engines.padded import CapturedNetwork
-from melforge.common.noise import Distribution
 from melforge.common.stages import Stage
 from melforge.hifigan.config import HifiganConfig
 from melforge.hifigan.model import LAST_LEAKY_SLOPE, LEAKY_SLOPE
 from melforge.hifigan.source_filter import SourceFilterGenerator
-from melforge.trt_plugins import noise
-from melforge.trt_plugins.graphs import GraphedShape, ShapedGenerator, TritonLaunch, Zeros, processors_of
+from melforge.trt_plugins.graphs import (
+    GraphedShape,
+    ShapedGenerator,
+    TritonLaunch,
+    Zeros,
+    processors_of,
+    why_not,
+)
 from melforge.trt_plugins.hifigan.fold import (
     CHUNK,
     ConvProduct,
@@ -30,7 +34,7 @@ from melforge.trt_plugins.hifigan.fold import (
     layout_of,
 )
 from melforge.trt_plugins.hifigan.source_filter import KernelSourceFilter, join_source
-from melforge.trt_plugins.pitch import why_not
+from melforge.trt_plugins.noise import DrawsOnGpu
 
 if TYPE_CHECKING:
     from melforge.common.weights.voices import ModelSource
@@ -264,21 +268,16 @@ class HifiganKernels(ShapedGenerator):
     check, fold = staticmethod(layout_of), staticmethod(fold)
 
 
-class GeneratorNetwork(CapturedNetwork):
-    """Phases of an inverse STFT in half precision would be audible noise."""
+class GeneratorNetwork(DrawsOnGpu, CapturedNetwork):
+    """On PyTorch's kernels. Phases of an inverse STFT in half precision would be audible noise."""
 
     in_float32 = True
 
-    def draw(self, distribution: Distribution, seeds: Sequence[int], first: int, count: int) -> Array:
-        """On the GPU where Triton can run, which PyTorch's kernels do without; else on the host."""
-        if not noise.can_draw():
-            return super().draw(distribution, seeds, first, count)
-        with torch.cuda.device(self.device):
-            return noise.draw(self.device, distribution, seeds, first, count)
 
-
-class SourceGenerator(GeneratorNetwork):
+class SourceGenerator(DrawsOnGpu, CapturedNetwork):
     """With a harmonic source, on kernels of our own: only convolutions are products in half precision."""
+
+    in_float32 = True
 
     def prepared(self, network: torch.nn.Module) -> torch.nn.Module:
         assert isinstance(network, SourceFilterGenerator)
@@ -303,9 +302,10 @@ def make_generator(
     """An engine on our kernels; on PyTorch's, with a warning, where they lack what the network has."""
     if not source.config.istft_n_fft:
         return HifiganKernels(stage, source, device, threads)
-    lacking = "ours have an inverse STFT only together with a source"
-    reason = why_not(device, "HiFi-GAN") if source.config.source else lacking
-    if not reason:
-        return SourceGenerator(stage, source, device, threads)
-    warnings.warn(f"{stage.full_name} runs on PyTorch's kernels in single precision: {reason}", stacklevel=2)
-    return GeneratorNetwork(stage, source, device, threads)
+    reason = "ours have an inverse STFT only together with a source"
+    if source.config.source:
+        reason = why_not(device, "HiFi-GAN")
+    if reason:
+        what = f"{stage.full_name} runs on PyTorch's kernels in single precision"
+        warnings.warn(f"{what}: {reason}", stacklevel=2)
+    return (GeneratorNetwork if reason else SourceGenerator)(stage, source, device, threads)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import torch
 
-from melforge.common.noise import Distribution
-from melforge.trt_plugins import noise
 from melforge.trt_plugins.graphs import GraphedShape, ShapedGenerator, TritonLaunch, Zeros
+from melforge.trt_plugins.noise import DrawsOnGpu
 from melforge.trt_plugins.waveglow.fold import CHUNK, NARROW, FoldedWaveglow, fold, layout_of
 from melforge.waveglow.config import WaveglowConfig
 
@@ -136,10 +135,6 @@ class WaveglowShape(GraphedShape):
         return TritonLaunch(kernels.flow_kernel, grid, (*tensors, *places, *sizes), options)
 
 
-class WaveglowKernels(ShapedGenerator):
+class WaveglowKernels(DrawsOnGpu, ShapedGenerator):
     name, shape = "WaveGlow", WaveglowShape
     check, fold = staticmethod(layout_of), staticmethod(fold)
-
-    def draw(self, distribution: Distribution, seeds: Sequence[int], first: int, count: int) -> torch.Tensor:
-        with torch.cuda.device(self.device):
-            return noise.draw(self.device, distribution, seeds, first, count)
