@@ -72,8 +72,8 @@ PLAN = StagePlan(
     },
     default="masked",
     kernels={
-        "masked_features": "melforge.trt_plugins.jasper.features:Features",
-        "masked_encoder": "melforge.trt_plugins.jasper.encoder:Encoder",
+        "masked_features": "melforge.trt_plugins.jasper.features:JasperFeaturesKernels",
+        "masked_encoder": "melforge.trt_plugins.jasper.encoder:JasperEncoderKernels",
         "decoder": CAPTURED,
     },
     on_cuda="masked",

@@ -106,7 +106,7 @@ class Activation:
         return torch.clamp(x, *self._limits, out=out)
 
 
-class Weights(NamedTuple):
+class JasperWeights(NamedTuple):
     conv: nn.Module  # a FoldedConv, or a separable pair of them
     residual: Tensor | None  # (C out, N) of all residual inputs of the block
 
@@ -119,13 +119,13 @@ class Weights(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Convolution:
+class JasperConvolution:
     """Weights on x (B, T, C in), and on the residual inputs `earlier` (B, T, N), with the activation.
 
     x and `out` (B, T / stride, C out) may be some columns of wider rows.
     """
 
-    weights: Weights
+    weights: JasperWeights
     x: Tensor
     earlier: Tensor | None
     activation: Activation
@@ -209,14 +209,14 @@ class Convolution:
                 launch()
 
 
-class Chooser:
+class TilingChooser:
     """The fastest way of each shape, measured on a GPU where the shape first comes."""
 
     def __init__(self, device: str):
         self.processors = processors_of(device)
         self.chosen: dict[tuple, Tiling | None] = {}
 
-    def __call__(self, one: Convolution, alike: Sequence[Weights]) -> Tiling | None:
+    def __call__(self, one: JasperConvolution, alike: Sequence[JasperWeights]) -> Tiling | None:
         """The tiling for the kernels; None: PyTorch. `alike` are all weights of this shape."""
         if not one.fits:
             return None
@@ -227,11 +227,11 @@ class Chooser:
             self.chosen[key] = self._fastest([replace(one, weights=each) for each in alike[:TUNED_WEIGHTS]])
         return self.chosen[key]
 
-    def _fastest(self, convolutions: Sequence[Convolution]) -> Tiling | None:
+    def _fastest(self, convolutions: Sequence[JasperConvolution]) -> Tiling | None:
         timed = self.times(convolutions)
         return min(timed, key=lambda way: timed[way])
 
-    def ways(self, one: Convolution) -> list[Tiling | None]:
+    def ways(self, one: JasperConvolution) -> list[Tiling | None]:
         conv: Any = one.weights.conv
         depth = conv.taps * -(-one.x.shape[2] // CHUNK)
         if one.earlier is not None:
@@ -239,7 +239,7 @@ class Chooser:
         items, steps, columns = one.out.shape
         return [None, *tilings(items, steps, columns, depth, self.processors)]
 
-    def times(self, convolutions: Sequence[Convolution]) -> dict[Tiling | None, float]:
+    def times(self, convolutions: Sequence[JasperConvolution]) -> dict[Tiling | None, float]:
         """Milliseconds of one of these convolutions of the same shape, in each way."""
         ways = self.ways(convolutions[0])
         compile_missing(launch for way in ways if way is not None for launch in convolutions[0].launches(way))

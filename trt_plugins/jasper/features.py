@@ -82,7 +82,7 @@ class KernelFeatures(nn.Module):
         return out, counts
 
 
-class Features(CapturedNetwork):
+class JasperFeaturesKernels(CapturedNetwork):
     """On the kernels where the GPU runs them and each band is normalised by itself, else on PyTorch's."""
 
     def prepared(self, network: nn.Module) -> nn.Module:

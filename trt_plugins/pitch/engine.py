@@ -58,7 +58,7 @@ class KernelPitch(nn.Module):
         return (out,)
 
 
-class Pitch(CapturedNetwork):
+class PitchKernels(CapturedNetwork):
     def prepared(self, network: nn.Module) -> nn.Module:
         assert isinstance(network.pitch, PitchNetwork)
         return KernelPitch(network.pitch)
@@ -66,5 +66,5 @@ class Pitch(CapturedNetwork):
 
 def make_pitch(stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None) -> Engine:
     """An engine on our kernels; on PyTorch's where these do not run."""
-    kind = CapturedNetwork if why_not(device, stage.model) else Pitch
+    kind = CapturedNetwork if why_not(device, stage.model) else PitchKernels
     return kind(stage, source, device, threads)
