@@ -1,4 +1,4 @@
-"""Jasper's and QuartzNet's stage `masked_features` on three kernels; see `melforge.jasper.features`."""
+"""Jasper's and QuartzNet's stage `masked_features` on three kernels."""
 
 from typing import Any
 
