@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import math
 import os
@@ -92,6 +93,23 @@ def folded_network(
     if folded is None:
         folded = source.networks[key] = fold(build_network(stage, source).to(device))
     return folded
+
+
+class KernelModule:
+    """A module of Triton kernels, imported where one is launched: Triton may be missing."""
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self._name), name)
+
+
+def describe(tensor: torch.Tensor, block: list[int]) -> Any:
+    """A tensor descriptor, by which kernels read and write blocks of this size."""
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    return TensorDescriptor.from_tensor(tensor, block)
 
 
 class TritonLaunch(NamedTuple):

@@ -13,15 +13,15 @@ from melforge.common.arrays import Array, to_device
 from melforge.common.engines import Engine
 from melforge.common.noise import NUMBERS_PER_BLOCK, Distribution, key_of, table
 from melforge.trt_plugins import graphs
-from melforge.trt_plugins.graphs import TritonLaunch
+from melforge.trt_plugins.graphs import KernelModule, TritonLaunch
+
+philox = KernelModule("melforge.trt_plugins.philox")
 
 BLOCK = 128  # blocks of 16 numbers that a program makes
 
 
 def draw(device: str, distribution: Distribution, seeds: Sequence[int], first: int, count: int) -> Tensor:
     """As `melforge.common.noise.draw`, float32 [B, count], on the current stream of the current device."""
-    from melforge.trt_plugins import philox
-
     keys = np.array([key_of(seed) for seed in seeds], np.uint64).view(np.int64)
     drawn = torch.empty(len(seeds), count, device=device)
     blocks = -(-(first + count) // NUMBERS_PER_BLOCK) - first // NUMBERS_PER_BLOCK

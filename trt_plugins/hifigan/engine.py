@@ -18,9 +18,11 @@ from melforge.hifigan.model import LAST_LEAKY_SLOPE, LEAKY_SLOPE
 from melforge.hifigan.source_filter import SourceFilterGenerator
 from melforge.trt_plugins.graphs import (
     GraphedShape,
+    KernelModule,
     ShapedGenerator,
     TritonLaunch,
     Zeros,
+    describe,
     processors_of,
     why_not,
 )
@@ -38,6 +40,8 @@ from melforge.trt_plugins.noise import DrawsOnGpu
 
 if TYPE_CHECKING:
     from melforge.common.weights.voices import ModelSource
+
+kernels = KernelModule("melforge.trt_plugins.hifigan.kernels")
 
 WINDOW_ROWS, LAST_ROWS = 16, 128
 
@@ -159,8 +163,6 @@ class HifiganShape(GraphedShape):
         return buffers
 
     def describe(self) -> None:
-        from melforge.trt_plugins.hifigan import kernels
-
         config, folded, layout = self.config, self.folded, self.layout
         levels, margin = layout.levels, layout.margin
         buffers, windows = self.buffers, self.windows
@@ -217,10 +219,6 @@ class HifiganShape(GraphedShape):
         chunk: int | None = None,
     ) -> TritonLaunch:
         """`level` is the source's. An upsampling's output starts `late` steps before its input."""
-        from triton.tools.tensor_descriptor import TensorDescriptor
-
-        from melforge.trt_plugins.hifigan import kernels
-
         chunk = chunk or level.chunk
         unit = product.group * product.spread
         margin = self.layout.margin * level.rate
@@ -230,7 +228,6 @@ class HifiganShape(GraphedShape):
         tile = tile_for(product, rows, self.processors)
         tiles = -(-rows // tile.rows)
         programs = tiles * product.spread * (product.columns // tile.columns)
-        describe = TensorDescriptor.from_tensor
         out_tensor: Any = out.memory
         if phases > 1:
             start = -late % phases * out.channels

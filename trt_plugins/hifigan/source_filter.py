@@ -12,8 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from melforge.hifigan.source_filter import MAPS, SourceFilterGenerator
-from melforge.trt_plugins.graphs import TritonLaunch
+from melforge.trt_plugins.graphs import KernelModule, TritonLaunch
 from melforge.trt_plugins.pitch.convolution import EXACT_DEPTH, KernelConvolution, power_above, time_major
+
+source_kernels = KernelModule("melforge.trt_plugins.hifigan.source_kernels")
 
 JOIN_FRAMES = 128  # of a program
 TABLE_ROWS, TABLE_COLUMNS, TABLE_WARPS = 32, 64, 4
@@ -24,8 +26,6 @@ HOPS, HOP_SAMPLES = 32, 32
 
 def join_source(pitch: Tensor, noise: Tensor, hop: int) -> Tensor:
     """As `melforge.hifigan.infer.join_source`, in one launch on the current stream."""
-    from melforge.trt_plugins.hifigan import source_kernels
-
     batch, frames = pitch.shape
     channels = noise.shape[1] // frames
     out = pitch.new_empty(batch, 2 + channels, frames)
@@ -38,8 +38,6 @@ def join_source(pitch: Tensor, noise: Tensor, hop: int) -> Tensor:
 
 def product(table: Tensor, data: Tensor) -> Tensor:
     """As torch.matmul of a table (count, M, K) and data (B, count, K, N), in one order for any B and N."""
-    from melforge.trt_plugins.hifigan import source_kernels
-
     (batch, count, depth, columns), rows = data.shape, table.shape[1]
     out = data.new_empty(batch, count, rows, columns)
     TritonLaunch(
@@ -111,8 +109,6 @@ class KernelSourceFilter(nn.Module):
 
     def pulses(self, source: Tensor, lengths: Tensor) -> Tensor:
         """Windows (B, Q, P, T) of the source's pulses."""
-        from melforge.trt_plugins.hifigan import source_kernels
-
         batch, channels, frames = source.shape
         out = source.new_empty(batch, self.columns, self.rows, frames)
         TritonLaunch(
@@ -126,8 +122,6 @@ class KernelSourceFilter(nn.Module):
 
     def filtered(self, maps: Tensor, spectra: Tensor, lengths: Tensor) -> Tensor:
         """The pulses' spectra in the filter, and the free ones, for the transform back."""
-        from melforge.trt_plugins.hifigan import source_kernels
-
         batch, columns, frames = maps.shape
         kept, out = len(self.bins), torch.empty_like(spectra)
         TritonLaunch(
@@ -140,8 +134,6 @@ class KernelSourceFilter(nn.Module):
 
     def overlapped(self, windows: Tensor, lengths: Tensor) -> Tensor:
         """Windows (B, Q, P, T), windowed again, added up (B, T * hop)."""
-        from melforge.trt_plugins.hifigan import source_kernels
-
         batch, _, _, frames = windows.shape
         out = windows.new_empty(batch, frames * self.hop)
         begun = frames + self.size // self.hop - 1

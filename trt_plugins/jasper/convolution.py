@@ -18,8 +18,10 @@ from torch import Tensor, nn
 
 from melforge.common.arrays import length_mask
 from melforge.common.engines.cuda_graphs import capture
-from melforge.trt_plugins.graphs import TritonLaunch, compile_missing, processors_of
+from melforge.trt_plugins.graphs import KernelModule, TritonLaunch, compile_missing, describe, processors_of
 from melforge.trt_plugins.jasper.tiling import CHUNK, Tiling, tilings
+
+kernels = KernelModule("melforge.trt_plugins.jasper.kernels")
 
 # A convolution of at most so many rows (B * T) is a product with its windows, copied side by side: cuBLAS
 # divides a product's depth among processors that a convolution of few rows leaves idle.
@@ -151,10 +153,6 @@ class JasperConvolution:
 
     def launches(self, tiling: Tiling) -> list[TritonLaunch]:
         """What computes it: a kernel, and one that adds partial sums where the depth is split."""
-        from triton.tools.tensor_descriptor import TensorDescriptor
-
-        from melforge.trt_plugins.jasper import kernels
-
         conv: Any = self.weights.conv
         x, rows, taps, padding = self.x, conv.rows, conv.taps, conv.padding
         if conv.stride > 1:
@@ -163,13 +161,13 @@ class JasperConvolution:
         items, steps, channels = x.shape
         columns, width = self.out.shape[2], self.out.stride(1)
         chunks = -(-channels // CHUNK)
-        source = TensorDescriptor.from_tensor(x, [1, tiling.rows, CHUNK])
-        weights = TensorDescriptor.from_tensor(rows, [tiling.columns, CHUNK])
+        source = describe(x, [1, tiling.rows, CHUNK])
+        weights = describe(rows, [tiling.columns, CHUNK])
         earlier, earlier_weights, further = source, weights, 0
         if self.weights.residual is not None and self.earlier is not None:
             residual = self.weights.residual
-            earlier = TensorDescriptor.from_tensor(self.earlier, [1, tiling.rows, CHUNK])
-            earlier_weights = TensorDescriptor.from_tensor(residual, [tiling.columns, CHUNK])
+            earlier = describe(self.earlier, [1, tiling.rows, CHUNK])
+            earlier_weights = describe(residual, [tiling.columns, CHUNK])
             further = -(-residual.shape[1] // CHUNK)
         parted = tiling.splits > 1
         made = self.out

@@ -6,7 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from melforge.common.errors import InputError
-from melforge.trt_plugins.graphs import TritonLaunch
+from melforge.trt_plugins.graphs import KernelModule, TritonLaunch
+
+kernels = KernelModule("melforge.trt_plugins.pitch.kernels")
 
 INPUT_FRAMES = 16  # of a program
 # Tiles are the same for any batch and length, so that each sum is added in one order.
@@ -20,8 +22,6 @@ EXACT_ROWS, EXACT_COLUMNS, EXACT_DEPTH, EXACT_WARPS = 32, 32, 16, 2
 
 def time_major(mel: Tensor, lengths: Tensor, source: Tensor | None = None) -> Tensor:
     """mel (B, n_mels, T), as the first convolution takes it, and the noise of a source -> (B, T, C)."""
-    from melforge.trt_plugins.pitch import kernels
-
     batch, mels, frames = mel.shape
     noise = 0 if source is None else source.shape[1] - 2
     out = mel.new_empty(batch, frames, mels + noise)
@@ -60,8 +60,6 @@ class KernelConvolution(nn.Module):
         self, x: Tensor, lengths: Tensor, leaks: bool = True, residual: bool = False, turned: bool = False
     ) -> Tensor:
         """x (B, T, C in) -> (B, T, C out), or `turned` (B, C out, T); zeros behind the items' `lengths`."""
-        from melforge.trt_plugins.pitch import kernels
-
         batch, frames, depth = x.shape
         taps, _, width = self.weight.shape
         out = x.new_empty((batch, width, frames) if turned else (batch, frames, width))

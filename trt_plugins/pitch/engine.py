@@ -12,8 +12,10 @@ from melforge.common.engines import Engine
 from melforge.common.engines.padded import CapturedNetwork
 from melforge.common.stages import Stage
 from melforge.common.weights.voices import ModelSource
-from melforge.trt_plugins.graphs import TritonLaunch, why_not
+from melforge.trt_plugins.graphs import KernelModule, TritonLaunch, why_not
 from melforge.trt_plugins.pitch.convolution import EXACT_DEPTH, KernelConvolution, power_above, time_major
+
+kernels = KernelModule("melforge.trt_plugins.pitch.kernels")
 
 FRAMES = 16  # of a program of pitches
 
@@ -41,8 +43,6 @@ class KernelPitch(nn.Module):
 
     def find_pitch(self, mel: Tensor, lengths: Tensor) -> tuple[Tensor]:
         """mel (B, n_mels, T) -> cycles a sample (B, T)."""
-        from melforge.trt_plugins.pitch import kernels
-
         x = self.pre(time_major(mel.contiguous(), lengths), lengths, leaks=False)
         for conv in self.convs:
             x = conv(x, lengths, residual=True)
