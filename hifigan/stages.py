@@ -61,6 +61,6 @@ PLAN = vocoder_plan(
     generator="melforge.trt_plugins.hifigan.engine:make_generator",
     layers=("conv_pre", "ups.*", "resblocks.*", "conv_post"),
     first="pitch",
-    first_engine="melforge.trt_plugins.pitch:make_pitch",
+    first_engine="melforge.trt_plugins.pitch.engine:make_pitch",
     between={"join_source": "melforge.trt_plugins.hifigan.engine:kernel_join"},
 )

@@ -1,4 +1,4 @@
-"""Jasper's features as a stage's network, without weights; see `melforge.jasper.features`."""
+"""Jasper's features as a stage's network, without weights: normalised log mels of pre-emphasised audio."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ TRAINING_KERNELS = {
     "norms": "melforge.trt_plugins.jasper.training:norms",
     "read_at_speeds": "melforge.trt_plugins.jasper.training:read_at_speeds",
 }
-CAN_MAKE_KERNELS = "melforge.trt_plugins.noise:can_draw"
+CAN_MAKE_KERNELS = "melforge.trt_plugins.graphs:can_launch"
 BATCH = Dim("batch", 1, 1, 32)
 MEL = Dim("mel", 16, 704, 4096)  # frames of features
 
@@ -72,8 +72,8 @@ PLAN = StagePlan(
     },
     default="masked",
     kernels={
-        "masked_features": "melforge.trt_plugins.jasper.features:Features",
-        "masked_encoder": "melforge.trt_plugins.jasper.encoder:Encoder",
+        "masked_features": "melforge.trt_plugins.jasper.features:JasperFeaturesKernels",
+        "masked_encoder": "melforge.trt_plugins.jasper.encoder:JasperEncoderKernels",
         "decoder": CAPTURED,
     },
     on_cuda="masked",

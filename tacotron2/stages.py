@@ -77,7 +77,7 @@ PLAN = StagePlan(
     default="loop",
     on_trt="steps",  # on a GPU a loop inside an engine takes twice as long a step
     kernels={
-        "encoder": "melforge.trt_plugins.tacotron2_encoder:Encoder",
+        "encoder": "melforge.trt_plugins.tacotron2_encoder:CapturedTacotron2Encoder",
         "decoder_loop": "melforge.trt_plugins.tacotron2_decoder.engine:DecoderLoop",
         "postnet": "melforge.common.engines.padded:CapturedNetwork",
     },

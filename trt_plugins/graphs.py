@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import math
 import os
+import shutil
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -51,6 +55,24 @@ def check_machine(device: str, model: str) -> None:
         ) from None
 
 
+@cache
+def can_launch() -> bool:
+    """Whether Triton is here, and the C compiler with which it makes what launches a kernel."""
+    compiler = os.environ.get("CC") or any(shutil.which(name) for name in ("gcc", "clang"))
+    return bool(compiler) and importlib.util.find_spec("triton") is not None
+
+
+def why_not(device: str, model: str) -> str | None:
+    """Why no kernels of our own run on this machine; None: they do."""
+    if not can_launch():
+        return "ours need Triton and a C compiler"
+    try:
+        check_machine(device, model)
+    except InputError as error:
+        return str(error)
+    return None
+
+
 def processors_of(device: str) -> int:
     """The GPU's number of multiprocessors; on a CPU an H200's."""
     return 132 if device == "cpu" else torch.cuda.get_device_properties(device).multi_processor_count
@@ -71,6 +93,23 @@ def folded_network(
     if folded is None:
         folded = source.networks[key] = fold(build_network(stage, source).to(device))
     return folded
+
+
+class KernelModule:
+    """A module of Triton kernels, imported where one is launched: Triton may be missing."""
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self._name), name)
+
+
+def describe(tensor: torch.Tensor, block: list[int]) -> Any:
+    """A tensor descriptor, by which kernels read and write blocks of this size."""
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    return TensorDescriptor.from_tensor(tensor, block)
 
 
 class TritonLaunch(NamedTuple):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import shutil
 from collections.abc import Sequence
 from functools import cache
 
@@ -12,17 +9,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from melforge.common.arrays import to_device
+from melforge.common.arrays import Array, to_device
+from melforge.common.engines import Engine
 from melforge.common.noise import NUMBERS_PER_BLOCK, Distribution, key_of, table
-from melforge.trt_plugins.graphs import TritonLaunch
+from melforge.trt_plugins import graphs
+from melforge.trt_plugins.graphs import KernelModule, TritonLaunch
+
+philox = KernelModule("melforge.trt_plugins.philox")
 
 BLOCK = 128  # blocks of 16 numbers that a program makes
 
 
 def draw(device: str, distribution: Distribution, seeds: Sequence[int], first: int, count: int) -> Tensor:
     """As `melforge.common.noise.draw`, float32 [B, count], on the current stream of the current device."""
-    from melforge.trt_plugins import philox
-
     keys = np.array([key_of(seed) for seed in seeds], np.uint64).view(np.int64)
     drawn = torch.empty(len(seeds), count, device=device)
     blocks = -(-(first + count) // NUMBERS_PER_BLOCK) - first // NUMBERS_PER_BLOCK
@@ -38,9 +37,11 @@ def table_on(device: str, distribution: Distribution) -> Tensor:
     return torch.as_tensor(to_device(table(distribution), device))
 
 
-@cache
-def can_draw() -> bool:
-    """Whether Triton is here, and the C compiler with which it makes what launches a kernel."""
-    compilers = "gcc", "clang"
-    compiler = os.environ.get("CC") or any(shutil.which(name) for name in compilers)
-    return bool(compiler) and importlib.util.find_spec("triton") is not None
+class DrawsOnGpu(Engine):
+    """An engine whose noise is drawn on its GPU where Triton can run; else on the host."""
+
+    def draw(self, distribution: Distribution, seeds: Sequence[int], first: int, count: int) -> Array:
+        if not graphs.can_launch():
+            return super().draw(distribution, seeds, first, count)
+        with torch.cuda.device(self.device):
+            return draw(self.device, distribution, seeds, first, count)

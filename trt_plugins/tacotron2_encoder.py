@@ -8,7 +8,7 @@ from melforge.common.engines.padded import CapturedNetwork
 from melforge.tacotron2.model import Tacotron2
 
 
-class Encoder(CapturedNetwork):
+class CapturedTacotron2Encoder(CapturedNetwork):
     """Symbols behind the longest item are zeros to every convolution, as at the text's own length.
 
     In half precision cuDNN's LSTM was a tenth off in batches of 8 and more, and in smaller ones no faster.

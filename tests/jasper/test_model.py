@@ -10,9 +10,9 @@ import torch
 from melforge.common.recognition.transcript import greedy_text
 from melforge.jasper.checkpoint import load_checkpoint
 from melforge.jasper.config import JasperConfig
-from melforge.jasper.features import features
 from melforge.jasper.features_network import JasperFeatures
 from melforge.jasper.model import GreedyDecoder, Jasper
+from tests.jasper.reference import features
 from tests.networks import load_network
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "jasper"

@@ -10,7 +10,7 @@ from melforge.common.audio.pitch import source_of
 from melforge.hifigan.infer import join_source
 from melforge.hifigan.source_filter import SourceFilterGenerator, pulses, sample_mask
 from melforge.trt_plugins.hifigan import source_filter
-from melforge.trt_plugins.pitch import KernelPitch
+from melforge.trt_plugins.pitch.engine import KernelPitch
 from tests.conftest import tiny_source_filter
 from tests.trt_plugins.triton_interpreter import take_tensors_as_bounds
 

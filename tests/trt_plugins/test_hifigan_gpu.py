@@ -12,7 +12,7 @@ from melforge.common.bench.random_weights import random_source
 from melforge.common.engines.backends import make_engine
 from melforge.common.weights.voices import ModelSource, load_voice
 from melforge.hifigan.infer import join_source
-from melforge.trt_plugins import noise
+from melforge.trt_plugins import graphs
 from melforge.trt_plugins.hifigan.engine import kernel_join
 from tests.trt_plugins.test_hifigan import COMPACT
 from tests.trt_plugins.vocoder_kernels import (
@@ -136,7 +136,7 @@ class TestOnGpu(OnGpu):
             torch.testing.assert_close(found, wanted, rtol=1e-5, atol=0)
 
     def test_a_source_without_triton_runs_on_pytorchs_kernels(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(noise, "can_draw", lambda: False)
+        monkeypatch.setattr(graphs, "can_launch", lambda: False)
         source = random_source("hifigan", tmp_path, SOURCE)
         with pytest.warns(UserWarning, match="runs on PyTorch's kernels .*: ours need Triton"):
             kernels = kernels_of(source, "masked_generator")

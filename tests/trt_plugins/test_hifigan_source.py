@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from melforge.trt_plugins.hifigan.source_filter import KernelSourceFilter
-from melforge.trt_plugins.pitch import KernelPitch
+from melforge.trt_plugins.pitch.engine import KernelPitch
 from tests.conftest import tiny_source_filter
 from tests.trt_plugins.vocoder_kernels import interpreted_error
 

@@ -17,7 +17,7 @@ from melforge.jasper.features_network import JasperFeatures
 from melforge.jasper.model import Jasper
 from melforge.jasper.training_forward import TrainingForward, training_encoder
 from melforge.trt_plugins.jasper import convolution
-from melforge.trt_plugins.jasper.convolution import Chooser
+from melforge.trt_plugins.jasper.convolution import TilingChooser
 from melforge.trt_plugins.jasper.encoder import FoldedJasper
 from melforge.trt_plugins.jasper.features import KernelFeatures
 from melforge.trt_plugins.jasper.tiling import Tiling, tilings
@@ -119,7 +119,7 @@ def test_each_shape_is_timed_once_and_never_while_it_is_captured(monkeypatch):
     capturing = True
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: capturing)
     network = FoldedJasper(random_network(FULL["relu"]).requires_grad_(False))
-    choose, found = Chooser("cpu"), []
+    choose, found = TilingChooser("cpu"), []
 
     def chosen(one, alike):
         found.append((one, choose(one, alike)))

@@ -8,7 +8,7 @@ import torch
 from melforge.common.engines.torch_engine import build_network
 from melforge.common.stages import stages_of
 from melforge.common.weights.voices import load_voice
-from melforge.trt_plugins.tacotron2_encoder import Encoder, flatten_directions
+from melforge.trt_plugins.tacotron2_encoder import CapturedTacotron2Encoder, flatten_directions
 from tests.conftest import tiny_tacotron2
 
 
@@ -24,7 +24,7 @@ def test_weights_in_one_chunk_for_each_direction_are_the_same():
 
 
 def test_a_network_that_another_engine_runs_already_stays_where_it_is():
-    network, engine = tiny_tacotron2()[0], object.__new__(Encoder)
+    network, engine = tiny_tacotron2()[0], object.__new__(CapturedTacotron2Encoder)
     weights = list(network.encoder.lstm.parameters())
     places = []
     for _ in range(2):

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from melforge.common.arrays import Array
 from melforge.common.engines import Engine
 from melforge.common.engines.padded import CapturedNetwork
-from melforge.common.noise import Distribution
 from melforge.common.stages import Stage
 from melforge.hifigan.config import HifiganConfig
 from melforge.hifigan.model import LAST_LEAKY_SLOPE, LEAKY_SLOPE
 from melforge.hifigan.source_filter import SourceFilterGenerator
-from melforge.trt_plugins import noise
-from melforge.trt_plugins.graphs import GraphedShape, ShapedGenerator, TritonLaunch, Zeros, processors_of
+from melforge.trt_plugins.graphs import (
+    GraphedShape,
+    KernelModule,
+    ShapedGenerator,
+    TritonLaunch,
+    Zeros,
+    describe,
+    processors_of,
+    why_not,
+)
 from melforge.trt_plugins.hifigan.fold import (
     CHUNK,
     ConvProduct,
@@ -30,10 +36,12 @@ from melforge.trt_plugins.hifigan.fold import (
     layout_of,
 )
 from melforge.trt_plugins.hifigan.source_filter import KernelSourceFilter, join_source
-from melforge.trt_plugins.pitch import why_not
+from melforge.trt_plugins.noise import DrawsOnGpu
 
 if TYPE_CHECKING:
     from melforge.common.weights.voices import ModelSource
+
+kernels = KernelModule("melforge.trt_plugins.hifigan.kernels")
 
 WINDOW_ROWS, LAST_ROWS = 16, 128
 
@@ -155,8 +163,6 @@ class HifiganShape(GraphedShape):
         return buffers
 
     def describe(self) -> None:
-        from melforge.trt_plugins.hifigan import kernels
-
         config, folded, layout = self.config, self.folded, self.layout
         levels, margin = layout.levels, layout.margin
         buffers, windows = self.buffers, self.windows
@@ -213,10 +219,6 @@ class HifiganShape(GraphedShape):
         chunk: int | None = None,
     ) -> TritonLaunch:
         """`level` is the source's. An upsampling's output starts `late` steps before its input."""
-        from triton.tools.tensor_descriptor import TensorDescriptor
-
-        from melforge.trt_plugins.hifigan import kernels
-
         chunk = chunk or level.chunk
         unit = product.group * product.spread
         margin = self.layout.margin * level.rate
@@ -226,7 +228,6 @@ class HifiganShape(GraphedShape):
         tile = tile_for(product, rows, self.processors)
         tiles = -(-rows // tile.rows)
         programs = tiles * product.spread * (product.columns // tile.columns)
-        describe = TensorDescriptor.from_tensor
         out_tensor: Any = out.memory
         if phases > 1:
             start = -late % phases * out.channels
@@ -264,21 +265,16 @@ class HifiganKernels(ShapedGenerator):
     check, fold = staticmethod(layout_of), staticmethod(fold)
 
 
-class GeneratorNetwork(CapturedNetwork):
-    """Phases of an inverse STFT in half precision would be audible noise."""
+class GeneratorNetwork(DrawsOnGpu, CapturedNetwork):
+    """On PyTorch's kernels. Phases of an inverse STFT in half precision would be audible noise."""
 
     in_float32 = True
 
-    def draw(self, distribution: Distribution, seeds: Sequence[int], first: int, count: int) -> Array:
-        """On the GPU where Triton can run, which PyTorch's kernels do without; else on the host."""
-        if not noise.can_draw():
-            return super().draw(distribution, seeds, first, count)
-        with torch.cuda.device(self.device):
-            return noise.draw(self.device, distribution, seeds, first, count)
 
-
-class SourceGenerator(GeneratorNetwork):
+class SourceGenerator(DrawsOnGpu, CapturedNetwork):
     """With a harmonic source, on kernels of our own: only convolutions are products in half precision."""
+
+    in_float32 = True
 
     def prepared(self, network: torch.nn.Module) -> torch.nn.Module:
         assert isinstance(network, SourceFilterGenerator)
@@ -303,9 +299,10 @@ def make_generator(
     """An engine on our kernels; on PyTorch's, with a warning, where they lack what the network has."""
     if not source.config.istft_n_fft:
         return HifiganKernels(stage, source, device, threads)
-    lacking = "ours have an inverse STFT only together with a source"
-    reason = why_not(device, "HiFi-GAN") if source.config.source else lacking
-    if not reason:
-        return SourceGenerator(stage, source, device, threads)
-    warnings.warn(f"{stage.full_name} runs on PyTorch's kernels in single precision: {reason}", stacklevel=2)
-    return GeneratorNetwork(stage, source, device, threads)
+    reason = "ours have an inverse STFT only together with a source"
+    if source.config.source:
+        reason = why_not(device, "HiFi-GAN")
+    if reason:
+        what = f"{stage.full_name} runs on PyTorch's kernels in single precision"
+        warnings.warn(f"{what}: {reason}", stacklevel=2)
+    return (GeneratorNetwork if reason else SourceGenerator)(stage, source, device, threads)

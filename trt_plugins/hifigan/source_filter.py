@@ -11,19 +11,13 @@ from typing import Any, Self, cast
 import torch
 from torch import Tensor, nn
 
-from melforge.common.errors import InputError
 from melforge.hifigan.source_filter import MAPS, SourceFilterGenerator
-from melforge.trt_plugins.graphs import TritonLaunch
+from melforge.trt_plugins.graphs import KernelModule, TritonLaunch
+from melforge.trt_plugins.pitch.convolution import EXACT_DEPTH, KernelConvolution, power_above, time_major
+
+source_kernels = KernelModule("melforge.trt_plugins.hifigan.source_kernels")
 
 JOIN_FRAMES = 128  # of a program
-INPUT_FRAMES = 16
-# Tiles are the same for any batch and length, so that each sum is added in one order.
-CONV_ROWS, CONV_DEPTH, CONV_WARPS = 64, 64, 4
-# Columns of a program, for outputs of up to WIDE channels and of more.
-WIDE, NARROW_COLUMNS, WIDE_COLUMNS = 512, 32, 128
-# Exact products have no tensor cores: a thread holds its operands of a whole step in registers, so that
-# steps are the shortest that tl.dot takes, and each thread has 16 sums.
-EXACT_ROWS, EXACT_COLUMNS, EXACT_DEPTH, EXACT_WARPS = 32, 32, 16, 2
 TABLE_ROWS, TABLE_COLUMNS, TABLE_WARPS = 32, 64, 4
 WINDOW_FRAMES, WINDOW_SAMPLES = 32, 32  # of programs of pulses
 FILTER_ROWS, FILTER_FRAMES = 32, 32
@@ -32,8 +26,6 @@ HOPS, HOP_SAMPLES = 32, 32
 
 def join_source(pitch: Tensor, noise: Tensor, hop: int) -> Tensor:
     """As `melforge.hifigan.infer.join_source`, in one launch on the current stream."""
-    from melforge.trt_plugins.hifigan import source_kernels
-
     batch, frames = pitch.shape
     channels = noise.shape[1] // frames
     out = pitch.new_empty(batch, 2 + channels, frames)
@@ -44,26 +36,8 @@ def join_source(pitch: Tensor, noise: Tensor, hop: int) -> Tensor:
     return out
 
 
-def time_major(mel: Tensor, lengths: Tensor, source: Tensor | None = None) -> Tensor:
-    """mel (B, n_mels, T), as the first convolution takes it, and the noise of a source -> (B, T, C)."""
-    from melforge.trt_plugins.hifigan import source_kernels
-
-    batch, mels, frames = mel.shape
-    noise = 0 if source is None else source.shape[1] - 2
-    out = mel.new_empty(batch, frames, mels + noise)
-    TritonLaunch(
-        source_kernels.input_kernel,
-        (-(-frames // INPUT_FRAMES), batch),
-        (mel, source if noise else mel, lengths, out, frames),  # without noise no source is read
-        {"MELS": mels, "NOISE": noise, "COLUMNS": power_above(mels + noise), "BLOCK": INPUT_FRAMES},
-    )()
-    return out
-
-
 def product(table: Tensor, data: Tensor) -> Tensor:
     """As torch.matmul of a table (count, M, K) and data (B, count, K, N), in one order for any B and N."""
-    from melforge.trt_plugins.hifigan import source_kernels
-
     (batch, count, depth, columns), rows = data.shape, table.shape[1]
     out = data.new_empty(batch, count, rows, columns)
     TritonLaunch(
@@ -76,53 +50,8 @@ def product(table: Tensor, data: Tensor) -> Tensor:
     return out
 
 
-def power_above(count: int) -> int:
-    """The power of two that is no smaller."""
-    return 1 << max(count - 1, 0).bit_length()
-
-
-class Convolution(nn.Module):
-    """Weights (taps, C in, C out), in half precision unless `exact`, and the bias."""
-
-    weight: Tensor
-    bias: Tensor
-
-    def __init__(self, conv: nn.Conv1d, exact: bool = False):
-        super().__init__()
-        assert conv.bias is not None
-        self.dilation = conv.dilation[0]
-        weight = conv.weight.detach().permute(2, 1, 0)
-        weight = weight.to(torch.float32 if exact else torch.float16).contiguous()
-        if not weight.isfinite().all():
-            raise InputError("weights are larger than half precision can hold; use another backend")
-        self.register_buffer("weight", weight)
-        self.register_buffer("bias", conv.bias.detach())
-
-    def forward(
-        self, x: Tensor, lengths: Tensor, leaks: bool = True, residual: bool = False, turned: bool = False
-    ) -> Tensor:
-        """x (B, T, C in) -> (B, T, C out), or `turned` (B, C out, T); zeros behind the items' `lengths`."""
-        from melforge.trt_plugins.hifigan import source_kernels
-
-        batch, frames, depth = x.shape
-        taps, _, width = self.weight.shape
-        out = x.new_empty((batch, width, frames) if turned else (batch, frames, width))
-        columns = NARROW_COLUMNS if width <= WIDE else WIDE_COLUMNS
-        tile = {"BM": CONV_ROWS, "BN": columns, "BK": CONV_DEPTH, "num_warps": CONV_WARPS}
-        if self.weight.dtype == torch.float32:
-            tile = {"BM": EXACT_ROWS, "BN": EXACT_COLUMNS, "BK": EXACT_DEPTH, "num_warps": EXACT_WARPS}
-        TritonLaunch(
-            source_kernels.conv_kernel,
-            (-(-frames // tile["BM"]), -(-width // tile["BN"]), batch),
-            (x, self.weight, self.bias, lengths, out, frames, self.dilation),
-            {"DEPTH": depth, "WIDTH": width, "TAPS": taps, "LEAKS": leaks, "RESIDUAL": residual}
-            | {"TURNED": turned, **tile},
-        )()
-        return out
-
-
 class KernelSourceFilter(nn.Module):
-    """What `SourceFilterGenerator.generate` makes, with `lengths`; trt_plugins/pitch.py finds the pitch."""
+    """What `SourceFilterGenerator.generate` makes, with `lengths`; trt_plugins/pitch finds the pitch."""
 
     bins: Tensor
     turns: Tensor
@@ -135,9 +64,10 @@ class KernelSourceFilter(nn.Module):
     def __init__(self, network: SourceFilterGenerator):
         super().__init__()
         self.config, fourier = network.config, network.fourier
-        self.first, self.last = Convolution(network.conv_pre), Convolution(network.conv_post)
+        self.first, self.last = KernelConvolution(network.conv_pre), KernelConvolution(network.conv_post)
         self.blocks = nn.ModuleList(
-            nn.ModuleList(Convolution(conv) for conv in block.convs) for block in cast(Any, network.resblocks)
+            nn.ModuleList(KernelConvolution(conv) for conv in block.convs)
+            for block in cast(Any, network.resblocks)
         )
         self.hop, self.size, self.weight = fourier.hop, fourier.size, fourier.weight
         self.before = (fourier.size - fourier.hop) // 2  # a frame's window is centred over its own hop
@@ -179,8 +109,6 @@ class KernelSourceFilter(nn.Module):
 
     def pulses(self, source: Tensor, lengths: Tensor) -> Tensor:
         """Windows (B, Q, P, T) of the source's pulses."""
-        from melforge.trt_plugins.hifigan import source_kernels
-
         batch, channels, frames = source.shape
         out = source.new_empty(batch, self.columns, self.rows, frames)
         TritonLaunch(
@@ -194,8 +122,6 @@ class KernelSourceFilter(nn.Module):
 
     def filtered(self, maps: Tensor, spectra: Tensor, lengths: Tensor) -> Tensor:
         """The pulses' spectra in the filter, and the free ones, for the transform back."""
-        from melforge.trt_plugins.hifigan import source_kernels
-
         batch, columns, frames = maps.shape
         kept, out = len(self.bins), torch.empty_like(spectra)
         TritonLaunch(
@@ -208,8 +134,6 @@ class KernelSourceFilter(nn.Module):
 
     def overlapped(self, windows: Tensor, lengths: Tensor) -> Tensor:
         """Windows (B, Q, P, T), windowed again, added up (B, T * hop)."""
-        from melforge.trt_plugins.hifigan import source_kernels
-
         batch, _, _, frames = windows.shape
         out = windows.new_empty(batch, frames * self.hop)
         begun = frames + self.size // self.hop - 1

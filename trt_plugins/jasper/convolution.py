@@ -18,8 +18,10 @@ from torch import Tensor, nn
 
 from melforge.common.arrays import length_mask
 from melforge.common.engines.cuda_graphs import capture
-from melforge.trt_plugins.graphs import TritonLaunch, compile_missing, processors_of
+from melforge.trt_plugins.graphs import KernelModule, TritonLaunch, compile_missing, describe, processors_of
 from melforge.trt_plugins.jasper.tiling import CHUNK, Tiling, tilings
+
+kernels = KernelModule("melforge.trt_plugins.jasper.kernels")
 
 # A convolution of at most so many rows (B * T) is a product with its windows, copied side by side: cuBLAS
 # divides a product's depth among processors that a convolution of few rows leaves idle.
@@ -106,7 +108,7 @@ class Activation:
         return torch.clamp(x, *self._limits, out=out)
 
 
-class Weights(NamedTuple):
+class JasperWeights(NamedTuple):
     conv: nn.Module  # a FoldedConv, or a separable pair of them
     residual: Tensor | None  # (C out, N) of all residual inputs of the block
 
@@ -119,13 +121,13 @@ class Weights(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Convolution:
+class JasperConvolution:
     """Weights on x (B, T, C in), and on the residual inputs `earlier` (B, T, N), with the activation.
 
     x and `out` (B, T / stride, C out) may be some columns of wider rows.
     """
 
-    weights: Weights
+    weights: JasperWeights
     x: Tensor
     earlier: Tensor | None
     activation: Activation
@@ -151,10 +153,6 @@ class Convolution:
 
     def launches(self, tiling: Tiling) -> list[TritonLaunch]:
         """What computes it: a kernel, and one that adds partial sums where the depth is split."""
-        from triton.tools.tensor_descriptor import TensorDescriptor
-
-        from melforge.trt_plugins.jasper import kernels
-
         conv: Any = self.weights.conv
         x, rows, taps, padding = self.x, conv.rows, conv.taps, conv.padding
         if conv.stride > 1:
@@ -163,13 +161,13 @@ class Convolution:
         items, steps, channels = x.shape
         columns, width = self.out.shape[2], self.out.stride(1)
         chunks = -(-channels // CHUNK)
-        source = TensorDescriptor.from_tensor(x, [1, tiling.rows, CHUNK])
-        weights = TensorDescriptor.from_tensor(rows, [tiling.columns, CHUNK])
+        source = describe(x, [1, tiling.rows, CHUNK])
+        weights = describe(rows, [tiling.columns, CHUNK])
         earlier, earlier_weights, further = source, weights, 0
         if self.weights.residual is not None and self.earlier is not None:
             residual = self.weights.residual
-            earlier = TensorDescriptor.from_tensor(self.earlier, [1, tiling.rows, CHUNK])
-            earlier_weights = TensorDescriptor.from_tensor(residual, [tiling.columns, CHUNK])
+            earlier = describe(self.earlier, [1, tiling.rows, CHUNK])
+            earlier_weights = describe(residual, [tiling.columns, CHUNK])
             further = -(-residual.shape[1] // CHUNK)
         parted = tiling.splits > 1
         made = self.out
@@ -209,14 +207,14 @@ class Convolution:
                 launch()
 
 
-class Chooser:
+class TilingChooser:
     """The fastest way of each shape, measured on a GPU where the shape first comes."""
 
     def __init__(self, device: str):
         self.processors = processors_of(device)
         self.chosen: dict[tuple, Tiling | None] = {}
 
-    def __call__(self, one: Convolution, alike: Sequence[Weights]) -> Tiling | None:
+    def __call__(self, one: JasperConvolution, alike: Sequence[JasperWeights]) -> Tiling | None:
         """The tiling for the kernels; None: PyTorch. `alike` are all weights of this shape."""
         if not one.fits:
             return None
@@ -227,11 +225,11 @@ class Chooser:
             self.chosen[key] = self._fastest([replace(one, weights=each) for each in alike[:TUNED_WEIGHTS]])
         return self.chosen[key]
 
-    def _fastest(self, convolutions: Sequence[Convolution]) -> Tiling | None:
+    def _fastest(self, convolutions: Sequence[JasperConvolution]) -> Tiling | None:
         timed = self.times(convolutions)
         return min(timed, key=lambda way: timed[way])
 
-    def ways(self, one: Convolution) -> list[Tiling | None]:
+    def ways(self, one: JasperConvolution) -> list[Tiling | None]:
         conv: Any = one.weights.conv
         depth = conv.taps * -(-one.x.shape[2] // CHUNK)
         if one.earlier is not None:
@@ -239,7 +237,7 @@ class Chooser:
         items, steps, columns = one.out.shape
         return [None, *tilings(items, steps, columns, depth, self.processors)]
 
-    def times(self, convolutions: Sequence[Convolution]) -> dict[Tiling | None, float]:
+    def times(self, convolutions: Sequence[JasperConvolution]) -> dict[Tiling | None, float]:
         """Milliseconds of one of these convolutions of the same shape, in each way."""
         ways = self.ways(convolutions[0])
         compile_missing(launch for way in ways if way is not None for launch in convolutions[0].launches(way))

@@ -20,7 +20,13 @@ from melforge.common.errors import InputError
 from melforge.jasper.config import Block, JasperConfig
 from melforge.jasper.model import BATCH_NORM_EPS, Jasper, Mask
 from melforge.trt_plugins.graphs import check_machine
-from melforge.trt_plugins.jasper.convolution import Activation, Chooser, Convolution, FoldedConv, Weights
+from melforge.trt_plugins.jasper.convolution import (
+    Activation,
+    FoldedConv,
+    JasperConvolution,
+    JasperWeights,
+    TilingChooser,
+)
 from melforge.trt_plugins.jasper.tiling import Tiling
 
 
@@ -58,10 +64,10 @@ class FoldedBlock(nn.Module):
             self.residual = nn.Parameter(together, requires_grad=False)  # (C out, N)
 
     @property
-    def weights(self) -> list[Weights]:
+    def weights(self) -> list[JasperWeights]:
         """Of its convolutions in order; the last one has the residuals'."""
         residual = self.residual if self.block.residual else None
-        return [Weights(conv, residual if conv is self.convs[-1] else None) for conv in self.convs]
+        return [JasperWeights(conv, residual if conv is self.convs[-1] else None) for conv in self.convs]
 
 
 class Place(NamedTuple):
@@ -101,7 +107,9 @@ class FoldedJasper(nn.Module):
             self.bias = nn.Parameter(last.bias.clone(), requires_grad=False)
         self.places = list(places(self.config))
         # Gives the tiling of kernels for a convolution, or None: PyTorch. The weights are all of that shape.
-        self.choose: Callable[[Convolution, Sequence[Weights]], Tiling | None] = lambda one, alike: None
+        self.choose: Callable[[JasperConvolution, Sequence[JasperWeights]], Tiling | None] = (
+            lambda one, alike: None
+        )
 
     def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor]:
         """features (B, n_mels, T), frames (B,) -> log-probabilities (B, F, labels + 1), in float32.
@@ -124,7 +132,7 @@ class FoldedJasper(nn.Module):
                 given = earlier if weights.residual is not None else None
                 ends = weights.conv is layer.convs[-1]
                 out = last if ends else x.new_empty(len(x), steps, block.filters)
-                one = Convolution(weights, x, given, activation, out)
+                one = JasperConvolution(weights, x, given, activation, out)
                 one.run(self.choose(one, alike[weights.shape]))
                 x = out
         return (F.log_softmax(F.linear(x, self.weight, self.bias).float(), dim=2),)
@@ -136,9 +144,9 @@ class FoldedJasper(nn.Module):
             wide = like.new_empty(len(like), steps, width)
         return wide, wide[..., start:end]
 
-    def _alike(self) -> dict[tuple, list[Weights]]:
+    def _alike(self) -> dict[tuple, list[JasperWeights]]:
         """All convolutions by the shapes of their weights."""
-        found: dict[tuple, list[Weights]] = defaultdict(list)
+        found: dict[tuple, list[JasperWeights]] = defaultdict(list)
         for layer in self.blocks:
             assert isinstance(layer, FoldedBlock)
             for weights in layer.weights:
@@ -150,7 +158,7 @@ class FoldedJasper(nn.Module):
         return Activation(self.config.activation, mask.lengths, steps, dtype)
 
 
-class Encoder(CapturedNetwork):
+class JasperEncoderKernels(CapturedNetwork):
     """Each new shape is timed before its graph is captured: cuDNN's algorithms, and our kernels where the GPU
     runs them.
     """
@@ -162,7 +170,7 @@ class Encoder(CapturedNetwork):
             check_machine(self.device, "Jasper")
         except InputError:  # PyTorch's kernels run on every GPU
             return made
-        made.choose = Chooser(self.device)
+        made.choose = TilingChooser(self.device)
         return made
 
     def method_of(self, network: nn.Module) -> Callable[..., tuple[Tensor, ...]]:

@@ -1,4 +1,4 @@
-"""Jasper's and QuartzNet's stage `masked_features` on three kernels; see `melforge.jasper.features`."""
+"""Jasper's and QuartzNet's stage `masked_features` on three kernels."""
 
 from typing import Any
 
@@ -12,7 +12,9 @@ from melforge.common.errors import InputError
 from melforge.jasper.config import DEVIATION_FLOOR, LOG_FLOOR
 from melforge.jasper.features import symmetric_window
 from melforge.jasper.features_network import JasperFeatures
-from melforge.trt_plugins.graphs import TritonLaunch, check_machine, compile_missing
+from melforge.trt_plugins.graphs import KernelModule, TritonLaunch, check_machine, compile_missing
+
+kernels = KernelModule("melforge.trt_plugins.jasper.kernels")
 
 BIN_STEP = 16  # bins are filled up to a multiple of this
 POWER_FRAMES, POWER_BINS, POWER_POINTS = 32, 64, 32  # of a program
@@ -44,8 +46,6 @@ class KernelFeatures(nn.Module):
 
     def extract_each(self, audio: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """audio (B, T * hop), zeros behind the `lengths` (B,) -> features (B, n_mels, T), frames (B,)."""
-        from melforge.trt_plugins.jasper import kernels
-
         config, hop = self.config, self.config.hop_length
         audio, mels = audio.contiguous(), config.n_mel_channels
         items, samples = audio.shape
@@ -82,7 +82,7 @@ class KernelFeatures(nn.Module):
         return out, counts
 
 
-class Features(CapturedNetwork):
+class JasperFeaturesKernels(CapturedNetwork):
     """On the kernels where the GPU runs them and each band is normalised by itself, else on PyTorch's."""
 
     def prepared(self, network: nn.Module) -> nn.Module:

@@ -7,7 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from melforge.trt_plugins.graphs import TritonLaunch
+from melforge.trt_plugins.graphs import KernelModule, TritonLaunch
+
+kernels = KernelModule("melforge.trt_plugins.jasper.training_kernels")
 
 SPLITS = 8  # parts of a row whose sums are computed side by side
 BLOCK = 1024  # columns that a program sums at once
@@ -37,8 +39,6 @@ class NormalisedSum(torch.autograd.Function):
     def forward(
         ctx: Any, products: Tensor, weight: Tensor, bias: Tensor, inside: Tensor, epsilon: float
     ) -> tuple[Tensor, Tensor, Tensor]:
-        from melforge.trt_plugins.jasper import training_kernels as kernels
-
         (sources, channels, size), rows = products.shape, weight.numel()
         sizes, options, tiles = launch_numbers(products)
         sums = {**options, "BLOCK": BLOCK}
@@ -55,8 +55,6 @@ class NormalisedSum(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, given: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        from melforge.trt_plugins.jasper import training_kernels as kernels
-
         products, weight, bias, inside, means, deviations = ctx.saved_tensors
         sources, channels, _ = products.shape
         sizes, options, tiles = launch_numbers(products)
@@ -109,8 +107,6 @@ class Depthwise(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        from melforge.trt_plugins.jasper import training_kernels as kernels
-
         x, weights, lengths = ctx.saved_tensors
         dilation, given = ctx.dilation, given.contiguous()
         (channels, items, steps), taps = x.shape, weights.shape[1]
@@ -133,8 +129,6 @@ class Depthwise(torch.autograd.Function):
 
 def convolved(x: Tensor, weights: Tensor, lengths: Tensor, dilation: int, backward: bool) -> Tensor:
     """What `depthwise_kernel` gives, (C, B, T)."""
-    from melforge.trt_plugins.jasper import training_kernels as kernels
-
     channels, items, steps = x.shape
     out, blocks = torch.empty_like(x), -(-steps // OUTPUTS)
     TritonLaunch(
@@ -151,8 +145,6 @@ def read_at_speeds(
     audio: Tensor, starts: Tensor, lengths: Tensor, speeds: Tensor, samples: int
 ) -> tuple[Tensor, Tensor]:
     """As `melforge.jasper.augment.read_at_speeds`, on the current stream of the audio's device."""
-    from melforge.trt_plugins.jasper import training_kernels as kernels
-
     new = torch.clamp((lengths / speeds).long(), max=samples)
     out = torch.empty(len(starts), samples, device=audio.device)
     TritonLaunch(

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from melforge.common.arrays import Array, pad_to
-from melforge.common.engines import Engine, check_inputs
+from melforge.common.engines import check_inputs
 from melforge.common.engines.torch_engine import build_network
 from melforge.common.errors import InputError
 from melforge.common.noise import Distribution
 from melforge.common.stages import Stage
 from melforge.tacotron2.model import Tacotron2
-from melforge.trt_plugins import noise
 from melforge.trt_plugins.kernel import Launch, device_limits
+from melforge.trt_plugins.noise import DrawsOnGpu
 from melforge.trt_plugins.tacotron2_decoder.launch import (
     INPUTS,
     check_sizes,
@@ -61,7 +61,7 @@ def items_of(inputs: Mapping[str, Tensor], start: int, count: int) -> dict[str, 
     return {**inputs, **taken}
 
 
-class DecoderLoop(Engine):
+class DecoderLoop(DrawsOnGpu):
     """All decoder steps in one launch, on PyTorch's current stream; CUDA tensors in and out.
 
     A batch that does not fit one launch is decoded in several, one after the other.
@@ -105,11 +105,8 @@ class DecoderLoop(Engine):
         return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
     def draw(self, distribution: Distribution, seeds: Sequence[int], first: int, count: int) -> Array:
-        """On the GPU where Triton can run, which the decoder itself does without; else on the host."""
-        if not noise.can_draw():
-            return super().draw(distribution, seeds, first, count)
         with torch.cuda.device(self._at):
-            return noise.draw(str(self._at), distribution, seeds, first, count)
+            return super().draw(distribution, seeds, first, count)
 
     def _decode(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         run, made = self.prepare(**{name: x.to(self._at).contiguous() for name, x in inputs.items()})

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PAIR = 32  # channels of two adjacent tiles
 
 
-class Folded(NamedTuple):
+class FoldedTacotron2Decoder(NamedTuple):
     """The matrices of one step, float32, rows and columns in the network's order; summed biases are one."""
 
     # (4 H_a, P), (4 H_a, C), (4 H_a, H_a): frame, context, recurrent
@@ -39,7 +39,7 @@ Arranged = namedtuple("Arranged", (*WEIGHTS, "context"))
 
 
 @torch.no_grad()
-def fold(network: Tacotron2) -> Folded:
+def fold(network: Tacotron2) -> FoldedTacotron2Decoder:
     """Folds the prenet's first layer into the projection, which directly precedes it."""
     config, decoder = network.config, network.decoder
     attention, rnn = decoder.attention_rnn, decoder.decoder_rnn
@@ -50,7 +50,7 @@ def fold(network: Tacotron2) -> Folded:
     location = decoder.attention_layer.location_layer
     dense = location.location_dense.linear_layer.weight
     context = config.encoder_embedding_dim
-    return Folded(
+    return FoldedTacotron2Decoder(
         (*attention.weight_ih.split([config.prenet_dim, context], 1), attention.weight_hh),
         attention.bias_ih + attention.bias_hh,
         (*rnn.weight_ih.split([config.attention_rnn_dim, context], 1), rnn.weight_hh),
@@ -65,7 +65,7 @@ def fold(network: Tacotron2) -> Folded:
 
 
 @torch.no_grad()
-def arrange(folded: Folded, device: str | torch.device) -> Arranged:
+def arrange(folded: FoldedTacotron2Decoder, device: str | torch.device) -> Arranged:
     """Folded weights on a GPU, in the kernel's layout."""
     of_attention, of_context, recurrent = map(by_block, folded.decoder)
     small = joined(folded.query), joined(folded.prenet), joined(*folded.out)

@@ -13,11 +13,13 @@ from melforge.common.engines import Run
 from melforge.common.engines.padded import PaddedEngine
 from melforge.common.stages import Stage
 from melforge.trt_plugins.graphs import (
+    KernelModule,
     TritonLaunch,
     Zeros,
     bytes_of,
     check_machine,
     compile_missing,
+    describe,
     folded_network,
     processors_of,
     taking_from,
@@ -26,6 +28,8 @@ from melforge.trt_plugins.transformer import fold
 
 if TYPE_CHECKING:
     from melforge.common.weights.voices import ModelSource
+
+kernels = KernelModule("melforge.trt_plugins.transformer.kernels")
 
 SLACK = 128  # rows behind the last item, which the last program may access
 STEP_ROWS = 8  # of a program of an embedding kernel
@@ -142,11 +146,6 @@ def product_launch(
     group: int = 0,
 ) -> TritonLaunch:
     """With `group`, every `group` columns have an input of their own; these are consecutive in `source`."""
-    from triton.tools.tensor_descriptor import TensorDescriptor
-
-    from melforge.trt_plugins.transformer import kernels
-
-    describe = TensorDescriptor.from_tensor
     tensors = (
         describe(source, [tile.rows, fold.CHUNK]),
         describe(product.weight, [tile.columns, fold.CHUNK]),
@@ -209,8 +208,6 @@ class LayerLaunches:
         return product_launch(product, self.sequence, self.sequence.x16, mel, tile, channels=mel.shape[1])
 
     def _attention(self, attention: fold.AttentionWeights, lengths: Tensor) -> TritonLaunch:
-        from melforge.trt_plugins.transformer import kernels
-
         sequence, norm = self.sequence, attention.norm
         weights = attention.weight, attention.bias, norm.gain, norm.shift
         rows = sequence.all_rows, sequence.margin, sequence.stride, sequence.batch, sequence.channels
@@ -225,8 +222,6 @@ class LayerLaunches:
 
     def _norm(self, bias: Tensor, norm: fold.NormWeights, splits: int) -> TritonLaunch:
         """Adds a product's partial sums and bias to the residual, then layer norm."""
-        from melforge.trt_plugins.transformer import kernels
-
         sequence = self.sequence
         rows = sequence.all_rows, sequence.margin
         return TritonLaunch(
@@ -269,8 +264,6 @@ class PredictorLaunches:
     def _layer(
         self, layer: fold.PredictorLayerWeights, tile: ProductTile, parts: Tensor, out: Tensor, longest: float
     ) -> TritonLaunch:
-        from melforge.trt_plugins.transformer import kernels
-
         sequence, predictors = self.sequence, self.weights
         before = parts, layer.bias, layer.gain, layer.shift
         after = sequence.inside, sequence.mask, predictors.last, predictors.last_bias
@@ -307,8 +300,6 @@ class EncoderBuffers:
 
     def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[TritonLaunch], dict[str, Tensor]]:
         """The launches for these inputs, and the outputs that they fill."""
-        from melforge.trt_plugins.transformer import kernels
-
         sequence, folded = self.sequence, self.folded
         lengths = inputs["lengths"]
         given = inputs["symbols"], lengths, inputs.get("speaker")
@@ -371,8 +362,6 @@ class DecoderBuffers:
 
     def _with_pitch(self, text: SequenceBuffer, inputs: Mapping[str, Tensor]) -> TritonLaunch:
         """The symbols with the embedding of their pitch."""
-        from melforge.trt_plugins.transformer import kernels
-
         weight, bias = self.folded.pitch
         given = inputs["encoded"], inputs["lengths"], inputs["pitch"]
         return TritonLaunch(
@@ -388,8 +377,6 @@ class DecoderBuffers:
         """The layers' input: rows of `source` (`steps` per item), with the embedding of each symbol's
         `numbers` (B, N).
         """
-        from melforge.trt_plugins.transformer import kernels
-
         sequence, width, folded = self.sequence, source.shape[-1], self.folded
         given = source, inputs["repeat_index"], inputs["mel_lengths"], numbers
         weight, bias = folded.energy or (None, None)

@@ -12,7 +12,10 @@ from torch import Tensor
 from melforge.common.engines import Run
 from melforge.common.synthesis.regulation import Regulation
 from melforge.fastpitch.config import LONGEST_SYMBOL
+from melforge.trt_plugins.graphs import KernelModule
 from melforge.trt_plugins.transformer.fold import block_of
+
+kernels = KernelModule("melforge.trt_plugins.transformer.kernels")
 
 INDEX_ROWS = 16
 
@@ -27,8 +30,6 @@ def regulating(encode: Run) -> Run:
     """
 
     def run(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        from melforge.trt_plugins.transformer import kernels
-
         given = dict(inputs)
         alpha = given.pop("alpha", None)
         settings = given.pop("settings", alpha)
@@ -58,8 +59,6 @@ def expanding(decode: Run) -> Run:
     """
 
     def run(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        from melforge.trt_plugins.transformer import kernels
-
         given = dict(inputs)
         repeats, frames = given.pop("repeats"), len(given.pop("frames"))
         batch, text = repeats.shape

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import torch
 
-from melforge.common.noise import Distribution
-from melforge.trt_plugins import noise
-from melforge.trt_plugins.graphs import GraphedShape, ShapedGenerator, TritonLaunch, Zeros
+from melforge.trt_plugins.graphs import (
+    GraphedShape,
+    KernelModule,
+    ShapedGenerator,
+    TritonLaunch,
+    Zeros,
+    describe,
+)
+from melforge.trt_plugins.noise import DrawsOnGpu
 from melforge.trt_plugins.waveglow.fold import CHUNK, NARROW, FoldedWaveglow, fold, layout_of
 from melforge.waveglow.config import WaveglowConfig
+
+kernels = KernelModule("melforge.trt_plugins.waveglow.kernels")
 
 # Rows, columns and launch options of the tiles: the fastest on an H200 (README.md).
 GATE_ROWS, GATE_COLUMNS, GATE = 128, 128, {"num_warps": 4, "STAGES": 3}
@@ -47,9 +55,7 @@ class WaveglowShape(GraphedShape):
         self.narrow = zeros(area, NARROW, dtype=torch.float16)
 
     def describe(self) -> None:
-        from triton.tools.tensor_descriptor import TensorDescriptor
-
-        describe, folded, channels = TensorDescriptor.from_tensor, self.folded, self.layout.channels
+        folded, channels = self.folded, self.layout.channels
         self.gate_columns = min(GATE_COLUMNS, 2 * channels)
         self.residual_columns = min(RESIDUAL_COLUMNS, channels)
         self.gate_tensors = (
@@ -74,8 +80,6 @@ class WaveglowShape(GraphedShape):
         self.launches = list(self._launches())
 
     def _launches(self) -> Iterator[TritonLaunch]:
-        from melforge.trt_plugins.waveglow import kernels
-
         config, layout = self.config, self.layout
         given = self.inputs["mel"], self.left, self.frames, self.stride
         sizes = config.n_mel_channels, layout.delays, layout.margin, self.rows, layout.channels, WINDOW_ROWS
@@ -91,8 +95,6 @@ class WaveglowShape(GraphedShape):
             used += early
 
     def _layer(self, index: int, layer: int) -> Iterator[TritonLaunch]:
-        from melforge.trt_plugins.waveglow import kernels
-
         layout = self.layout
         at = index, index // layout.layers
         common = {"PHASES": layout.phases, "MARGIN": layout.margin, "FIRST": layer == 0}
@@ -119,8 +121,6 @@ class WaveglowShape(GraphedShape):
 
     def _flow(self, flow: int | None, after: int, early: int, used: int) -> TritonLaunch:
         """flow_kernel: before the first coupling net, between two, or after the last."""
-        from melforge.trt_plugins.waveglow import kernels
-
         config, layout, folded = self.config, self.layout, self.folded
         size = config.n_remaining if flow is None else config.flow_channels(flow)
         state, new = self.states
@@ -136,10 +136,6 @@ class WaveglowShape(GraphedShape):
         return TritonLaunch(kernels.flow_kernel, grid, (*tensors, *places, *sizes), options)
 
 
-class WaveglowKernels(ShapedGenerator):
+class WaveglowKernels(DrawsOnGpu, ShapedGenerator):
     name, shape = "WaveGlow", WaveglowShape
     check, fold = staticmethod(layout_of), staticmethod(fold)
-
-    def draw(self, distribution: Distribution, seeds: Sequence[int], first: int, count: int) -> torch.Tensor:
-        with torch.cuda.device(self.device):
-            return noise.draw(self.device, distribution, seeds, first, count)

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from melforge.common.audio.pitch_network import PitchNetwork
 from melforge.common.engines import Engine
 from melforge.common.engines.padded import CapturedNetwork
-from melforge.common.errors import InputError
 from melforge.common.stages import Stage
 from melforge.common.weights.voices import ModelSource
-from melforge.trt_plugins import noise
-from melforge.trt_plugins.graphs import TritonLaunch, check_machine
-from melforge.trt_plugins.hifigan.source_filter import EXACT_DEPTH, Convolution, power_above, time_major
+from melforge.trt_plugins.graphs import KernelModule, TritonLaunch, why_not
+from melforge.trt_plugins.pitch.convolution import EXACT_DEPTH, KernelConvolution, power_above, time_major
+
+kernels = KernelModule("melforge.trt_plugins.pitch.kernels")
 
 FRAMES = 16  # of a program of pitches
 
@@ -33,9 +33,9 @@ class KernelPitch(nn.Module):
     def __init__(self, network: PitchNetwork):
         super().__init__()
         assert network.post.bias is not None
-        self.pre = Convolution(network.pre, exact=True)
+        self.pre = KernelConvolution(network.pre, exact=True)
         convs: Any = network.convs
-        self.convs = nn.ModuleList(Convolution(conv, exact=True) for conv in convs)
+        self.convs = nn.ModuleList(KernelConvolution(conv, exact=True) for conv in convs)
         self.middle = math.exp(network.middle)
         self.register_buffer("weight", network.post.weight.detach()[:, :, 0].T.contiguous())
         self.register_buffer("bias", network.post.bias.detach())
@@ -43,15 +43,13 @@ class KernelPitch(nn.Module):
 
     def find_pitch(self, mel: Tensor, lengths: Tensor) -> tuple[Tensor]:
         """mel (B, n_mels, T) -> cycles a sample (B, T)."""
-        from melforge.trt_plugins.hifigan import source_kernels
-
         x = self.pre(time_major(mel.contiguous(), lengths), lengths, leaks=False)
         for conv in self.convs:
             x = conv(x, lengths, residual=True)
         (batch, frames, depth), bins = x.shape, len(self.places)
         out = x.new_empty(batch, frames)
         TritonLaunch(
-            source_kernels.pitch_kernel,
+            kernels.pitch_kernel,
             (-(-frames // FRAMES), batch),
             (x, self.weight, self.bias, self.places, out, frames, self.middle),
             {"DEPTH": depth, "BINS": bins, "BM": FRAMES, "BN": max(16, power_above(bins))}
@@ -60,7 +58,7 @@ class KernelPitch(nn.Module):
         return (out,)
 
 
-class Pitch(CapturedNetwork):
+class PitchKernels(CapturedNetwork):
     def prepared(self, network: nn.Module) -> nn.Module:
         assert isinstance(network.pitch, PitchNetwork)
         return KernelPitch(network.pitch)
@@ -68,16 +66,5 @@ class Pitch(CapturedNetwork):
 
 def make_pitch(stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None) -> Engine:
     """An engine on our kernels; on PyTorch's where these do not run."""
-    kind = CapturedNetwork if why_not(device, stage.model) else Pitch
+    kind = CapturedNetwork if why_not(device, stage.model) else PitchKernels
     return kind(stage, source, device, threads)
-
-
-def why_not(device: str, model: str) -> str | None:
-    """Why no kernels of our own run on this machine; None: they do."""
-    if not noise.can_draw():
-        return "ours need Triton and a C compiler"
-    try:
-        check_machine(device, model)
-    except InputError as error:
-        return str(error)
-    return None
