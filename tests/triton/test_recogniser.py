@@ -58,16 +58,7 @@ def texts(recogniser, audios) -> list[str]:
 
 
 def test_the_repository_has_nvidia_s_names_and_no_path_of_this_machine(small_ear, tmp_path, capsys):
-    words = (
-        "--ear",
-        str(small_ear),
-        "--backend",
-        "onnx,torch,trt",
-        "--batch-size",
-        "8",
-        "--queue-delay",
-        "50",
-    )
+    words = f"--ear {small_ear} --backend onnx,torch,trt --batch-size 8 --queue-delay 50".split()
     assert write([str(tmp_path / "models"), *words]) == 0
     names = capsys.readouterr().out.strip().partition(": ")[2].split(", ")
     assert set(names) == {
