@@ -29,8 +29,9 @@ class Handler(BaseHTTPRequestHandler):
         )  # KServe's, of binary tensors
         body = json.loads(data[:head])
         with self.server.lock:
-            about = {"path": self.path, "headers": dict(self.headers), "binary": data[head:]}
-            self.server.asked.append({**about, **body})
+            tensors = {"binary": data[head:]} if data[head:] else {}
+            about = {"path": self.path, "headers": dict(self.headers)}
+            self.server.asked.append({**about, **body, **tensors})
         self.server.respond(self, body)
 
     def do_GET(self) -> None:

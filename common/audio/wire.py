@@ -9,7 +9,7 @@ import subprocess
 import threading
 from collections.abc import Container
 from dataclasses import dataclass
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 import numpy as np
 
@@ -136,14 +136,17 @@ def encode(samples: np.ndarray, format: str, source_rate: int, rate: int) -> byt
     return encoder.write(samples) + encoder.close()
 
 
-class _Coder(Protocol):
+class _Coder:
     """float32 (S,) at the rate of the wire -> bytes."""
 
-    def write(self, samples: np.ndarray) -> bytes: ...
+    def write(self, samples: np.ndarray) -> bytes:
+        raise NotImplementedError
 
-    def close(self) -> bytes: ...
+    def close(self) -> bytes:
+        return b""
 
-    def discard(self) -> None: ...
+    def discard(self) -> None:
+        pass
 
 
 def _coder(format: str, rate: int, whole: bool) -> _Coder:
@@ -160,7 +163,7 @@ def _pcm(samples: np.ndarray) -> bytes:
     return to_pcm16(samples).astype("<i2", copy=False).tobytes()
 
 
-class _PcmCoder:
+class _PcmCoder(_Coder):
     def __init__(self, header: bytes) -> None:
         self.header = header
 
@@ -168,31 +171,20 @@ class _PcmCoder:
         header, self.header = self.header, b""
         return header + _pcm(samples)
 
-    def close(self) -> bytes:
-        return b""
 
-    def discard(self) -> None:
-        pass
-
-
-class _WholeWavCoder:
+class _WholeWavCoder(_Coder):
     def __init__(self, rate: int) -> None:
-        self.rate = rate
-        self.pcm: list[bytes] = []
+        self.rate, self.pcm = rate, bytearray()
 
     def write(self, samples: np.ndarray) -> bytes:
-        self.pcm.append(_pcm(samples))
+        self.pcm += _pcm(samples)
         return b""
 
     def close(self) -> bytes:
-        pcm = b"".join(self.pcm)
-        return wav_header(self.rate, len(pcm)) + pcm
-
-    def discard(self) -> None:
-        self.pcm.clear()
+        return wav_header(self.rate, len(self.pcm)) + bytes(self.pcm)
 
 
-class _SoundFileCoder:
+class _SoundFileCoder(_Coder):
     """An encoder of libsndfile. Streamed, mp3 loses its first frame: a placeholder until the end."""
 
     def __init__(self, format: str, rate: int, streamed: bool) -> None:
@@ -287,7 +279,7 @@ def mp3_frame_bytes(data: bytes) -> int:
     return (144 if mpeg_1 else 72) * bitrate // rate + (data[2] >> 1 & 1)
 
 
-class _FfmpegCoder:
+class _FfmpegCoder(_Coder):
     """AAC from the user's own ffmpeg: pcm goes into a pipe, and a thread reads what comes out of another."""
 
     def __init__(self, rate: int) -> None:

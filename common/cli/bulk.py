@@ -7,7 +7,7 @@ import functools
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from melforge.common.bulk.shards import OUTPUTS, BulkSettings
 from melforge.common.bulk.texts import ID_COLUMNS, TEXT_COLUMN, Table
@@ -25,54 +25,49 @@ SHARD_SIZE = 500
 FOR_PHRASES = ("show_text", "save_mel", "plot", "subtitles", "listen", "listen_limit", "timing")
 
 
+OPTIONS: dict[str, dict[str, Any]] = {
+    "format": {
+        "metavar": "NAME",
+        "help": f"{', '.join(OUTPUTS)}: speak in shards, which stay if the run is killed; the same command "
+        "goes on with the rest (default: wav)",
+    },
+    "text-column": {
+        **{"default": TEXT_COLUMN, "metavar": "NAME"},
+        "help": f"column of the texts (default: {TEXT_COLUMN})",
+    },
+    "id-column": {
+        "metavar": "NAME",
+        "help": f"column that names the sound files (default: {', '.join(ID_COLUMNS)}, or the line's number)",
+    },
+    "shard-size": {
+        **{"type": options.positive, "default": SHARD_SIZE, "metavar": "N"},
+        "help": f"texts in a shard, which is spoken and kept as a whole (default: {SHARD_SIZE})",
+    },
+    "workers": {
+        **{"type": options.positive, "metavar": "N"},
+        "help": "processes that speak, each with its own models (default: one a core, or one for a GPU)",
+    },
+    "ray": {
+        **{"nargs": "?", "const": LOCAL, "metavar": "ADDRESS"},
+        "help": "workers on the Ray cluster there, auto for the one of this machine; without an address on "
+        "one that is started here",
+    },
+    "gpus-per-worker": {
+        **{"type": float, "metavar": "F"},
+        "help": "of a Ray cluster; a fraction shares one GPU (default: 1 where it has any)",
+    },
+    "price": {
+        **{"type": float, "metavar": "X"},
+        "help": "of an hour of all workers: the progress then says what the run costs",
+    },
+}
+
+
 def add_arguments(parser: Group) -> None:
-    group = parser.add_argument_group(
-        "tables of texts (-i FILE.csv, .jsonl or .parquet, others with --format)"
-    )
-    group.add_argument(
-        "--format",
-        metavar="NAME",
-        help=f"{', '.join(OUTPUTS)}: speak in shards, which stay if the run is killed; the same command goes "
-        "on with the rest (default: wav)",
-    )
-    group.add_argument(
-        "--text-column", default=TEXT_COLUMN, metavar="NAME", help=f"of the texts (default: {TEXT_COLUMN})"
-    )
-    group.add_argument(
-        "--id-column",
-        metavar="NAME",
-        help=f"of the sound files' names (default: {', '.join(ID_COLUMNS)}, or the line's number)",
-    )
-    group.add_argument(
-        "--shard-size",
-        type=options.positive,
-        default=SHARD_SIZE,
-        metavar="N",
-        help=f"texts of a shard, which is spoken and kept as a whole (default: {SHARD_SIZE})",
-    )
-    group.add_argument(
-        "--workers",
-        type=options.positive,
-        metavar="N",
-        help="processes that speak, each with its own models (default: one a core, one where a GPU speaks)",
-    )
-    group.add_argument(
-        "--ray",
-        nargs="?",
-        const=LOCAL,
-        metavar="ADDRESS",
-        help="workers on the Ray cluster there, auto for the one of this machine; without an address on one "
-        "that is begun here",
-    )
-    group.add_argument(
-        "--gpus-per-worker",
-        type=float,
-        metavar="F",
-        help="of a Ray cluster; several workers share one with a fraction (default: 1 where it has any)",
-    )
-    group.add_argument(
-        "--price", type=float, metavar="X", help="of an hour of all workers: progress says what the run costs"
-    )
+    title = "tables of texts (-i FILE.csv, .jsonl or .parquet, others with --format)"
+    group = parser.add_argument_group(title)
+    for name, how in OPTIONS.items():
+        group.add_argument(f"--{name}", **how)
 
 
 def is_table(args: argparse.Namespace) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from melforge.common.recognition.recogniser import Recogniser
 
 NOTHING = "(nothing heard)"
-Pairs = list[tuple[list[str], list[str]]]  # words of references, and of what was heard
 EPILOG = """A file that cannot be read is named, the rest is transcribed, and the exit status is 2.
 
 examples:
@@ -44,44 +43,50 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.expect is not None:
         return tell_alignment(recogniser, recordings[0], args)
     batch = args.batch_size or how.batch_size or BATCH
-    pairs: Pairs = []
-    made = []
-    for recording, transcript in transcribe_files(recogniser, recordings, batch):
-        if isinstance(transcript, Exception):
-            print(f"error: {run.words_of(transcript)}", file=sys.stderr)
-            continue
-        entry = {**recording.about(), **transcript.as_json()}
-        compare(entry, recording.reference, recogniser.labels, pairs)
-        made.append(entry)
-        if not args.json:
-            show(entry, args.timestamps, recording.name if len(recordings) > 1 else None)
-    if made:
-        conclude(made, pairs, args.json)
-    return 0 if len(made) == len(recordings) else USER_ERROR
+    outcomes = (
+        (one, made if isinstance(made, Exception) else made.as_json())
+        for one, made in transcribe_files(recogniser, recordings, batch)
+    )
+    _, status = tell(outcomes, recogniser.labels, len(recordings) > 1, args.json, args.timestamps)
+    return status
 
 
-def compare(entry: dict[str, Any], reference: str | None, labels: str, pairs: Pairs) -> None:
-    """Adds a reference, if there is one, to the entry of a transcript, and the words of both to `pairs`."""
+def tell(
+    outcomes: Iterable[tuple[Recording, dict[str, Any] | Exception]],
+    labels: str,
+    several: bool,
+    as_json: bool,
+    timestamps: bool = False,
+) -> tuple[list[dict[str, Any]], int]:
+    """Prints each recording's transcript, or why there is none, and the word error rate where references are
+    known; or all of it as JSON. Returns the transcripts, and the exit status.
+    """
     from melforge.common.recognition.transcript import error_rate, reference_words
 
-    if reference is not None:
-        pair = reference_words(reference, labels), entry["text"].split()
-        pairs.append(pair)
-        entry |= {"reference": " ".join(pair[0]), "wer": round(error_rate([pair]), 4)}
-
-
-def conclude(made: list[dict[str, Any]], pairs: Pairs, as_json: bool) -> None:
-    """Prints all entries as JSON, or the word error rate where there are references."""
-    from melforge.common.recognition.transcript import error_rate
-
+    made, pairs, status = [], [], 0
+    for recording, outcome in outcomes:
+        if isinstance(outcome, Exception):
+            print(f"error: {run.words_of(outcome)}", file=sys.stderr)
+            by_caller = getattr(outcome, "is_the_callers", True)  # a server's fault is not
+            status = USER_ERROR if by_caller else status or run.FAULT
+            continue
+        entry = {**recording.about(), **outcome}
+        if recording.reference is not None:
+            pair = reference_words(recording.reference, labels), entry["text"].split()
+            pairs.append(pair)
+            entry |= {"reference": " ".join(pair[0]), "wer": round(error_rate([pair]), 4)}
+        made.append(entry)
+        if not as_json:
+            show(entry, timestamps, recording.name if several else None)
     rate = error_rate(pairs) if pairs else None
-    if as_json:
+    if as_json and made:
         content = {"recordings": made, "wer": None if rate is None else round(rate, 4)}
         print(json.dumps(content, indent=1, ensure_ascii=False))
     elif rate is not None:
         words = sum(len(reference) for reference, _ in pairs)
         where = f"{counted(words, 'word')} in {counted(len(pairs), 'recording')}"
         print(f"word error rate {100 * rate:.1f} % of {where}")
+    return made, status
 
 
 def make_parser() -> options.Parser:

@@ -22,7 +22,35 @@ EPILOG = """examples:
   tritonserver --model-repository=models
 
 docs/triton.md has the models, their tensors, and how they are run."""
-DEVICES = ("auto", "cpu", "cuda")
+LAYOUT: dict[str, dict[str, Any]] = {
+    "device": {
+        **{"choices": ("auto", "cpu", "cuda"), "default": "auto"},
+        "help": "cuda: instances on every GPU that Triton has (default: there, or on the CPU without one)",
+    },
+    "instances": {
+        **{"type": options.positive, "default": 1, "metavar": "N"},
+        "help": "of each model, on each GPU; each is a process with its own weights (default: 1)",
+    },
+    "batch-size": {
+        **{"type": options.positive, "metavar": "N"},
+        "help": "texts at a time (default: as many as the models take)",
+    },
+    "queue-delay": {
+        **{"type": options.not_negative, "default": 0, "metavar": "US"},
+        "help": "microseconds that a text waits at each model for others (default: 0)",
+    },
+    "warm-up": {
+        "action": argparse.BooleanOptionalAction,
+        "help": "run every length and batch before a model is ready; without it a request of a new length "
+        "waits until it is captured or compiled (default: with cuda and trt on a GPU)",
+    },
+    "stages": {
+        "choices": ("onnx", "trt"),
+        "help": "beside the models also their stages without a loop, for Triton's own backends: onnx (ONNX "
+        "Runtime), or trt (TensorRT, whose plans OUT/build_plans.sh has built)",
+    },
+    "stages-precision": {"choices": ("fp32", "fp16"), "help": "of these stages (default: fp32)"},
+}
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -45,45 +73,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "or of --checkpoint FILE; --backend then names all that are wanted: onnx,torch,trt",
     )
     group = parser.add_argument_group("how Triton runs them")
-    group.add_argument(
-        "--device",
-        choices=DEVICES,
-        default="auto",
-        help="cuda: instances on every GPU that Triton has (default: there, or on the CPU without one)",
-    )
-    group.add_argument(
-        "--instances",
-        type=options.positive,
-        default=1,
-        metavar="N",
-        help="of each model, on each GPU; each is a process with weights of its own (default: 1)",
-    )
-    group.add_argument(
-        "--batch-size",
-        type=options.positive,
-        metavar="N",
-        help="texts at a time (default: as many as the models take)",
-    )
-    group.add_argument(
-        "--queue-delay",
-        type=options.not_negative,
-        default=0,
-        metavar="US",
-        help="microseconds that a text waits at each model for others (default: 0)",
-    )
-    group.add_argument(
-        "--warm-up",
-        action=argparse.BooleanOptionalAction,
-        help="run every length and batch before a model is ready; without it a request of a new length waits "
-        "until it is captured or compiled (default: with cuda and trt on a GPU)",
-    )
-    group.add_argument(
-        "--stages",
-        choices=("onnx", "trt"),
-        help="beside the models also their stages without a loop, for Triton's own backends: onnx (ONNX "
-        "Runtime), or trt (TensorRT, whose plans OUT/build_plans.sh has built)",
-    )
-    group.add_argument("--stages-precision", choices=("fp32", "fp16"), help="of these stages (default: fp32)")
+    for name, about in LAYOUT.items():
+        group.add_argument(f"--{name}", **about)
     return parser.parse_args(argv)
 
 

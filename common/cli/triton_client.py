@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import functools
 import stat
 import sys
 import threading
@@ -197,15 +198,14 @@ class Clients:
     """A client for each thread."""
 
     def __init__(self, protocol: str, address: Address, timeout: float):
-        self._how = CLIENTS[protocol], address, timeout
+        self._make = functools.partial(CLIENTS[protocol], address, timeout)
         self._local = threading.local()
         self._made: list[Client] = []
 
     @property
     def mine(self) -> Client:
         if not hasattr(self._local, "client"):
-            kind, *how = self._how
-            self._local.client = kind(*how)
+            self._local.client = self._make()
             self._made.append(self._local.client)
         return self._local.client
 

@@ -7,30 +7,18 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from melforge.common.cli.parser import USER_ERROR
-from melforge.common.cli.run import FAULT, words_of
-from melforge.common.cli.transcribe import NOTHING, Pairs, compare, conclude
+from melforge.common.cli.transcribe import tell
 from melforge.common.errors import InputError, counted
-from melforge.common.recognition.recordings import Recording, Unreadable, find_recordings
+from melforge.common.recognition.recordings import Recording, find_recordings
 from melforge.common.serve.client import ServerError
 
 if TYPE_CHECKING:
     from melforge.common.triton.client import Client
 
 ENSEMBLE = "jasper-onnx-ensemble"
-
-
-@dataclass(frozen=True)
-class TranscriptAnswer:
-    """What is heard in a recording, its length, and the seconds that it took."""
-
-    text: str
-    audio: float  # seconds
-    total: float
 
 
 def recordings_of(given: str) -> list[Recording]:
@@ -53,38 +41,18 @@ def transcribe(
     model = args.transcribe
     rate = client().sampling_rate(model)
     labels = client().parameter("labels", model)
-    begun, status, seconds = time.perf_counter(), 0, 0.0
-    pairs: Pairs = []
-    made = []
+    begun = time.perf_counter()
     answers = threads.map(lambda one: ask(client(), one, model, rate), recordings)
-    for recording, answer in zip(recordings, answers, strict=True):
-        if isinstance(answer, ServerError):
-            print(f"error: {recording.name}: {answer}", file=sys.stderr)
-            status = max(status, USER_ERROR) if answer.is_the_callers else status or FAULT
-            continue
-        if isinstance(answer, Exception):
-            print(f"error: {words_of(answer)}", file=sys.stderr)
-            status = USER_ERROR
-            continue
-        seconds += answer.audio
-        entry = {**recording.about(), "text": answer.text, "seconds": round(answer.audio, 3)}
-        compare(entry, recording.reference, labels, pairs)
-        made.append(entry)
-        if not args.json:
-            named = f"{recording.name}: " if len(recordings) > 1 else ""
-            print(f"{named}{answer.text or NOTHING}", flush=True)
+    made, status = tell(zip(recordings, answers, strict=True), labels, len(recordings) > 1, args.json)
     passed = time.perf_counter() - begun
-    if made:
-        conclude(made, pairs, args.json)
     if not args.json:
+        seconds = sum(one["seconds"] for one in made)
         speed = f"{seconds:.1f} s of audio in {passed:.2f} s: {seconds / passed:.1f} x real time"
         print(f"{counted(len(made), 'recording')}, {speed}", file=sys.stderr)
     return status
 
 
-def ask(
-    client: Client, recording: Recording, model: str, rate: int
-) -> TranscriptAnswer | ServerError | Unreadable:
+def ask(client: Client, recording: Recording, model: str, rate: int) -> dict[str, Any] | Exception:
     """A recording in the pieces that `melforge transcribe` hears it in, a request for each."""
     from melforge.common.audio.sound_files import resample
     from melforge.common.recognition.long_recordings import audible_pieces
@@ -94,15 +62,9 @@ def ask(
     except (InputError, OSError) as error:
         return error
     audio = resample(samples, given, rate)
-    begun = time.perf_counter()
+    pieces = audible_pieces(0, audio, rate, len(audio))
     try:
-        texts: Sequence[str] = [
-            text
-            for piece in audible_pieces(0, audio, rate, len(audio))
-            for text in client.hear([audio[piece.start : piece.end]], model)
-        ]
+        texts = [text for one in pieces for text in client.hear([audio[one.start : one.end]], model)]
     except ServerError as error:
-        return error
-    return TranscriptAnswer(
-        " ".join(text for text in texts if text), len(audio) / rate, time.perf_counter() - begun
-    )
+        return ServerError(error.status, f"{recording.name}: {error}")
+    return {"text": " ".join(filter(None, texts)), "seconds": round(len(audio) / rate, 3)}

@@ -26,7 +26,7 @@ except ImportError as error:
 
 
 def main(repository: str, *options: str) -> None:
-    package = Path(pytriton.__file__).parent
+    package = Path(str(pytriton.__file__)).parent
     server = package / "tritonserver"
     backends = Path(tempfile.mkdtemp(prefix="tritonserver-"))
     (backends / "python").mkdir()

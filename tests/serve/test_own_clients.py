@@ -5,7 +5,6 @@ import pytest
 import soundfile
 
 from melforge.common.audio.sound_files import to_pcm16
-from melforge.common.audio.wire import encode
 from melforge.common.bench.server import row_of
 from melforge.common.bench.server_load import CLOSED, LISTENERS, OPEN, Load, Target, run_load, warm_up
 from melforge.common.cli import say
@@ -19,29 +18,12 @@ TEXTS = ("One.", "Two words.", TEXT)
 
 def test_say_writes_what_speak_gives(server, direct, tmp_path):
     own = tmp_path / "own.wav"
-    assert (
-        say.main([TEXT, "--server", server.url, "-o", str(own), "--sample-rate", "22050", "--seed", "0"]) == 0
-    )
+    words = (TEXT, "--server", server.url, "-o", str(own))
+    assert say.main([*words, "--sample-rate", "22050", "--seed", "0"]) == 0
     samples, rate = soundfile.read(own, dtype="int16")
     expected = to_pcm16(direct.speak(TEXT).samples)
     assert rate == 22050 and len(samples) == len(expected)
     assert np.abs(samples.astype(int) - expected).max() <= 1
-
-
-@pytest.mark.parametrize("suffix", ["wav", "mp3", "opus", "flac"])
-def test_every_format_has_the_length_and_sound_of_speak(server, direct, tmp_path, suffix):
-    path = tmp_path / f"x.{suffix}"
-    assert say.main([TEXT, "--server", server.url, "-o", str(path)]) == 0
-    samples, rate = soundfile.read(path)
-    spoken = direct.speak(TEXT)
-    expected = np.frombuffer(encode(spoken.samples, "pcm", spoken.sampling_rate, rate), "<i2") / 32768
-    delay = 1105 if suffix == "mp3" else 0  # of its encoder
-    longest = 2 * 576 if suffix == "mp3" else rate // 1000
-    assert abs(len(samples) - delay - len(expected)) <= longest
-    got = samples[delay : delay + len(expected)]
-    noise = got - expected[: len(got)]
-    least = 45 if suffix in ("wav", "flac") else 15
-    assert 10 * np.log10(np.sum(expected**2) / np.sum(noise**2)) >= least
 
 
 def test_say_passes_controls_on(server, direct, tmp_path, capsys):

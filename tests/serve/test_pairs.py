@@ -84,10 +84,6 @@ def test_engines_that_threads_cannot_share_take_turns():
     torch = LoadOptions(voice=OPTIONS.voice, device="cpu", backend="acoustic=torch", threads=1)
     assert OPTIONS.shares_engines() and not torch.shares_engines()
     assert LoadOptions(device="cpu").with_threads().threads == 1
-    assert LoadOptions(device="cpu", backend="torch").with_threads().threads is None
-
-
-def test_kernels_are_not_shared_by_threads():
-    assert not LoadOptions(backend="cuda").shares_engines()
-    assert not LoadOptions(backend="onnx,vocoder=cuda").shares_engines()
-    assert LoadOptions(backend="cuda").with_threads().threads is None
+    for backend in ("torch", "cuda", "onnx,vocoder=cuda"):
+        how = LoadOptions(device="cpu", backend=backend)
+        assert not how.shares_engines() and how.with_threads().threads is None

@@ -75,17 +75,7 @@ def free_ports(count: int) -> list[int]:
 @pytest.fixture(scope="session")
 def repository(tiny_voice, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("triton") / "models"
-    words = (
-        "--voice",
-        str(tiny_voice),
-        "--device",
-        "cpu",
-        "--threads",
-        "1",
-        "--queue-delay",
-        "25000",
-        "--warm-up",
-    )
+    words = f"--voice {tiny_voice} --device cpu --threads 1 --queue-delay 25000 --warm-up".split()
     assert write([str(folder), *words]) == 0
     return folder
 

@@ -224,18 +224,16 @@ def test_the_client_speaks_grpc(server, tts, phrases, tmp_path, way):
     """In the server's environment, which has the package tritonclient."""
 
     def run(*more):
-        words = (
-            str(phrases),
-            "-o",
-            str(tmp_path),
-            "--protocol",
-            "grpc",
-            "--server",
-            server.grpc,
+        words = f"{phrases} -o {tmp_path} --protocol grpc --server {server.grpc}".split()
+        command = [
+            os.environ["MELFORGE_TRITON_PYTHON"],
+            "-m",
+            "melforge",
+            "triton-client",
+            *words,
             *way,
             *more,
-        )
-        command = [os.environ["MELFORGE_TRITON_PYTHON"], "-m", "melforge", "triton-client", *words]
+        ]
         return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=own_environment())
 
     spoken = run("--pace", "1.5")
@@ -247,17 +245,7 @@ def test_the_client_speaks_grpc(server, tts, phrases, tmp_path, way):
 
 
 def test_the_benchmark_has_what_callers_and_the_server_say(server, phrases, tmp_path, capsys):
-    words = (
-        str(phrases),
-        "--server",
-        server.http,
-        "--runs",
-        "2",
-        "--warm-up-runs",
-        "1",
-        "--out",
-        str(tmp_path),
-    )
+    words = f"{phrases} --server {server.http} --runs 2 --warm-up-runs 1 --out {tmp_path}".split()
     loads = ("--batches", "1,3,99", "--concurrency", "4", "--streams", "2")
     assert measure([*words, *loads]) == 0
     assert (tmp_path / "triton.md").read_text() == capsys.readouterr().out
