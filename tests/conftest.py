@@ -28,6 +28,7 @@ import pytest
 from melforge.common.files import write_bytes
 
 SYMBOL_FRAMES = 3.0
+LIKE_SPEECH = -4.0  # of a mel, so that a vocoder does not answer with silence
 
 
 # Markers: what a test needs of the machine. One that lacks it skips the test, here and nowhere else.
@@ -341,64 +342,56 @@ def save_trained(path: Path, network, config, **info) -> Path:
     return path
 
 
+def tiny(model: str, seed: int, **sizes):
+    """A network of random weights, and its configuration."""
+    import torch
+
+    from melforge.common.registry import get_model
+    from tests.networks import make_network
+
+    torch.manual_seed(seed)
+    config = get_model(model).config_class(**sizes)
+    return make_network(model, config), config
+
+
 def tiny_fastpitch(seed: int = 0):
     import torch
 
-    from melforge.fastpitch.config import FastPitchConfig
-    from melforge.fastpitch.model import FastPitch
-
-    torch.manual_seed(seed)
-    config = FastPitchConfig(
-        symbols_embedding_dim=32,
-        in_fft_n_layers=1,
-        in_fft_n_heads=2,
-        in_fft_d_head=16,
-        in_fft_conv1d_filter_size=48,
-        in_fft_output_size=32,
-        out_fft_n_layers=1,
-        out_fft_n_heads=2,
-        out_fft_d_head=16,
-        out_fft_conv1d_filter_size=48,
-        out_fft_output_size=32,
-        dur_predictor_filter_size=16,
-        dur_predictor_n_layers=1,
-        pitch_predictor_filter_size=16,
-        pitch_predictor_n_layers=1,
-        energy_predictor_filter_size=16,
-        energy_predictor_n_layers=1,
-        mask_padding=True,
+    sides = {
+        f"{side}_fft_{name}": size
+        for side in ("in", "out")
+        for name, size in {
+            "n_layers": 1,
+            "n_heads": 2,
+            "d_head": 16,
+            "conv1d_filter_size": 48,
+            "output_size": 32,
+        }.items()
+    }
+    predictors = {f"{name}_predictor_filter_size": 16 for name in ("dur", "pitch", "energy")}
+    predictors |= {f"{name}_predictor_n_layers": 1 for name in ("dur", "pitch", "energy")}
+    network, config = tiny(
+        "fastpitch", seed, symbols_embedding_dim=32, mask_padding=True, **sides, **predictors
     )
-    network = FastPitch(config)
     with torch.no_grad():
         network.duration_predictor.fc.bias.fill_(torch.log(torch.tensor(1 + SYMBOL_FRAMES)))
         network.duration_predictor.fc.weight.mul_(0.3)
         network.pitch_mean.fill_(200.0)
         network.pitch_std.fill_(50.0)
-        # Mels near those of speech, so that the vocoder does not answer with silence.
-        network.proj.bias.fill_(-4.0)
+        network.proj.bias.fill_(LIKE_SPEECH)
     return network, config
 
 
 def tiny_fastspeech(seed: int = 0):
     import torch
 
-    from melforge.fastspeech.config import FastSpeechConfig
-    from melforge.fastspeech.model import FastSpeech
-
-    torch.manual_seed(seed)
-    config = FastSpeechConfig(
-        d_model=32,
-        phoneme_side_n_layer=1,
-        phoneme_side_conv1d_filter_size=48,
-        phoneme_side_output_size=32,
-        mel_side_n_layer=1,
-        mel_side_conv1d_filter_size=48,
-        mel_side_output_size=32,
-        duration_predictor_filter_size=16,
-        n_symbols=148,
-        mask_padding=True,
-    )
-    network = FastSpeech(config)
+    sides = {
+        f"{side}_side_{name}": size
+        for side in ("phoneme", "mel")
+        for name, size in {"n_layer": 1, "conv1d_filter_size": 48, "output_size": 32}.items()
+    }
+    sizes = {"d_model": 32, "duration_predictor_filter_size": 16, "n_symbols": 148}
+    network, config = tiny("fastspeech", seed, mask_padding=True, **sizes, **sides)
     with torch.no_grad():
         predictor = network.length_regulator.duration_predictor
         predictor.linear_layer.weight.mul_(0.1)
@@ -409,11 +402,9 @@ def tiny_fastspeech(seed: int = 0):
 def tiny_hifigan(seed: int = 0):
     import torch
 
-    from melforge.hifigan.config import HifiganConfig
-    from melforge.hifigan.model import HifiganGenerator
-
-    torch.manual_seed(seed)
-    config = HifiganConfig(
+    network, config = tiny(
+        "hifigan",
+        seed,
         upsample_rates=(8, 8, 4),
         upsample_kernel_sizes=(16, 16, 8),
         upsample_initial_channel=32,
@@ -421,7 +412,6 @@ def tiny_hifigan(seed: int = 0):
         resblock_kernel_sizes=(3, 5),
         resblock_dilation_sizes=((1, 2), (2, 3)),
     )
-    network = HifiganGenerator(config, weight_norm=False)
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.mul_(1.5)
@@ -432,11 +422,9 @@ def tiny_source_filter(seed: int = 0):
     """HiFi-GAN with a harmonic source."""
     import torch
 
-    from melforge.hifigan.config import HifiganConfig
-    from melforge.hifigan.source_filter import SourceFilterGenerator
-
-    torch.manual_seed(seed)
-    config = HifiganConfig(
+    network, config = tiny(
+        "hifigan",
+        seed,
         upsample_rates=(),
         upsample_kernel_sizes=(),
         upsample_initial_channel=24,
@@ -449,7 +437,6 @@ def tiny_source_filter(seed: int = 0):
         pitch_channels=16,
         pitch_bins=32,
     )
-    network = SourceFilterGenerator(config, weight_norm=False)
     for value in network.parameters():  # not what training begins with: every part is heard
         torch.nn.init.normal_(value, std=0.5 / max(1.0, value[0].numel() ** 0.5 if value.dim() > 1 else 8.0))
     return network, config
@@ -459,28 +446,21 @@ def tiny_tacotron2(seed: int = 0, gate_bias: float = 0.0):
     """Its attention is spread over the whole text. With a bias of 0 the gate ends it for some seeds only."""
     import torch
 
-    from melforge.tacotron2.config import Tacotron2Config
-    from melforge.tacotron2.model import Tacotron2
-
-    torch.manual_seed(seed)
-    config = Tacotron2Config(
-        symbols_embedding_dim=16,
+    network, config = tiny(
+        "tacotron2",
+        seed,
+        **dict.fromkeys(("symbols_embedding_dim", "encoder_embedding_dim"), 16),
+        **dict.fromkeys(("attention_rnn_dim", "decoder_rnn_dim"), 16),
+        **dict.fromkeys(("attention_dim", "prenet_dim", "postnet_embedding_dim"), 8),
         encoder_kernel_size=3,
         encoder_n_convolutions=1,
-        encoder_embedding_dim=16,
-        attention_rnn_dim=16,
-        attention_dim=8,
         attention_location_n_filters=4,
         attention_location_kernel_size=7,
-        decoder_rnn_dim=16,
-        prenet_dim=8,
         max_decoder_steps=60,
-        postnet_embedding_dim=8,
         postnet_kernel_size=3,
         postnet_n_convolutions=2,
         mask_text_padding=True,
     )
-    network = Tacotron2(config)
     decoder = network.decoder
     with torch.no_grad():
         # As wide as this, what the dropout leaves moves the gate: some seeds end, and others never.
@@ -489,22 +469,15 @@ def tiny_tacotron2(seed: int = 0, gate_bias: float = 0.0):
                 parameter.mul_(factor)
         decoder.gate_layer.linear_layer.weight.mul_(15)
         decoder.gate_layer.linear_layer.bias.fill_(gate_bias)
-        # Mels near those of speech, so that the vocoder does not answer with silence.
-        decoder.linear_projection.linear_layer.bias.fill_(-4.0)
+        decoder.linear_projection.linear_layer.bias.fill_(LIKE_SPEECH)
     return network, config
 
 
 def tiny_waveglow(seed: int = 0):
     import torch
 
-    from melforge.waveglow.config import WaveglowConfig
-    from melforge.waveglow.model import Waveglow
-
-    torch.manual_seed(seed)
-    config = WaveglowConfig(
-        n_flows=4, n_early_every=2, wn_layers=3, wn_channels=8, cond_channels=6, upsample_groups=80
-    )
-    network = Waveglow(config, weight_norm=False)
+    sizes = {"n_flows": 4, "n_early_every": 2, "wn_layers": 3, "wn_channels": 8, "cond_channels": 6}
+    network, config = tiny("waveglow", seed, upsample_groups=80, **sizes)
     with torch.no_grad():
         for net in network.WN:
             for parameter in net.end.parameters():  # zeros before training: the mel would change nothing

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import soundfile
 import torch
+from safetensors import safe_open
 
 from melforge.common.audio.contract import MelContract
 from melforge.common.config.hparams import load_hparams
@@ -24,6 +25,7 @@ from melforge.common.training.loop import (
     RunSettings,
     Schedule,
     Trainer,
+    adamw,
     run_training,
     save_checkpoint,
 )
@@ -522,3 +524,56 @@ def test_each_of_a_vocoders_losses_has_its_weight():
         "discriminator": 2 * (0.5**2 + 0.25**2),
         "generator": adversarial + 3 * matching + 5 * 0.125,
     }
+
+
+def test_fastpitchs_losses_are_means_inside_the_utterances(corpus, tmp_path, monkeypatch):
+    trainer = made_run(fastpitch_train, monkeypatch, corpus, tmp_path / "run", "", "--steps", "1").trainer
+    key, inputs = next(trainer.batches(seed=0))
+
+    def model(symbols, lengths, mel, mel_lengths, pitch, energy, durations, speaker):
+        """Everything is off by a half, and by much where there is no utterance."""
+        off = torch.where(symbols == trainer.config.padding_idx, 1e3, 0.5)
+        mel_mask = torch.arange(mel.size(2)) < mel_lengths[:, None]
+        ones = torch.ones(symbols.shape)
+        return SimpleNamespace(
+            mel=mel - torch.where(mel_mask[:, None], 0.5, 1e3),
+            mel_mask=mel_mask,
+            log_duration=torch.log(1 + durations.float()) + off,
+            pitch=(ones - off)[:, None],
+            pitch_target=ones[:, None],
+            energy=ones + off,
+            energy_target=ones,
+        )
+
+    losses, _ = trainer.losses(model, key, inputs["members"])
+    found = {name: loss.item() for name, loss in losses.items()}
+    wanted = {"mel": 0.5, "duration": 0.25, "pitch": 0.25}
+    assert found == pytest.approx(wanted | ({"energy": 0.25} if "energy" in found else {}), rel=1e-4)
+
+
+def test_weights_ship_in_half_precision_and_constants_as_they_are(corpus, tmp_path, monkeypatch):
+    run = made_run(fastpitch_train, monkeypatch, corpus, tmp_path / "run", "", "--steps", "1")
+    run.trainer.model.pitch_mean.fill_(1000 / 3)
+    run.save_weights()
+    with safe_open(tmp_path / "run" / "weights.safetensors", "pt") as file:
+        parameters = {name for name, _ in run.trainer.model.named_parameters()}
+        stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    assert {stored[name].dtype for name in stored.keys() & parameters} == {torch.float16}
+    assert stored["pitch_mean"].item() == pytest.approx(1000 / 3, rel=1e-6)
+
+
+def test_some_parameters_learn_at_a_rate_of_their_own():
+    module = torch.nn.Linear(2, 1)
+    groups = adamw(module, 0.5, (0.8, 0.9), 0.25, {"bias": 3.0}).param_groups
+    of_name = {
+        name: group for group in groups for name, p in module.named_parameters() if p in {*group["params"]}
+    }
+    recipe, model = (
+        SimpleNamespace(speaker_rate_factor=3.0),
+        SimpleNamespace(speaker_emb=torch.nn.Embedding(2, 2)),
+    )
+    factors = fastpitch_train.FastPitchTrainer.rate_factors
+    assert factors(None, model, recipe) == {"speaker_emb.weight": 3.0}
+    assert factors(None, SimpleNamespace(speaker_emb=None), recipe) == {}
+    assert {name: group["factor"] for name, group in of_name.items()} == {"weight": 1.0, "bias": 3.0}
+    assert all(group["betas"] == (0.8, 0.9) and group["weight_decay"] == 0.25 for group in groups)
