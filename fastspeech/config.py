@@ -57,4 +57,4 @@ class FastSpeechConfig:
 
 @dataclass(frozen=True)
 class FastSpeechSettings:
-    """What a voice says beside the sizes: nothing."""
+    """FastSpeech has no settings besides its sizes."""

@@ -89,7 +89,7 @@ class FastSpeechAcoustic(ParallelModel[FastSpeechConfig]):
     ) -> tuple[Array, np.ndarray]:
         """mel [B, n_mels, T] on its device, and durations int64 [B, T_text].
 
-        How long the mel is comes out with it: at times a larger bucket must do it again.
+        The mel's length is known only afterwards: if it does not fit the bucket, a larger one runs.
         """
         buckets = self.encoder.buckets
         assert buckets  # as the constructor asks for

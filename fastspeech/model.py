@@ -18,14 +18,6 @@ from melforge.fastspeech.operations import DECOMPOSED, Operations, gather_steps
 MASKED_SCORE = -65504.0  # as published for padded keys: the lowest float16
 
 
-class FastSpeechOutput(NamedTuple):
-    """What `infer` returns."""
-
-    mel: Tensor  # (B, n_mels, T)
-    mel_lengths: Tensor  # (B,)
-    duration: Tensor  # (B, N) predicted frames, before alpha
-
-
 class FastSpeechPrediction(NamedTuple):
     """What the training forward returns."""
 
@@ -181,25 +173,6 @@ class FastSpeech(nn.Module):
         mel_lengths = total.clamp(max=frames.size(0))
         mel = self._decode_frames(self.operations.repeat(encoded, counts, frames), mel_lengths)
         return mel, mel_lengths, total, duration
-
-    @torch.no_grad()
-    def infer(
-        self, symbols: Tensor, lengths: Tensor, alpha: float = 1.0, seq_output_len: int | None = None
-    ) -> FastSpeechOutput:
-        """Symbols (B, N) to mel, cut to the longest item, to `seq_output_len` and to max_seq_len frames.
-
-        `alpha` > 0 multiplies the durations: above 1 is slower. A ValueError otherwise.
-        """
-        if not 0 < alpha < float("inf"):
-            raise ValueError(f"alpha must be a number above 0, not {alpha}")
-        encoded, duration = self.encode(symbols, lengths)
-        counts = round_half_even(duration * alpha)
-        total = counts.sum(1)
-        limit = min(self.config.max_seq_len, seq_output_len or self.config.max_seq_len)
-        frames = torch.arange(min(limit, int(total.max())), device=symbols.device)
-        mel_lengths = total.clamp(max=frames.size(0))
-        mel = self._decode_frames(self.operations.repeat(encoded, counts, frames), mel_lengths)
-        return FastSpeechOutput(mel, mel_lengths, duration)
 
     def forward(
         self, symbols: Tensor, lengths: Tensor, durations: Tensor, frames: Tensor

@@ -1,7 +1,7 @@
 """The two operations for which NVIDIA's FastSpeech brings TensorRT plugins, as plain PyTorch.
 
 Each is made of Gather and comparisons, so that it is exact and every runtime takes its ONNX form. A network
-is given its `Operations`: a kernel of one's own takes their place there, and nowhere else.
+is given its `Operations`, so that kernels can replace them there and nowhere else.
 
 Shape letters: B batch, N steps in, T steps out, C channels.
 """

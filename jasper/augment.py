@@ -26,7 +26,7 @@ class Augmentation:
 
     speed_min: float = 1.0
     speed_max: float = 1.0
-    speed_discrete: bool = False  # only the two and 1
+    speed_discrete: bool = False  # only these two and 1
     warp: float = 0.0  # of the vocal tract's length, 0.15: from 0.85 to 1.15
     room_share: float = 0.0
     room_seconds: float = 0.5  # of reverberation (60 dB), at most
@@ -122,7 +122,7 @@ def degrade(audio: Tensor, lengths: Tensor, how: Augmentation, rate: int) -> Ten
         spectrum = torch.where(chosen(audio, how.room_share), spectrum * room, spectrum)
     if how.noise_share:
         noise = torch.fft.irfft(coloured_noise(audio, spectrum.shape[1]), size)[:, :samples]
-        others = audio.roll(1, 0) + audio.roll(2, 0) + audio.roll(3, 0)  # of the batch
+        others = audio.roll(1, 0) + audio.roll(2, 0) + audio.roll(3, 0)  # recordings of the batch
         noise = torch.where(chosen(audio, how.babble_share), others, noise)
         speech = torch.fft.irfft(spectrum, size)[:, :samples]
         snr = uniform(audio, how.noise_snr_min, how.noise_snr_max)

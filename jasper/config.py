@@ -21,7 +21,7 @@ DEVIATION_FLOOR = 1e-5  # what is added to a deviation before the division
 
 
 class Block(NamedTuple):
-    """`repeats` convolutions with batch norm; of the last one's sum with the residuals the activation."""
+    """`repeats` convolutions with batch norm and activation; residuals come before the last activation."""
 
     filters: int
     kernel_size: int
@@ -142,7 +142,7 @@ class JasperConfig:
         return stride * self.hop_length / self.sampling_rate
 
     def frames(self, samples: int) -> int:
-        """Frames of features that stand for so many samples; what is behind them is padding."""
+        """Frames of features that stand for so many samples; the frames behind them are padding."""
         return -(-samples // self.hop_length)
 
     def padded_frames(self, samples: int) -> int:
@@ -157,7 +157,7 @@ class JasperConfig:
 
     def steps(self, frames: int) -> int:
         """Outputs for so many frames of features."""
-        for stride in self.strides:  # beside it a block keeps the length
+        for stride in self.strides:  # apart from its stride, a block keeps the length
             frames = -(-frames // stride)
         return frames
 
@@ -175,4 +175,4 @@ def residual_inputs(config: JasperConfig) -> Iterator[tuple[int, ...]]:
 
 @dataclass(frozen=True)
 class JasperSettings:
-    """An ear says nothing beside the sizes."""
+    """A recogniser has no settings besides its sizes."""

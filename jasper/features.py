@@ -10,7 +10,7 @@ import numpy as np
 from melforge.common.noise import draw
 from melforge.jasper.config import JasperConfig
 
-NOISE_STEP = 1 << 17  # samples: dither is drawn for so many, and kept
+NOISE_STEP = 1 << 17  # samples: dither is drawn in blocks of these, and cached
 
 
 def symmetric_window(config: JasperConfig) -> np.ndarray:
@@ -20,7 +20,7 @@ def symmetric_window(config: JasperConfig) -> np.ndarray:
 
 @functools.lru_cache(maxsize=4)
 def dither_noise(dither: float, seed: int, samples: int) -> np.ndarray:
-    """Normal noise float32 [samples] of a seed and this size, kept for the next recording."""
+    """Normal noise float32 [samples] of this size and seed, cached for the next recording."""
     noise = np.float32(dither) * draw("normal", [seed], 0, samples)[0]
     noise.setflags(write=False)
     return noise
@@ -29,8 +29,8 @@ def dither_noise(dither: float, seed: int, samples: int) -> np.ndarray:
 def put_dithered(rows: np.ndarray, audios: Sequence[np.ndarray], config: JasperConfig, seed: int = 0) -> None:
     """Fills rows [B, S] with audio [S] of each item and zeros behind it.
 
-    On the audio comes noise of the size `dither`, as published also where a recogniser runs: without it the
-    logarithm of digital silence between words would decide the normalisation.
+    Noise of the size `dither` is added to the audio, as the published programs do for inference too: without
+    it, the logarithm of digital silence between words would dominate the normalisation.
     """
     samples = -(-rows.shape[1] // NOISE_STEP) * NOISE_STEP
     noise = dither_noise(config.dither, seed, samples) if config.dither else np.zeros(samples, np.float32)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 STAGES = ("generator", "masked_generator")
 SHAPES = 256  # kept graphs; their activations share memory
-SPARE_BYTES = 1 << 27  # more than is needed at once, so that the memory grows seldom
+SPARE_BYTES = 1 << 27  # allocated beyond what is needed, so that the memory seldom grows
 ALIGNMENT = 256  # bytes, of what tensor descriptors describe
 COMPILERS = 16  # threads
 PATIENCE = 1.0  # seconds, more than reading them from the cache takes

@@ -22,6 +22,7 @@ from melforge.trt_plugins.jasper.encoder import FoldedJasper
 from melforge.trt_plugins.jasper.features import KernelFeatures
 from melforge.trt_plugins.jasper.tiling import Tiling, tilings
 from tests.jasper.test_model import GOLDEN
+from tests.jasper.test_training_forward import CONFIG as SEPARABLE_AND_DENSE
 from tests.networks import load_network
 from tests.trt_plugins.training_kernels import (
     depthwise_differences,
@@ -31,16 +32,12 @@ from tests.trt_plugins.training_kernels import (
 )
 from tests.trt_plugins.vocoder_kernels import interpreted_error
 
-SEPARABLE = JasperConfig(
+SEPARABLE = replace(
+    SEPARABLE_AND_DENSE,
     filters=(32, 32, 48, 48, 40),
     kernel_sizes=(11, 11, 13, 29, 1),
     repeats=(1, 2, 3, 1, 1),
-    strides=(2, 1, 1, 1, 1),
-    dilations=(1, 1, 1, 2, 1),
     dropouts=(0.1,) * 5,
-    residual=(False, True, True, False, False),
-    residual_dense=(False, True, True, False, False),
-    separable=(True, True, True, True, False),
 )
 CONFIGS = {
     "dense": SEPARABLE,

@@ -246,9 +246,9 @@ class HifiganShape(GraphedShape):
         )
         steps_apart = source.step, kept.step if kept else 0, out.step
         places = tiles, margin, self.stride * level.rate, self.batch
-        taps = {"TAPS": product.taps, "STARTS": product.starts, "CENTERS": product.centers}
+        taps = {"STARTS": product.starts, "CENTERS": product.centers}
         apart = {"DILATIONS": product.dilations, "GROUP": product.group, "SPREAD": product.spread}
-        chunks = {"CHUNKS": source.channels // chunk, "CHUNK": chunk, "CHANNELS": source.channels}
+        chunks = {"CHUNKS": source.channels // chunk, "CHUNK": chunk}
         outs = {"RATE": level.rate, "PHASES": phases, "PADDING": late, "COLUMNS": product.columns}
         ends = {"RESIDUAL": product.residual, "SUM": product.summed, "SLOPE": slope}
         of_tile = {"BM": tile.rows, "BN": tile.columns, "STAGES": tile.stages, "num_warps": tile.warps}

@@ -41,11 +41,10 @@ def window_kernel(
 def conv_kernel(
     source, weights, kept, out, bias, lengths, dilation, source_rows, kept_rows, out_rows, tiles, margin,
     stride, items,
-    RATE: tl.constexpr, TAPS: tl.constexpr, STARTS: tl.constexpr, CENTERS: tl.constexpr,
-    DILATIONS: tl.constexpr, CHUNKS: tl.constexpr, CHUNK: tl.constexpr, CHANNELS: tl.constexpr,
-    GROUP: tl.constexpr, SPREAD: tl.constexpr, PHASES: tl.constexpr, PADDING: tl.constexpr,
-    COLUMNS: tl.constexpr, RESIDUAL: tl.constexpr, SUM: tl.constexpr, SLOPE: tl.constexpr, BM: tl.constexpr,
-    BN: tl.constexpr, STAGES: tl.constexpr
+    RATE: tl.constexpr, STARTS: tl.constexpr, CENTERS: tl.constexpr, DILATIONS: tl.constexpr,
+    CHUNKS: tl.constexpr, CHUNK: tl.constexpr, GROUP: tl.constexpr, SPREAD: tl.constexpr,
+    PHASES: tl.constexpr, PADDING: tl.constexpr, COLUMNS: tl.constexpr, RESIDUAL: tl.constexpr,
+    SUM: tl.constexpr, SLOPE: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, STAGES: tl.constexpr
 ):  # fmt: skip
     """A convolution of every residual block, or the blocks' last convolutions with their mean, or an
     upsampling.
@@ -58,7 +57,7 @@ def conv_kernel(
     """
     UNIT: tl.constexpr = GROUP * SPREAD
     SPLITS: tl.constexpr = COLUMNS // BN
-    BLOCKS: tl.constexpr = len(TAPS)
+    BLOCKS: tl.constexpr = len(CENTERS)
     program = tl.program_id(0)
     split = program % SPLITS
     tile = program // SPLITS
@@ -97,7 +96,7 @@ def conv_kernel(
         shift *= dilation
         within = shift & (GROUP - 1)  # position in the row, for negative shifts too
         at = source_block * (source_rows // UNIT) + row + (shift - within) // GROUP
-        column = (within * SPREAD + residue) * CHANNELS + step % CHUNKS * CHUNK
+        column = (within * SPREAD + residue) * (CHUNKS * CHUNK) + step % CHUNKS * CHUNK
         a = source.load([at, column])
         b = weights.load([step * COLUMNS + split * BN, 0])
         total = tl.dot(a, b.T, total)

@@ -90,7 +90,7 @@ class Activation:
 
     def __init__(self, name: str, lengths: Tensor, steps: int, dtype: torch.dtype):
         self.lengths, self.steps, self.dtype = lengths, steps, dtype
-        # None where it does more than to cut off.
+        # None for selu, which does more than clip.
         self.highest = {"relu": LARGEST, "hardtanh": 20.0, "selu": None}[name]
 
     @cached_property
@@ -152,7 +152,7 @@ class JasperConvolution:
         self.activation(y, self.out)
 
     def launches(self, tiling: Tiling) -> list[TritonLaunch]:
-        """What computes it: a kernel, and one that adds partial sums where the depth is split."""
+        """The convolution's kernel, and the one that adds partial sums where the depth is split."""
         conv: Any = self.weights.conv
         x, rows, taps, padding = self.x, conv.rows, conv.taps, conv.padding
         if conv.stride > 1:

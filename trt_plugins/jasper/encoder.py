@@ -16,10 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from melforge.common.engines.padded import CapturedNetwork
-from melforge.common.errors import InputError
 from melforge.jasper.config import Block, JasperConfig
 from melforge.jasper.model import BATCH_NORM_EPS, Jasper, Mask
-from melforge.trt_plugins.graphs import check_machine
+from melforge.trt_plugins.graphs import why_not
 from melforge.trt_plugins.jasper.convolution import (
     Activation,
     FoldedConv,
@@ -166,11 +165,8 @@ class JasperEncoderKernels(CapturedNetwork):
     def prepared(self, network: nn.Module) -> nn.Module:
         assert isinstance(network, Jasper)
         made = FoldedJasper(network)
-        try:
-            check_machine(self.device, "Jasper")
-        except InputError:  # PyTorch's kernels run on every GPU
-            return made
-        made.choose = TilingChooser(self.device)
+        if not why_not(self.device, "Jasper"):  # PyTorch's kernels run on every GPU
+            made.choose = TilingChooser(self.device)
         return made
 
     def method_of(self, network: nn.Module) -> Callable[..., tuple[Tensor, ...]]:

@@ -8,11 +8,10 @@ from torch import Tensor, nn
 
 from melforge.common.audio.mel import mel_basis
 from melforge.common.engines.padded import CapturedNetwork
-from melforge.common.errors import InputError
 from melforge.jasper.config import DEVIATION_FLOOR, LOG_FLOOR
 from melforge.jasper.features import symmetric_window
 from melforge.jasper.features_network import JasperFeatures
-from melforge.trt_plugins.graphs import KernelModule, TritonLaunch, check_machine, compile_missing
+from melforge.trt_plugins.graphs import KernelModule, TritonLaunch, compile_missing, why_not
 
 kernels = KernelModule("melforge.trt_plugins.jasper.kernels")
 
@@ -87,10 +86,6 @@ class JasperFeaturesKernels(CapturedNetwork):
 
     def prepared(self, network: nn.Module) -> nn.Module:
         assert isinstance(network, JasperFeatures)
-        if network.config.normalize != "per_feature":
-            return network
-        try:
-            check_machine(self.device, "Jasper")
-        except InputError:
+        if network.config.normalize != "per_feature" or why_not(self.device, "Jasper"):
             return network
         return KernelFeatures(network)
