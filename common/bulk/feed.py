@@ -1,4 +1,4 @@
-"""Shards to workers, one at a time each: a worker that is lost is replaced, and its shard spoken again."""
+"""Hands shards to workers, one at a time; a lost worker is replaced, and its shard spoken again."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ W = TypeVar("W")
 
 
 class WorkerLost(Exception):
-    """A worker ended without an answer: how."""
+    """A worker died without an answer; the message says how."""
 
 
 class Crew(Protocol, Generic[W]):
-    """Begins workers and hears from them: processes of this machine, or Ray's."""
+    """Starts workers and receives their answers: processes of this machine, or Ray's actors."""
 
     def begin(self) -> W:
-        """A new worker, which loads its models."""
+        """Starts a worker, which loads its models."""
         ...
 
     def give(self, worker: W, shard: Shard) -> None:
-        """To a worker that has loaded its models, and has no shard."""
+        """Gives a shard to a worker that has loaded its models and is idle."""
         ...
 
     def wait(self) -> tuple[W, ShardReport | Exception | None]:
-        """What comes next: None, the models are loaded; a report; WorkerLost, or what the worker raised."""
+        """The next news: None (models are loaded), a report, WorkerLost, or what the worker raised."""
         ...
 
     def end(self) -> None:
-        """Ends all workers, whatever they do."""
+        """Kills all workers."""
         ...
 
 
 def feed(crew: Crew[W], count: int, shards: Iterable[Shard]) -> Iterator[ShardReport]:
-    """The shards' reports as they come, by `count` workers. What one raises is raised, once all have ended.
+    """The shards' reports as they come, from `count` workers; raises what a worker raises, after ending all.
 
-    An InputError where workers are lost again and again.
+    An InputError if workers are lost again and again.
     """
     given: dict[W, Shard | None] = {}  # None: it loads its models
     idle: list[W] = []

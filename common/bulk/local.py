@@ -30,7 +30,7 @@ def speak_here(
 
 
 class Processes:
-    """A `Crew` of processes. None outlives the one that began them, however that ends."""
+    """A `Crew` of processes. They die with the process that started them, however it ends."""
 
     def __init__(self, speech: BulkSettings, folder: Path):
         self._given = speech, folder
@@ -46,7 +46,7 @@ class Processes:
         return process
 
     def give(self, worker: SpawnProcess, shard: Shard) -> None:
-        with suppress(OSError):  # it has ended: `wait` says so
+        with suppress(OSError):  # it has died: `wait` will tell
             self._running[worker].send(shard)
 
     def wait(self) -> tuple[SpawnProcess, ShardReport | Exception | None]:
@@ -70,8 +70,8 @@ class Processes:
 
 
 def _work(speech: BulkSettings, folder: Path, link: Connection) -> None:
-    """A process: its models, then shard after shard."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the one that began this
+    """Runs in a worker process: loads the models, then speaks one shard after the other."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the parent
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         speaker = ShardSpeaker(speech, folder)

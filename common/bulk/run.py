@@ -45,7 +45,7 @@ SpeakShards = Callable[[BulkSettings, Path, Iterable[Shard]], Iterator[ShardRepo
 
 @dataclass(frozen=True)
 class Summary:
-    """What a folder has in the end, and what of it this run made."""
+    """What a folder holds in the end, and how much of it this run made."""
 
     texts: int
     not_spoken: int
@@ -66,9 +66,9 @@ def speak_table(
     speak: SpeakShards,
     price: float | None = None,
 ) -> Summary:
-    """Speaks what is left of a table into a folder. `price`: of an hour, for what progress says.
+    """Speaks what is left of a table into a folder. `price`: of an hour, for the progress.
 
-    An InputError where the table cannot be read, or the folder is another run's.
+    An InputError if the table cannot be read, or the folder belongs to another run.
     """
     if speech.output not in OUTPUTS:
         raise InputError(unknown("format", speech.output, OUTPUTS))
@@ -98,14 +98,14 @@ def speak_table(
 
 
 def as_json(speech: BulkSettings) -> dict[str, Any]:
-    """What two runs of one folder must have in common: all but the device, which may be another machine's."""
+    """What all runs of a folder must have in common: everything but the device."""
     settings = asdict(speech)
     models = settings.pop("models")
     return {**{name: value for name, value in models.items() if name != "device"}, **settings}
 
 
 def begin(folder: Path, run: Mapping[str, Any]) -> None:
-    """A folder for this run: a new one, or the one that it had before it was ended."""
+    """Prepares the folder: a new one, or that of the same run which was interrupted."""
     run = json.loads(json.dumps(run, default=str))
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file: give a folder")

@@ -27,7 +27,7 @@ SPOKEN_COLUMNS, NOT_SPOKEN_COLUMNS = ("id", "file", "seconds", "warnings"), ("id
 
 @dataclass(frozen=True)
 class BulkSettings:
-    """How a run speaks: all that its samples depend on. `models` is what `TextToSpeech.load` takes."""
+    """How a run speaks: all that its samples depend on. `models` are arguments of `TextToSpeech.load`."""
 
     models: Mapping[str, Any]
     controls: Controls = field(default_factory=Controls)
@@ -52,7 +52,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class ShardReport:
-    """What a finished shard has."""
+    """What a finished shard holds."""
 
     number: int
     spoken: int  # texts
@@ -69,7 +69,7 @@ def cut_shards(texts: Iterable[TableText], size: int) -> Iterator[Shard]:
 
 
 def seed_of(seed: int, name: str) -> int:
-    """A text's own seed, of the run's and its id: neither its shard nor its batch changes it."""
+    """A text's own seed, from the run's seed and its id: independent of shards and batches."""
     import hashlib  # a phrase needs none, and loading OpenSSL takes milliseconds
 
     return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:8]) >> 1
@@ -87,8 +87,8 @@ class ShardSpeaker:
             pass
 
     def _choose_batch_size(self) -> int:
-        """On a CPU with ONNX Runtime 1 unless another is asked for: batches gain little there, and the last
-        bits of a text's samples would depend on what else is in its shard.
+        """1 on a CPU with ONNX Runtime, unless another is asked for: batches gain little there, and the last
+        bits of a text's samples would depend on the rest of its shard.
         """
         tts, asked = self.tts, self.speech.batch_size or self.tts.batch_size
         if asked is None and tts.acoustic.engines.can_be_shared and tts.vocoder.engines.can_be_shared:
@@ -124,7 +124,7 @@ class ShardSpeaker:
     def speak_each(
         self, texts: Sequence[tuple[TableText, AnalysedText]]
     ) -> Iterator[tuple[int, Audio | ValueError]]:
-        """Each text's audio, or why there is none. What fails in a batch is spoken alone."""
+        """Each text's audio, or why there is none. After a failed batch each text is spoken alone."""
         controls = [
             replace(self.speech.controls, seed=seed_of(self.speech.controls.seed, text.id))
             for text, _ in texts

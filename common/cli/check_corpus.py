@@ -87,7 +87,7 @@ def read_corpus(folder: Path) -> list[Recording]:
 
 
 def check(recogniser, corpus: Sequence[Recording]) -> Iterator[dict[str, Any] | Unreadable]:
-    """What is heard in each recording, and how that differs from its text, or why it cannot be read."""
+    """What is heard in each recording and how it differs from its text, or why it cannot be read."""
     from tqdm import tqdm
 
     from melforge.common.recognition.listener import hear_again

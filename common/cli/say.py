@@ -26,7 +26,7 @@ from melforge.common.serve.client import Address, Connection, ServerError
 SERVER = "http://127.0.0.1:8000"
 KEY_VARIABLE = "MELFORGE_API_KEY"
 SUFFIXES = {**{name: name for name in FORMATS}, "ogg": "opus"}  # of a file -> its format
-# What OpenAI's servers have for certain, and ours takes for its first pair and voice.
+# Names that OpenAI's servers certainly have; ours takes them for its first pair and voice.
 MODEL, VOICE = "tts-1", "alloy"
 EPILOG = f"""examples:
   %(prog)s "Hello there."                                  # plays it, with {install_command("play")}
@@ -94,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def choose_format(args: argparse.Namespace) -> str:
-    """The format of the sound; what is wrong with the options shows before anything is asked."""
+    """The format of the sound; refuses wrong options before anything is asked."""
     if args.format and args.format not in FORMATS:
         raise InputError(unknown("audio format", args.format, FORMATS))
     if args.output is None:
@@ -113,7 +113,7 @@ def choose_format(args: argparse.Namespace) -> str:
 
 
 def make_request(args: argparse.Namespace, text: str, format: str) -> dict[str, Any]:
-    """OpenAI's fields, and of ours those that were asked for: other servers do not know them."""
+    """OpenAI's fields, and those of ours that were given: other servers do not know them."""
     controls = options.controls_from(args)
     asked = {name: getattr(controls, name) for name in controls.asked()}
     if "pace" in asked:
@@ -152,7 +152,7 @@ async def listen(connection: Connection, request: dict[str, Any], target: _Targe
 
 @dataclass
 class _Target:
-    """Where the bytes go: kept, for a file that appears when it is complete."""
+    """Where the bytes go: kept in memory, for a file that appears when it is complete."""
 
     data: bytearray = field(default_factory=bytearray)
 
@@ -164,7 +164,7 @@ class _Target:
 
 
 class _Standard(_Target):
-    """Standard output, as they come."""
+    """Writes them to standard output as they come."""
 
     def write(self, data: bytes) -> None:
         super().write(data)
@@ -173,7 +173,7 @@ class _Standard(_Target):
 
 
 class _Player(_Target):
-    """The sound card, by the package sounddevice."""
+    """Plays them as they come, by the package sounddevice."""
 
     def __init__(self, rate: int):
         super().__init__()
@@ -202,7 +202,7 @@ class _Player(_Target):
 
 
 def seconds_of(data: bytes, format: str, rate: int) -> float | None:
-    """How long the sound is; None where nothing here can tell (aac)."""
+    """How long the sound is; None if that cannot be told here (aac)."""
     if format == "pcm":
         return len(data) / 2 / rate
     soundfile = importlib.import_module("soundfile")
@@ -214,7 +214,7 @@ def seconds_of(data: bytes, format: str, rate: int) -> float | None:
 
 
 def report(error: ServerError, address: Address) -> int:
-    """One sentence. Exit status 2 where another request would do, 1 for what is the server's."""
+    """Reports an error; exit status 2 if the request is at fault, 1 if the server is."""
     what = f" ({error.status})" if error.status else ""
     later = f"; try again in {error.retry_after} s" if error.retry_after else ""
     message = f"{address}{what}: {error}{later}"

@@ -17,19 +17,19 @@ from melforge.common.bulk.shards import BulkSettings, Shard, ShardReport, ShardS
 from melforge.common.cluster.connect import connected
 from melforge.common.errors import InputError
 
-PATIENCE = 30.0  # seconds without news after which somebody is told what is waited for
+PATIENCE = 30.0  # seconds without news after which the user is told what is missing
 
 
 @dataclass(frozen=True)
 class Share:
-    """What of a cluster a worker takes, and how many there are (None: as many as there is room for)."""
+    """The resources of a worker, and the number of workers (None: as many as there is room for)."""
 
     cpus: int = 1
     gpus: float | None = None  # None: one where the cluster has GPUs
     workers: int | None = None
 
     def of(self, resources: dict[str, float]) -> tuple[int, float]:
-        """Workers, and GPUs of each. An InputError where a cluster as large as this has no room for one."""
+        """The number of workers, and the GPUs of each; an InputError if the cluster has no room for one."""
         cpus, gpus = resources.get("CPU", 0.0), resources.get("GPU", 0.0)
         each = (1.0 if gpus else 0.0) if self.gpus is None else self.gpus
         room = int(min(cpus / self.cpus, gpus / each if each else cpus))
@@ -49,7 +49,7 @@ def speak_on_ray(
 
 
 class Worker:
-    """Ray's process. Its models are loaded by a call, whose errors are answers."""
+    """A Ray actor. Its models are loaded by a call, so that errors come as answers."""
 
     def __init__(self, speech: BulkSettings, folder: Path):
         self._given = speech, folder

@@ -1,4 +1,4 @@
-"""A Ray cluster: one that runs, or one of this machine's that ends with the program."""
+"""A Ray cluster: one that runs already, or one on this machine that ends with the program."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from melforge.common.errors import InputError, require_package
 
 LOCAL = "local"  # the address of a cluster that is begun here
-# Between processes go texts, reports and chunks of sound; Ray's default is a third of the memory.
+# Enough for texts, reports and chunks of sound; Ray's default is a third of the memory.
 OBJECT_STORE_BYTES = 200_000_000
 
 
@@ -22,7 +22,7 @@ def require_ray() -> Any:
 
 @contextmanager
 def connected(address: str) -> Iterator[Any]:
-    """Ray's module, connected until the end. An InputError where there is no cluster at the address."""
+    """Ray's module, connected meanwhile; an InputError if there is no cluster at the address."""
     ray = require_ray()
     how: dict[str, Any] = {}
     if address == LOCAL:

@@ -1,4 +1,4 @@
-"""An ASGI application that has replicas answer: when one is lost, another one goes on where it was.
+"""An ASGI application that forwards requests to replicas; if one dies, another continues its answer.
 
 The same request has the same answer on every replica of a kind, so what was sent already is left out of the
 second answer. It is compared: where it differs, the connection is closed without HTTP's end of an answer.
@@ -71,11 +71,11 @@ class ReplicaAnswer(Protocol):
 
 
 class ReplicaLost(Exception):
-    """A replica ended before its answer did."""
+    """A replica died before the end of its answer."""
 
 
 class Forward:
-    """`ask` gives a replica's answer, whose iterator raises ReplicaLost, or ApiError where none has room."""
+    """`ask` returns a replica's answer, whose iterator raises ReplicaLost, or ApiError if none has room."""
 
     def __init__(self, ask: Callable[[Asked], ReplicaAnswer], body_bytes: int):
         self._ask, self._body_bytes = ask, body_bytes
@@ -120,7 +120,7 @@ class Forward:
 
 
 class _Sent:
-    """What the client has of an answer; a further answer is passed on from there."""
+    """What the client has received of an answer; another replica's answer is passed on from there."""
 
     def __init__(self, send: Send):
         self._send = send
@@ -159,7 +159,7 @@ class _Sent:
 
 
 def asked(scope: Scope, body: bytes) -> Asked:
-    """With an id: all attempts are one request, also in the replicas' logs."""
+    """The request with an id, so that all attempts are one request in the replicas' logs too."""
     headers = tuple((bytes(name), bytes(value)) for name, value in scope["headers"])
     if not ID.fullmatch(dict(headers).get(b"x-request-id", b"")):
         own = (b"x-request-id", os.urandom(8).hex().encode())

@@ -49,14 +49,14 @@ class Replica:
             yield message
 
     async def check_health(self) -> None:
-        """As /ready: by a real synthesis where nothing was spoken lately. Ray replaces who fails thrice."""
+        """As /ready: a real synthesis unless it spoke recently. Ray replaces it after three faults."""
         if fault := await self.probe.fault():
             log("not healthy", logging.ERROR, fault=fault)
             raise RuntimeError(fault)
 
 
 class Ingress:
-    """What Ray's HTTP proxies ask."""
+    """The ASGI application that Ray's HTTP proxies call."""
 
     def __init__(self, speech: Any, settings: ServeSettings):
         self._speech = speech.options(stream=True, method_name="answer")
@@ -70,7 +70,7 @@ class Ingress:
 
 
 class RayAnswer:
-    """Ray's errors as ours."""
+    """Turns Ray's errors into ours."""
 
     def __init__(self, response: Any):
         self._response = response

@@ -1,7 +1,7 @@
-"""Whether a recording says an expected text: CTC alignment in which words may be left out or said again.
+"""Does a recording say an expected text? CTC alignment in which words may be left out or repeated.
 
-A path through the text's characters and CTC's blanks also may go from a word's end to a word further on, or
-back to one before, at a price. Probabilities are summed over all paths to a state (the forward variables of
+A path through the text's characters and CTC's blanks may also jump from a word's end to a later word, or back
+to an earlier one, at a price. Probabilities are summed over all paths to a state (the forward variables of
 Graves and others 2006), and the path is traced back along the most probable of these sums: words run together
 or heard badly are spread over many paths, each of which is improbable.
 """

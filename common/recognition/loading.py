@@ -30,10 +30,10 @@ def make_recogniser(
     watch: Callable[[Engine], Engine] | None = None,
     step: str | None = None,
 ) -> Recogniser:
-    """The driver of a recogniser's source, on engines in whose place `watch` gives others.
+    """The driver of a recogniser's source; `watch` may wrap its engines.
 
-    With a `step`, one of STEPS, it has this one alone; of the weights only what it takes is read.
-    An InputError where the source is no recogniser's.
+    With a `step`, one of STEPS, only that step is loaded, and only the weights that it needs are read.
+    An InputError if the source is no recogniser.
     """
     if get_model(source.model).kind != "recogniser":
         raise InputError(f"{source.weights} is a {source.model}, which does not hear: give a recogniser's")

@@ -32,7 +32,7 @@ class Piece:
 
 
 def cuts(audio: np.ndarray, rate: int, longest: int) -> list[int]:
-    """Where a recording [S] is cut, in samples: each piece ends at its quietest place near `longest`."""
+    """Where a recording [S] is cut, in samples: each piece ends at the quietest place near `longest`."""
     places, start = [0], 0
     window = max(1, int(QUIET * rate))
     while len(audio) - start > longest:
@@ -50,12 +50,12 @@ def is_silent(audio: np.ndarray, rate: int) -> bool:
 
 
 def pieces_of(number: int, audio: np.ndarray, recogniser: Recogniser) -> list[Piece]:
-    """The parts of a recording [S] in which something can be heard."""
+    """The pieces of a recording [S] in which something can be heard."""
     return audible_pieces(number, audio, recogniser.sampling_rate, recogniser.longest_samples)
 
 
 def audible_pieces(number: int, audio: np.ndarray, rate: int, longest: int) -> list[Piece]:
-    """The same at `rate` Hz, of `longest` samples at most, for a recogniser that is elsewhere."""
+    """The same without a recogniser: at `rate` Hz, pieces of at most `longest` samples."""
     places = cuts(audio, rate, min(longest, int(LONGEST_PIECE * rate)))
     found = [Piece(number, start, end) for start, end in pairwise(places)]
     return [piece for piece in found if not is_silent(audio[piece.start : piece.end], rate)]

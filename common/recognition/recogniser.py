@@ -23,7 +23,7 @@ STEPS = ("features", "encoder", "decoder")
 
 @dataclass(frozen=True, eq=False)
 class Heard:
-    """What a recogniser makes of one piece of audio, a row for each of its F outputs."""
+    """A recogniser's result for one piece of audio, a row for each of its F outputs."""
 
     log_probs: np.ndarray  # float32 [F, labels + 1]; the last one is CTC's blank
     labels: np.ndarray  # int64 [F], the best of each
@@ -80,7 +80,7 @@ class Recogniser(Driver[Config]):
 
     @abstractmethod
     def longest_within(self, frames: int) -> int:
-        """Samples of the longest audio that is padded to so many frames of features at most."""
+        """Samples of the longest audio that is padded to at most `frames` frames of features."""
 
     @property
     def longest_samples(self) -> int:
@@ -115,14 +115,14 @@ class Recogniser(Driver[Config]):
 
     @property
     def largest_batch(self) -> int:
-        """Items that its stages take together; one where an item of a batch is not what it is alone."""
+        """The largest batch of its stages; one if batches would change an item's result."""
         if not self.batch_safe:
             return 1
         return min(stage.batch.max for stage in self._stages)
 
     @cached_property
     def frame_limits(self) -> tuple[int, int]:
-        """The fewest and the most frames of features that its stages take, of those that have any."""
+        """The fewest and the most frames of features that all its stages take."""
         dims = [d for stage in self._stages for d in stage.dynamic_dims.values() if root(d) == "mel"]
         return max(d.min // d.times for d in dims), min(d.max // d.times for d in dims)
 
@@ -131,7 +131,7 @@ class Recogniser(Driver[Config]):
 
 
 def read_heard(log_probs: Array, best: Arrays, outputs: np.ndarray) -> list[Heard]:
-    """What labels and scores [B, F] of the decoder say, and log-probabilities; of each item so many rows."""
+    """Reads the log-probabilities, and the decoder's labels and scores [B, F]: `outputs` [B] rows each."""
     probabilities, scores = read_together([log_probs[:, : int(outputs.max())], best["scores"]])()
     return heard_of(probabilities, read_later(best["labels"])(), scores, outputs)
 

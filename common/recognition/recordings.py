@@ -1,4 +1,4 @@
-"""Which recordings are transcribed: sound files, folders, NVIDIA's manifests, and what is said in them."""
+"""Recordings to transcribe: sound files, folders and NVIDIA's manifests, with their references."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class Recording:
 
 
 def find_recordings(inputs: Sequence[Path], manifest: Path | None) -> list[Recording]:
-    """The sound files of paths, folders and a manifest. An InputError where there are none, and a
-    FileNotFoundError names one that was given and is missing.
+    """The sound files of paths, folders and a manifest. An InputError if there are none, a FileNotFoundError
+    for a given one that is missing.
     """
     found = [Recording(path, reference_beside(path)) for given in inputs for path in sound_files(given)]
     if manifest is not None:
@@ -66,7 +66,7 @@ def find_recordings(inputs: Sequence[Path], manifest: Path | None) -> list[Recor
 
 
 def sound_files(path: Path) -> list[Path]:
-    """Of a folder those in it at any depth, in the order of their names."""
+    """The file itself, or the sound files of a folder at any depth, sorted by name."""
     if not path.is_dir():
         return [path]
     files = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES and not file.is_dir())

@@ -89,7 +89,7 @@ def words_of(heard: Heard, characters: str, step: float, offset: float = 0.0) ->
 
 
 def normalised_words(text: str, characters: str) -> list[str]:
-    """A reference as a recogniser could write it: lower case, without what is none of its characters."""
+    """A reference as a recogniser could write it: lower case, only its own characters."""
     text = text.lower().replace("’", "'").replace("-", " ")
     kept = "".join(c if c in characters else " " if c.isspace() else "" for c in text)
     return re.sub(r"\s+", " ", kept).split()
@@ -103,7 +103,7 @@ def reference_words(text: str, characters: str) -> list[str]:
 
 
 def word_errors(reference: Sequence[str], heard: Sequence[str]) -> int:
-    """Words to put in, take out or replace, at least, to get from one to the other (Levenshtein)."""
+    """The least number of words to insert, delete or replace (Levenshtein distance)."""
     row = list(range(len(heard) + 1))
     for number, word in enumerate(reference, start=1):
         before, row[0] = row[0], number
@@ -116,9 +116,9 @@ def word_errors(reference: Sequence[str], heard: Sequence[str]) -> int:
 
 
 def error_rate(pairs: Iterable[tuple[Sequence[str], Sequence[str]]]) -> float:
-    """Errors for each word of the references, of pairs of reference and what was heard.
+    """The word error rate of pairs (reference, heard): errors per word of the references.
 
-    Of references without words it is 1 where something was heard, else 0.
+    For references without words it is 1 if something was heard, else 0.
     """
     errors = words = 0
     for reference, heard in pairs:

@@ -1,6 +1,6 @@
-"""The models' classes as Triton's python backend calls them: each model.py names one of these.
+"""The classes that Triton's Python backend calls: each model.py names one of them.
 
-Only the backend's process has the module `triton_python_backend_utils`.
+Only the backend's processes have the module `triton_python_backend_utils`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from melforge.common.text import Analysis, unspoken_rows
 from melforge.common.triton import speaking, tensors
 from melforge.common.triton.choice import Choice, pick_instance_device, warms_up
 
-NO_UTTERANCE = -1  # the length behind those of an item's utterances
+NO_UTTERANCE = -1  # pads the lengths of an item's utterances
 LONGEST_PAUSE = 3600.0  # seconds
 EXAMPLE_FRAMES = 64
 
 
 class Model(ABC):
-    """One instance of a model: its process has it alone, and calls it from one thread."""
+    """One instance of a model, alone in its process and called from one thread."""
 
     def initialize(self, args: dict[str, str]) -> None:
         self.triton = importlib.import_module("triton_python_backend_utils")
@@ -46,24 +46,24 @@ class Model(ABC):
         release_freed_memory()
 
     def choose(self, parameters: Mapping[str, str], folder: Path) -> None:
-        """Reads which models speak, of a config's parameters and the folder of its version.
+        """Reads from a config's parameters, and the folder of the version, which models run.
 
-        The sources of checkpoints have no weights: `load` reads those that this model runs.
+        Sources from checkpoints have no weights yet: `load` reads those that this model runs.
         """
         self.choice = Choice.read(parameters, folder)
         self.sources = self.choice.sources()
 
     @abstractmethod
     def load(self) -> None:
-        """Makes ready what it runs; an exception ends the server with its words."""
+        """Loads what this model runs; an exception ends the server with its message."""
 
     def device(self, *kinds: str) -> str:
-        """What this instance runs the acoustic model or the vocoder on, or both."""
+        """The device on which this instance runs the acoustic model, the vocoder, or both."""
         backends = self.choice.backends(self.sources)
         return pick_instance_device([backends[kind] for kind in kinds], *self.instance)
 
     def warms_up(self, *kinds: str) -> bool:
-        """Whether these run every length and batch before this instance is ready."""
+        """Whether models of these kinds run every length and batch before this instance is ready."""
         backends = self.choice.backends(self.sources)
         return warms_up(self.choice.warm_up, [backends[kind] for kind in kinds], self.device(*kinds))
 
@@ -72,7 +72,7 @@ class Model(ABC):
         return speaking.controls_of(parameters, *self.sources.values())
 
     def load_driver(self, kind: str) -> AcousticModel | Vocoder:
-        """The acoustic model or the vocoder, once every length and batch has run that Triton may ask for."""
+        """The acoustic model or the vocoder; with a warm-up it has run every length and batch."""
         driver = self.choice.driver(kind, self.sources, self.device(kind))
         assert isinstance(driver, AcousticModel | Vocoder)
         if self.warms_up(kind):
@@ -102,7 +102,7 @@ class Model(ABC):
         return self.triton.Tensor.from_dlpack(name, array.contiguous())  # stays on its GPU
 
     def error(self, error: Exception) -> Any:
-        """INVALID_ARGUMENT where another request would do, else a fault of ours."""
+        """INVALID_ARGUMENT if the request is at fault, else an internal error."""
         if isinstance(error, InputError | MelTooLong):
             return self.triton.TritonError(str(error), self.triton.TritonError.INVALID_ARG)
         text = f"this is a fault of Melforge ({type(error).__name__}: {error}); please report it"
@@ -111,7 +111,7 @@ class Model(ABC):
 
 
 class BatchModel(Model):
-    """A model that Triton's dynamic batcher gives several requests at a time, each of one item or more."""
+    """A model whose dynamic batcher hands it several requests at a time, each of one or more items."""
 
     @abstractmethod
     def example(self) -> Any:
@@ -128,11 +128,11 @@ class BatchModel(Model):
 
     @abstractmethod
     def make(self, items: Sequence[Any]) -> list[Any]:
-        """What becomes of each item, or its exception."""
+        """The result of each item, or its exception."""
 
     @abstractmethod
     def answer(self, made: Sequence[Any]) -> dict[str, Array]:
-        """The outputs of a request, of what became of its items."""
+        """The outputs of a request, from the results of its items."""
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         given: list[list[Any] | Exception] = []
@@ -145,7 +145,7 @@ class BatchModel(Model):
         return [self.response(items, made) for items in given]
 
     def response(self, given: list[Any] | Exception, made: Iterator[Any]) -> Any:
-        """To a request of these items, with what is next in `made`."""
+        """The response to a request with these items; their results are next in `made`."""
         answers = [given] if isinstance(given, Exception) else [next(made) for _ in given]
         for one in answers:
             if isinstance(one, Exception):
@@ -167,7 +167,7 @@ class TextToSymbols(BatchModel):
         return FIRST_WORDS
 
     def items(self, request: Any) -> list[Any]:
-        self.controls(request)  # what is wrong with them shows before anything is spoken
+        self.controls(request)  # refuses wrong ones before anything is spoken
         return self.texts(request)
 
     def make(self, items: Sequence[Any]) -> list[Any]:
@@ -251,18 +251,18 @@ class MelToAudio(BatchModel):
 
 
 def release_freed_memory() -> None:
-    """Gives the system what was freed: glibc keeps what reading a checkpoint took, as much as its weights."""
+    """Returns freed memory to the system: glibc keeps what reading a checkpoint took."""
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
         trim(0)
 
 
 def in_json(analysis: Analysis) -> bytes:
-    """What of a text could not be spoken."""
+    """What could not be spoken of a text, as JSON."""
     return json.dumps(unspoken_rows(analysis.unspoken)).encode()
 
 
 def used(lengths: Array) -> np.ndarray:
-    """Without what stands behind the last utterance of an item: int64 [U]."""
+    """The lengths without the padding after an item's last utterance: int64 [U]."""
     lengths = to_numpy(lengths)
     return lengths[: int(np.flatnonzero(lengths != NO_UTTERANCE).max(initial=-1)) + 1]
 
@@ -270,7 +270,7 @@ def used(lengths: Array) -> np.ndarray:
 def parts(row: Array, lengths: np.ndarray, least: int) -> list[Array]:
     """The utterances [..., lengths[u]] of an item [..., T], each of `least` steps or more.
 
-    An InputError where it has no such utterances.
+    An InputError if the item has no such utterances.
     """
     if not len(lengths):
         raise InputError("an item without utterances: there are no lengths")
@@ -281,7 +281,7 @@ def parts(row: Array, lengths: np.ndarray, least: int) -> list[Array]:
 
 
 def padded(rows: Sequence[Array]) -> Array:
-    """Arrays [..., T] of one kind as one [B, ..., T], with zeros behind the shorter ones."""
+    """Arrays [..., T] as one [B, ..., T], padded with zeros."""
     return pad_rows(rows, len(rows), max(row.shape[-1] for row in rows))
 
 

@@ -1,4 +1,4 @@
-"""Which models a repository runs: written into each config's parameters, and read by its model."""
+"""Which models a repository runs: written into the configs' parameters, from which the models read it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COMPILED = {KERNELS, "trt"}  # backends on which a new length is captured, or co
 
 @dataclass(frozen=True)
 class Choice:
-    """Which models a repository runs; names and values as those of the commands."""
+    """Which models a repository runs; names and values are those of the command line."""
 
     kinds: tuple[str, ...] = KINDS  # or HEARING
     acoustic: str | None = None
@@ -48,18 +48,18 @@ class Choice:
     threads: int | None = None
     deployments: Mapping[str, Deployment] = field(default_factory=dict)
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    # Every length and batch runs once before a model is ready; None: of those that speak as `warms_up`
-    # says, of recognisers not.
+    # Whether every length and batch runs once before a model is ready; None: for models that speak as
+    # `warms_up` says, for recognisers not.
     warm_up: bool | None = None
-    # By kind, all but the weights of each model from a checkpoint, as `describe` gives it: each of
-    # Triton's models reads the checkpoint of what it runs, and no other.
+    # Everything but the weights of models from checkpoints, by kind, as `describe` gives it: a Triton model
+    # reads only the checkpoint that it runs.
     described: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def deployment(self, model: str) -> Deployment:
         return deployment_of(model, self.deployments, self.backend)
 
     def parameters(self) -> dict[str, str]:
-        """What differs from the defaults, as the strings of a config's parameters."""
+        """What differs from the defaults, as parameters of a config (strings)."""
         found: dict[str, Any] = {}
         for f in fields(self):
             value = getattr(self, f.name)
@@ -78,7 +78,7 @@ class Choice:
 
     @classmethod
     def read(cls, parameters: Mapping[str, str], folder: Path) -> Choice:
-        """What `parameters` gave, of a model whose version's folder this is."""
+        """The choice that gave these `parameters`; `folder` is that of the model's version."""
         values: dict[str, Any] = {
             f.name: parameters[f.name] if f.name in TEXTS else _tuples(json.loads(parameters[f.name]))
             for f in fields(cls)
@@ -95,20 +95,20 @@ class Choice:
         return cls(**values)
 
     def stored_sources(self) -> dict[str, ModelSource]:
-        """Each kind's as they are stored; described ones have no weights."""
+        """The sources by kind, as they are stored; described ones have no weights."""
         described = {kind: read_description(text) for kind, text in self.described.items()}
         rest = [kind for kind in self.kinds if kind not in described]
         found = described | self._read(rest, [] if described else self.checkpoints)
         return {kind: found[kind] for kind in self.kinds}
 
     def _read(self, kinds: Sequence[str], checkpoints: Sequence[str]) -> dict[str, ModelSource]:
-        """Of these checkpoints, else of the voice or the ear."""
+        """From these checkpoints, else from the voice or the ear."""
         if "recogniser" in kinds:
             return {"recogniser": read_recogniser(self.ear, checkpoints)}
         return choose_sources({kind: getattr(self, kind) for kind in kinds}, self.voice, checkpoints)
 
     def sources(self) -> dict[str, ModelSource]:
-        """The same with the overrides."""
+        """The sources by kind, with the overrides."""
         return self.overridden(self.stored_sources())
 
     def overridden(self, stored: Mapping[str, ModelSource]) -> dict[str, ModelSource]:
@@ -194,9 +194,9 @@ def read_description(description: Mapping[str, Any]) -> ModelSource:
 
 
 def pick_instance_device(backends: Iterable[str], kind: str, number: str) -> str:
-    """What an instance of a model runs on: the GPU that Triton gave it, where its backends can use one.
+    """The device of a model's instance: the GPU that Triton assigned to it, if its backends can use one.
 
-    Of several backends that differ in it, each picks for itself ("auto"): the first GPU, or the CPU.
+    If several backends differ in that, each picks its own ("auto"): the first GPU, or the CPU.
     """
     picked = {pick_device(backend) for backend in backends} if kind == "GPU" else {"cpu"}
     if len(picked) > 1:
@@ -205,7 +205,7 @@ def pick_instance_device(backends: Iterable[str], kind: str, number: str) -> str
 
 
 def warms_up(asked: bool | None, backends: Iterable[str], device: str) -> bool:
-    """Whether models on these backends and this device do: as asked, or where each new length costs."""
+    """Whether models on these backends and this device warm up: as asked, else where a new length is slow."""
     return device != "cpu" and not COMPILED.isdisjoint(backends) if asked is None else asked
 
 

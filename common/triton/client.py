@@ -1,6 +1,6 @@
-"""Clients of the models in a repository of ours, over HTTP or gRPC: NVIDIA's library `tritonclient`.
+"""Clients of our models in a Triton server, over HTTP or gRPC, by NVIDIA's library `tritonclient`.
 
-Each instance has one connection, for one thread at a time.
+A client has one connection, for one thread at a time.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class TritonAudio:
 
 
 class Client(ABC):
-    """Parameters are controls by their names. ServerError: an answer that is no speech; OSError: none."""
+    """Parameters are controls by name. Raises ServerError for error answers, OSError without a server."""
 
     protocol: str  # the module of tritonclient
 
@@ -80,7 +80,7 @@ class Client(ABC):
         return int(self.parameter(RATE, model))
 
     def parameter(self, name: str, model: str) -> str:
-        """Of a model's config. An InputError where it has none of this name."""
+        """A parameter of a model's config; an InputError if it has none of this name."""
         parameters = self.parameters_of(model)
         if name not in parameters:
             raise InputError(
@@ -165,7 +165,7 @@ class Client(ABC):
 
 
 class HttpClient(Client):
-    """Audio comes as bytes; only in a stream as JSON, since Triton streams nothing else over HTTP."""
+    """Audio comes as bytes, except in streams: Triton streams only JSON over HTTP."""
 
     protocol = "http"
 
@@ -252,7 +252,7 @@ class GrpcClient(Client):
             self._client.stop_stream(cancel_requests=not ended)
 
     def _stream_error(self, error: Any, text: str, parameters: Mapping[str, Any]) -> ServerError:
-        """A stream's error, which has a status only where the whole text gives the same one.
+        """A stream's error. Its status is that of the same text asked for as a whole, if that fails alike.
 
         Triton sends statuses in streams too where the client asks for them (`triton_grpc_error`), but
         tritonserver 2.51 may crash then.
@@ -280,12 +280,12 @@ def unspoken_of(text: str, rows: str | bytes | None) -> tuple[Unspoken, ...]:
 
 
 def in_words(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters as tritonclient takes them: no fractions but as text, which our models read too."""
+    """Parameters as tritonclient takes them: fractions as text, which our models read too."""
     return {name: str(value) if isinstance(value, float) else value for name, value in parameters.items()}
 
 
 def lines(answer: HTTPResponse) -> Iterator[str]:
-    """As they come. Iterating over the answer would take one that breaks off for a whole one."""
+    """Lines as they come. Iterating over the answer itself would not notice that it breaks off."""
     rest = b""
     while data := answer.read1(AT_ONCE):
         *whole, rest = (rest + data).split(b"\n")
@@ -293,7 +293,7 @@ def lines(answer: HTTPResponse) -> Iterator[str]:
 
 
 def sentence(body: str) -> str:
-    """What an answer says that is no speech: Triton's words, or the beginning of whatever it is."""
+    """The message of an error answer: Triton's words, else the beginning of the answer."""
     try:
         said = json.loads(body.removeprefix(EVENT))
     except ValueError:

@@ -25,12 +25,12 @@ class Constant:
 
 def tensor_entry(tensor: Tensor, ragged: bool = False) -> dict[str, Any]:
     entry = {"name": tensor.name, "data_type": Constant(TYPES[tensor.dtype]), "dims": list(tensor.dims)}
-    # Without this only requests of the same lengths would come into a batch.
+    # Without this only requests of equal lengths would share a batch.
     return {**entry, "allow_ragged_batch": True} if ragged else entry
 
 
 def to_text(message: Mapping[str, Any]) -> str:
-    """A message's fields, one a line: scalars, messages (mappings), and sequences of either."""
+    """A message as text, a field a line; values are scalars, messages (mappings), or sequences of either."""
     return "".join(f"{line}\n" for name, value in message.items() for line in _field(name, value))
 
 

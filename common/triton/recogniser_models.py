@@ -1,4 +1,4 @@
-"""The classes of a recogniser's three models as Triton's python backend calls them."""
+"""The classes of a recogniser's three models that Triton's Python backend calls."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ USUAL_SECONDS = 7.0  # of a recording that warms up engines whose lengths are dy
 
 
 class RecogniserModel(BatchModel):
-    """One step of a recogniser, on its own engine: the others are not made."""
+    """One step of a recogniser; only its own engine is loaded."""
 
     step: str  # one of STEPS
 
     def load(self) -> None:
-        """Where a warm-up is asked for, the step has run at every length and batch then."""
+        """Loads the step; with a warm-up it then runs at every length and batch."""
         device = pick_instance_device([self.choice.backend], *self.instance)
         self.recogniser = cast(Recogniser, self.choice.driver("recogniser", self.sources, device, self.step))
         if self.choice.warm_up:
@@ -45,8 +45,8 @@ class RecogniserModel(BatchModel):
         return self.padded_item(MEL_STEP)
 
     def warm_up_runs(self) -> list[tuple[int, int]]:
-        """Frames of features, and items: every bucket; on CUDA kernels every length to which recordings of up
-        to LONGEST_PIECE are padded; else a usual one. The largest first: the others do with its memory.
+        """Frames and items of warm-up runs: every bucket; on CUDA kernels each padded length of recordings
+        of up to LONGEST_PIECE; else one usual length. The largest comes first: the others reuse its memory.
         """
         recogniser = self.recogniser
         frame_rate = recogniser.sampling_rate / recogniser.config.hop_length  # Hz, of features
@@ -70,9 +70,9 @@ class RecogniserModel(BatchModel):
     def in_batches(
         self, run: Callable[[Sequence[Any]], list[Any]], items: Sequence[Any], sizes: Sequence[int]
     ) -> list[Any]:
-        """What `run` makes of the items, or its exceptions; items of alike sizes come together.
+        """The results of `run` on the items, or exceptions; items of similar sizes share a batch.
 
-        On CUDA kernels the last item is repeated: they are captured for each number of items.
+        On CUDA kernels the last item is repeated, because a graph is captured for each number of items.
         """
 
         def run_padded(rows: Sequence[int]) -> list[Any]:
@@ -118,7 +118,7 @@ class AudioToFeatures(RecogniserModel):
     def make(self, items: Sequence[Any]) -> list[Any]:
         def run(audios: Sequence[np.ndarray]) -> list[Any]:
             made = self.recogniser.extract(audios)
-            # Where padding is not masked, all of it counts.
+            # Without masks the padding counts too.
             whole = 0 if self.recogniser.batch_safe else made.values.shape[2]
             counts = [whole or count for count in to_numpy(made.frames).tolist()]
             return [(values[:, :count], count) for values, count in zip(made.values, counts, strict=True)]
@@ -196,7 +196,7 @@ class CharactersToText(BatchModel):
 
 
 def rows_of(model: BatchModel, request: Any, *names: str) -> list[tuple[Array, ...]]:
-    """A row of these tensors for each item. An InputError where the request has parameters."""
+    """A row of these tensors for each item; an InputError if the request has parameters."""
     if given := json.loads(request.parameters() or "{}"):
         raise InputError(f"unknown parameter {next(iter(given))!r}: a recogniser has none")
     return list(zip(*(model.read(request, name) for name in names), strict=True))
@@ -211,5 +211,5 @@ def length_of(count: Array, most: int, what: str) -> int:
 
 
 def stacked(rows: Sequence[Array], steps: int) -> Array:
-    """Arrays [F, C] of one kind as one [B, steps, C], with zeros behind each."""
+    """Arrays [F, C] as one [B, steps, C], padded with zeros."""
     return pad_rows([row.T for row in rows], len(rows), steps).swapaxes(1, 2)

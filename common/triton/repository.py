@@ -33,7 +33,7 @@ from melforge.common.weights.voices import ModelSource, list_voices, load_voice
 
 VERSION = "1"
 PROBE = Path(__file__).parent / "probe.py"
-ON_GPU = {"FORCE_CPU_ONLY_INPUT_TENSORS": "no"}  # the Python backend's own: else mels come by the host
+ON_GPU = {"FORCE_CPU_ONLY_INPUT_TENSORS": "no"}  # of the Python backend: else tensors go through the host
 INSTANCE_KINDS = {"auto": "KIND_AUTO", "cpu": "KIND_CPU", "cuda": "KIND_GPU"}
 CODE = '''"""Written by `melforge triton`. Melforge must be installed in the Python that Triton takes."""
 
@@ -76,7 +76,7 @@ class Layout:
 
 
 def write_repository(folder: Path, choice: Choice, layout: Layout) -> list[str]:
-    """Writes the models that speak, over those that are there, and gives their names."""
+    """Writes the models that speak, replacing existing ones, and returns their names."""
     stored = choice.stored_sources()
     sources = choice.overridden(stored)
     _, batch = choice.limits(sources)
@@ -94,7 +94,7 @@ def write_repository(folder: Path, choice: Choice, layout: Layout) -> list[str]:
 
 
 def write_recogniser(folder: Path, choice: Choice, layout: Layout, backends: Sequence[str]) -> list[str]:
-    """Writes the models around a recogniser, with one of its own and an ensemble for each backend."""
+    """Writes a recogniser's models; its network and an ensemble around it once for each backend."""
     stored = choice.stored_sources()
     source = choice.overridden(stored)["recogniser"]
     batch = min(stage.batch.max for stage in stages_of(source.model, source.config))
@@ -122,7 +122,7 @@ class ModelWriter:
     about: Mapping[str, str]
 
     def model(self, name: str, code: Code, choice: Choice | None, stored: Mapping[str, ModelSource]) -> None:
-        """A model of the Python backend, with its files; without a choice it needs none."""
+        """Writes a model of the Python backend and its files; without a choice it needs none."""
         version = self._version(name)
         layout = replace(self.layout, device="cpu") if code.on_cpu else self.layout
         parameters = dict(self.about)
@@ -140,7 +140,7 @@ class ModelWriter:
         write_bytes(version / "model.py", CODE.format(code.module, code.name).encode())
 
     def ensemble(self, name: str, order: Sequence[str]) -> None:
-        """Those models in this order."""
+        """Writes an ensemble that runs these models in this order."""
         version = self._version(name)
         config = self._first_entries(name, {"platform": "ensemble"})
         config["ensemble_scheduling"] = {"step": steps(self.signatures, order)}
@@ -182,7 +182,7 @@ def instances(layout: Layout) -> list[dict[str, Any]]:
 
 
 def steps(of: Mapping[str, Signature], order: Sequence[str]) -> list[dict[str, Any]]:
-    """An ensemble's, of these models: tensors of the same name are the same tensor."""
+    """The steps of an ensemble: tensors of the same name are the same tensor."""
     found = []
     for name in order:
         signature = of[name]
@@ -195,10 +195,9 @@ def steps(of: Mapping[str, Signature], order: Sequence[str]) -> list[dict[str, A
 
 
 def lay_in(choice: Choice, version: Path, stored: Mapping[str, ModelSource], kinds: Sequence[str]) -> Choice:
-    """The choice with its files copied into a model's version: no path of this machine is left.
+    """The choice after its files are copied into a model's version, so that it holds no path of this machine.
 
-    Of checkpoints those of the `kinds` whose weights the model takes are copied; all are described, as they
-    are `stored`.
+    Checkpoints are copied for the `kinds` whose weights the model takes; all are described, as `stored`.
     """
     paths = {path for _, path in map(parse_checkpoint, choice.checkpoints)}
     given = {kind: source for kind, source in stored.items() if source.weights in paths}

@@ -1,7 +1,6 @@
-"""What Triton's models of ours do with a batch of items; nothing here knows Triton.
+"""What our Triton models do with a batch of items; nothing here depends on Triton.
 
-Items are independent: what cannot be spoken is an exception in the place of its result, and the others are
-made without it.
+Items are independent: one that cannot be spoken has an exception in place of its result.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class Mels:
 
 
 def controls_of(parameters: Mapping[str, Any], *sources: ModelSource) -> Controls:
-    """The controls that a request's parameters give. An InputError where one would change nothing."""
+    """The controls that a request's parameters give; an InputError for one without effect."""
     known = control_fields()
     for name in parameters:
         if name not in known:
@@ -53,17 +52,17 @@ def controls_of(parameters: Mapping[str, Any], *sources: ModelSource) -> Control
 
 
 def _number(value: Any, kind: type) -> Any:
-    """A parameter of a number as clients can give it that know whole numbers and strings only."""
+    """A numeric parameter, perhaps as text: some clients can send only whole numbers and strings."""
     if isinstance(value, str) and kind in (int, float):
         try:
             return kind(value)
         except ValueError:
-            return value  # whose name and range the error says
+            return value  # refused later, with its name and range
     return value
 
 
 def analyse(frontend: Frontend, text: str, longest: int) -> Analysis:
-    """Of a text whose utterances are none longer. An InputError where there is nothing to speak."""
+    """A text's utterances, of at most `longest` symbols; an InputError if there is nothing to speak."""
     found = frontend(text)
     fitting = fitting_utterances(text, found.utterances, longest, frontend.symbols)
     return replace(found, utterances=fitting)
@@ -83,7 +82,7 @@ def speak(
     each = [items[number].controls for number, _ in rows]
 
     def run(batch: Sequence[int]) -> list[Array]:
-        # CUDA kernels are captured for each number of items: few numbers should do.
+        # A CUDA graph is captured for each number of items, so there should be few.
         padded = [*batch, *[batch[-1]] * (min(size, acoustic.padded_batch(len(batch))) - len(batch))]
         utterances = [_utterance(rows[row][1], symbols) for row in padded]
         spoken = speak_utterances(acoustic, symbols, utterances, [each[row] for row in padded], retries=0)
@@ -114,13 +113,13 @@ def vocode(vocoder: Vocoder, rate: int, items: Sequence[Mels]) -> list[Any]:
 
 
 def _utterance(ids: np.ndarray, symbols: Sequence[str]) -> Utterance:
-    """As the acoustic model takes it, which cuts it at symbols where its mel would be too long."""
+    """As the acoustic model takes it: the model splits utterances whose mel would be too long."""
     within = ids.min(initial=0) >= 0 and ids.max(initial=0) < len(symbols)  # else the driver's error says it
     return Utterance("", "", tuple(map(symbols.__getitem__, ids)) if within else (), ids, 0.0)
 
 
 def _by_item(count: int, numbers: Sequence[int], made: Sequence[Any]) -> list[Any]:
-    """What was made of each item's rows, or the first exception among them."""
+    """The results of each item's rows, or the first exception among them."""
     found: list[Any] = [[] for _ in range(count)]
     for number, one in zip(numbers, made, strict=True):
         if isinstance(found[number], list):

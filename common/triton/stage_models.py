@@ -37,7 +37,7 @@ TRTEXEC = '"${TRTEXEC:-/usr/src/tensorrt/bin/trtexec}"'
 
 
 def require_stages(layout: Layout, backend: str) -> None:
-    """An InputError where no stages can be laid in."""
+    """Raises an InputError if stages cannot be written."""
     require_torch("--stages")
     if backend == "trt" and layout.device == "cpu":
         raise InputError("--stages trt: TensorRT's plans run on a GPU; for a CPU there is --stages onnx")
@@ -46,7 +46,7 @@ def require_stages(layout: Layout, backend: str) -> None:
 def write_stages(
     folder: Path, choice: Choice, layout: Layout, backend: str, precision: str = "fp32"
 ) -> list[str]:
-    """Writes a model for each stage of both models that has no loop, and gives their names.
+    """Writes a Triton model for each stage without a loop, and returns their names.
 
     In "fp16" weights and computation are in half precision; inputs and outputs stay float32.
     """
@@ -82,13 +82,13 @@ def write_stages(
 
 
 def stages_without_loop(choice: Choice, kind: str, source: ModelSource) -> list[Stage]:
-    """Those that give all they make in one call, and are not called step by step."""
+    """The stages that produce their whole output in one call."""
     stages = choose_stages(source, choice.decoder if kind == "acoustic" else None)
     return [stage for stage in stages if not (stage.feeds_back or stage.small_steps)]
 
 
 def batch_size(stage: Stage, choice: Choice, kind: str, layout: Layout, backend: str) -> int:
-    """The largest batch. Plans, whose memory grows with it, have our own engines' where none is given."""
+    """The largest batch. The default for plans, whose memory grows with it, is that of our own engines."""
     from melforge.common.engines.tensorrt.engine_file import BATCH_SIZES
 
     usual = stage.batch.max if backend == "onnx" else BATCH_SIZES[kind]
@@ -97,7 +97,7 @@ def batch_size(stage: Stage, choice: Choice, kind: str, layout: Layout, backend:
 
 
 def stage_config(name: str, stage: Stage, size: int, layout: Layout, backend: str) -> dict[str, Any]:
-    """A model's config. Where a tensor has no batch dimension, Triton makes no batches."""
+    """A model's config. Triton makes no batches if a tensor has no batch dimension."""
     tensors = (*stage.inputs, *stage.outputs)
     batched = all(tensor.dims[0] == stage.batch for tensor in tensors)
     config: dict[str, Any] = {"name": name, "backend": BACKENDS[backend]}

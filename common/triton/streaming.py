@@ -1,4 +1,4 @@
-"""The model that streams, as Triton's python backend calls it."""
+"""The streaming model that Triton's Python backend calls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from melforge.common.triton.backend import Model, in_json
 
 
 class TextToChunks(Model):
-    """Text to audio in chunks as they are made: a decoupled model, which answers several requests in turns.
+    """Text to audio in chunks as they are made: a decoupled model that answers several requests in turn.
 
     The speech server's scheduler decides whose chunk is next.
     """

@@ -5,7 +5,15 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from melforge.common.recognition.alignment import ENDS, LEFT_OUT, NEVER, NO_SPACE, Text, align, word_ends
+from melforge.common.recognition.alignment import (
+    ENDS,
+    LEFT_OUT,
+    NEVER,
+    NO_SPACE,
+    TextStates,
+    align,
+    word_ends,
+)
 
 LABELS = " abcdefghijklmnopqrstuvwxyz'"
 BLANK = len(LABELS)
@@ -148,7 +156,7 @@ def test_a_word_that_is_cheaper_than_its_price_is_never_left_out():
 
 @pytest.mark.parametrize("offset", ENDS)
 def test_a_word_may_end_without_its_space_at_a_price(offset):
-    text = Text(["not", "able"], LABELS)
+    text = TextStates(["not", "able"], LABELS)
     score = np.full(len(text.ids), NEVER)
     score[text.last[0] + offset] = -7.0
     is_spaced = text.ids[text.last[0] + offset] == LABELS.index(" ") or offset == max(ENDS)
