@@ -19,9 +19,8 @@ import torch
 from torch import Tensor
 
 from melforge.common.arrays import length_mask
-from melforge.common.audio.contract import MelContract
 from melforge.common.cli.options import add_options
-from melforge.common.cli.training import durations_option, recipe_parser, run_settings
+from melforge.common.cli.training import durations_option, parse_recipe, recipe_parser
 from melforge.common.errors import InputError
 from melforge.common.training import ranks
 from melforge.common.training.acoustic import (
@@ -34,7 +33,7 @@ from melforge.common.training.acoustic import (
 from melforge.common.training.corpus.batches import LengthGroup, Utterances
 from melforge.common.training.corpus.dataset import save_array
 from melforge.common.training.corpus.predict import compare_boundaries
-from melforge.common.training.loop import RunSettings, autocast, run_training
+from melforge.common.training.loop import RunSettings, TrainingPlan, autocast, run_training
 from melforge.common.weights.voices import ModelSource
 from melforge.fastpitch.align import durations_of, learn, realign
 from melforge.fastpitch.config import DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD, FastPitchConfig
@@ -112,13 +111,11 @@ class FastPitchTrainer(AcousticTrainer[FastPitch, FastPitchRecipe]):
 
     def __init__(
         self,
-        config: FastPitchConfig,
-        contract: MelContract,
-        recipe: FastPitchRecipe,
+        plan: TrainingPlan[FastPitchConfig, FastPitchRecipe],
         corpus: Utterances,
         begun: ModelSource | None = None,
     ):
-        names = tuple(corpus.speakers)
+        config, names = plan.config, tuple(corpus.speakers)
         if begun:
             config, state, names = continued(begun, names)
             mean, deviation = begun.settings.pitch_mean, begun.settings.pitch_std
@@ -136,7 +133,7 @@ class FastPitchTrainer(AcousticTrainer[FastPitch, FastPitchRecipe]):
         model.pitch_mean.fill_(corpus.pitch_mean)
         model.pitch_std.fill_(corpus.pitch_std)
         self.config = config
-        super().__init__(model, contract, recipe, corpus)
+        super().__init__(model, plan, corpus)
 
     def load_networks(self, state: dict) -> None:
         own = self.pitch_units()
@@ -195,9 +192,7 @@ class FastPitchTrainer(AcousticTrainer[FastPitch, FastPitchRecipe]):
 
 
 def make_trainer(
-    config: FastPitchConfig,
-    contract: MelContract,
-    recipe: FastPitchRecipe,
+    plan: TrainingPlan[FastPitchConfig, FastPitchRecipe],
     corpus: Path,
     settings: RunSettings,
     begun: ModelSource | None = None,
@@ -207,7 +202,7 @@ def make_trainer(
     """The trainer of a run that starts. `durations` are taken instead of the corpus's own; with `align`
     "learned" they are learnt first.
     """
-    trainer = FastPitchTrainer(config, contract, recipe, load_corpus(settings, corpus, contract), begun)
+    trainer = FastPitchTrainer(plan, load_corpus(settings, corpus, plan.contract), begun)
     if align == "learned":
         durations = settings.out / "durations.npy"
         if ranks.is_first() and not durations.is_file():  # a resumed run has them
@@ -226,7 +221,6 @@ def main() -> None:
     parser = recipe_parser("fastpitch", FastPitchRecipe)
     durations_option(parser)
     add_options(parser, "align")
-    args = parser.parse_args()
-    settings, (config, contract, recipe) = run_settings(args), args.built
-    how = args.corpus, settings, None, args.align, args.durations
-    run_training(settings, make_trainer(config, contract, recipe, *how), log_every=1000)
+    args, settings, plan = parse_recipe(parser)
+    trainer = make_trainer(plan, args.corpus, settings, align=args.align, durations=args.durations)
+    run_training(settings, trainer, log_every=1000)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from melforge.common.arrays import length_mask
-from melforge.common.cli.training import durations_option, mels_option, recipe_parser, run_settings
+from melforge.common.cli.training import durations_option, mels_option, parse_recipe, recipe_parser
 from melforge.common.training.acoustic import (
     AcousticRecipe,
     AcousticTrainer,
@@ -54,10 +54,9 @@ def main() -> None:
     parser = recipe_parser("fastspeech", FastSpeechRecipe)
     mels_option(parser)
     durations_option(parser)
-    args = parser.parse_args()
-    settings, (config, contract, recipe) = run_settings(args), args.built
-    corpus = load_corpus(settings, args.corpus, contract, args.mels)
+    args, settings, plan = parse_recipe(parser)
+    corpus = load_corpus(settings, args.corpus, plan.contract, args.mels)
     if args.durations:
         corpus.replace_durations(args.durations)
-    model = FastSpeech(config).to(corpus.device)
-    run_training(settings, FastSpeechTrainer(model, contract, recipe, corpus), log_every=1000)
+    model = FastSpeech(plan.config).to(corpus.device)
+    run_training(settings, FastSpeechTrainer(model, plan, corpus), log_every=1000)

@@ -20,13 +20,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from melforge.common.audio.contract import MelContract
 from melforge.common.audio.pitch import source_of
-from melforge.common.cli.training import run_settings, vocoder_parser
+from melforge.common.cli.training import parse_recipe, vocoder_parser
 from melforge.common.errors import InputError
 from melforge.common.training.corpus.batches import Segments
 from melforge.common.training.corpus.sources import SourcedSegments
-from melforge.common.training.loop import RunSettings, adamw, autocast, run_training, start
+from melforge.common.training.loop import RunSettings, TrainingPlan, adamw, autocast, run_training, start
 from melforge.common.training.pitch import pitch_loss, pitch_weight
 from melforge.common.training.vocoder import VocoderRecipe, VocoderTrainer
 from melforge.common.weights.voices import ModelSource
@@ -64,20 +63,18 @@ class HifiganTrainer(VocoderTrainer[AnyGenerator, HifiganRecipe]):
 
     def __init__(
         self,
-        config: HifiganConfig,
-        contract: MelContract,
-        recipe: HifiganRecipe,
+        plan: TrainingPlan[HifiganConfig, HifiganRecipe],
         segments: Segments,
         begun: ModelSource | None = None,
     ):
-        model = make_generator(config, weight_norm=begun is None)
+        model = make_generator(plan.config, weight_norm=begun is None)
         if begun:  # its weights are folded
             model.load_state_dict({name: torch.from_numpy(value) for name, value in begun.state.items()})
             model.add_weight_norm()
             if isinstance(model, SourceFilterGenerator):
                 # No loss reaches it here: a source has no gradient, and recordings do not come with theirs.
                 model.pitch.requires_grad_(False)
-        super().__init__(model.to(segments.device), contract, recipe, segments)
+        super().__init__(model.to(segments.device), plan, segments)
         self.networks = {"generator": self.model, "discriminators": self.discriminators}
         self.optimisers = {
             f"{name}_optimiser": adamw(network, self.recipe.learning_rate, (0.8, 0.99), 0.01)
@@ -170,15 +167,14 @@ def phase_loss(made: Tensor, true: Tensor) -> Tensor:
 
 
 def make_trainer(
-    config: HifiganConfig,
-    contract: MelContract,
-    recipe: HifiganRecipe,
+    plan: TrainingPlan[HifiganConfig, HifiganRecipe],
     corpus: Path,
     settings: RunSettings,
     begun: ModelSource | None = None,
     mels: Sequence[Path] = (),
 ) -> HifiganTrainer:
     """The trainer of a run that starts, on the corpus's mels and these predicted ones."""
+    config, contract, recipe = plan
     own = (field.name for field in fields(HifiganRecipe) if field.default is not MISSING)
     given = [name for name in own if getattr(recipe, name) != getattr(HifiganRecipe, name)]
     if given and not config.source:
@@ -186,11 +182,10 @@ def make_trainer(
     device = start(settings)
     if config.source and begun is None:
         segments = SourcedSegments(corpus, contract, mels, device, recipe.edge_segments)
-        return SourceFilterTrainer(config, contract, recipe, segments)
-    return HifiganTrainer(config, contract, recipe, Segments(corpus, contract, mels, device), begun)
+        return SourceFilterTrainer(plan, segments)
+    return HifiganTrainer(plan, Segments(corpus, contract, mels, device), begun)
 
 
 def main() -> None:
-    args = vocoder_parser("hifigan", HifiganRecipe).parse_args()
-    settings, (config, contract, recipe) = run_settings(args), args.built
-    run_training(settings, make_trainer(config, contract, recipe, args.corpus, settings, mels=args.mels))
+    args, settings, plan = parse_recipe(vocoder_parser("hifigan", HifiganRecipe))
+    run_training(settings, make_trainer(plan, args.corpus, settings, mels=args.mels))

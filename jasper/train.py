@@ -18,11 +18,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from melforge.common.cli.training import recipe_parser, run_settings
+from melforge.common.cli.training import parse_recipe, recipe_parser
 from melforge.common.errors import InputError
 from melforge.common.recognition.transcript import error_rate, greedy_text, reference_words
 from melforge.common.training.corpus.recordings import Recordings, load_recordings
-from melforge.common.training.loop import GraphedSteps, Recipe, Trainer, adamw, autocast, run_training, start
+from melforge.common.training.loop import (
+    GraphedSteps,
+    Recipe,
+    Trainer,
+    TrainingPlan,
+    adamw,
+    autocast,
+    run_training,
+    start,
+)
 from melforge.jasper.augment import (
     Augmentation,
     augmented_features,
@@ -81,8 +90,9 @@ class JasperTrainer(Trainer[Jasper, JasperRecipe]):
     """One network and AdamW, with CTC loss."""
 
     def __init__(
-        self, config: JasperConfig, recipe: JasperRecipe, recordings: Recordings, device: torch.device
+        self, plan: TrainingPlan[JasperConfig, JasperRecipe], recordings: Recordings, device: torch.device
     ):
+        config, _, recipe = plan
         model = Jasper(config).to(device)
         super().__init__(model, config.mel, recipe, recipe.clip_norm)
         self.config, self.recordings = config, recordings
@@ -226,8 +236,7 @@ class JasperTrainer(Trainer[Jasper, JasperRecipe]):
 
 
 def main() -> None:
-    args = recipe_parser("jasper", JasperRecipe).parse_args()
-    settings, (config, _, recipe) = run_settings(args), args.built
+    args, settings, plan = parse_recipe(recipe_parser("jasper", JasperRecipe))
     device = start(settings)
-    recordings = load_recordings(args.corpus, config.sampling_rate)
-    run_training(settings, JasperTrainer(config, recipe, recordings, device))
+    recordings = load_recordings(args.corpus, plan.config.sampling_rate)
+    run_training(settings, JasperTrainer(plan, recordings, device))

@@ -19,8 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from melforge.common.arrays import length_mask
-from melforge.common.audio.contract import MelContract
-from melforge.common.cli.training import mels_option, recipe_parser, run_settings
+from melforge.common.cli.training import mels_option, parse_recipe, recipe_parser
 from melforge.common.training.acoustic import (
     AcousticRecipe,
     AcousticTrainer,
@@ -30,7 +29,7 @@ from melforge.common.training.acoustic import (
 )
 from melforge.common.training.corpus.batches import LengthGroup, Utterances
 from melforge.common.training.log import save_alignment_picture
-from melforge.common.training.loop import run_training
+from melforge.common.training.loop import TrainingPlan, run_training
 from melforge.tacotron2.config import Tacotron2Config
 from melforge.tacotron2.model import PRENET_LAYERS, Prediction, Tacotron2
 
@@ -81,20 +80,14 @@ class Tacotron2Trainer(AcousticTrainer[Tacotron2, Tacotron2Recipe]):
 
     betas = (0.9, 0.999)
 
-    def __init__(
-        self,
-        config: Tacotron2Config,
-        contract: MelContract,
-        recipe: Tacotron2Recipe,
-        corpus: Utterances,
-        plot: Path,
-    ):
-        self.config, self.plot = config, plot
+    def __init__(self, plan: TrainingPlan[Tacotron2Config, Tacotron2Recipe], corpus: Utterances, plot: Path):
+        self.config, self.plot = plan.config, plot
+        config = plan.config
         model = Tacotron2(config).to(corpus.device)
         # Starts at the mean frame, so that the first updates need not learn this level.
         mean = corpus.mel.float().mean(1).repeat(config.n_frames_per_step)
         model.decoder.linear_projection.linear_layer.bias.data.copy_(mean)
-        super().__init__(model, contract, recipe, corpus)
+        super().__init__(model, plan, corpus)
 
     def losses(self, model: Tacotron2, group: LengthGroup, members: Tensor) -> Losses:
         given = batch(self.config, self.corpus, members, group.symbols, group.frames)
@@ -134,8 +127,6 @@ class Tacotron2Trainer(AcousticTrainer[Tacotron2, Tacotron2Recipe]):
 def main() -> None:
     parser = recipe_parser("tacotron2", Tacotron2Recipe)
     mels_option(parser)
-    args = parser.parse_args()
-    settings, (config, contract, recipe) = run_settings(args), args.built
-    corpus = load_corpus(settings, args.corpus, contract, args.mels)
-    trainer = Tacotron2Trainer(config, contract, recipe, corpus, settings.out / "alignment.png")
-    run_training(settings, trainer)
+    args, settings, plan = parse_recipe(parser)
+    corpus = load_corpus(settings, args.corpus, plan.contract, args.mels)
+    run_training(settings, Tacotron2Trainer(plan, corpus, settings.out / "alignment.png"))

@@ -24,11 +24,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from melforge.common.audio.contract import MelContract
-from melforge.common.cli.training import run_settings, vocoder_parser
+from melforge.common.cli.training import parse_recipe, vocoder_parser
 from melforge.common.training.corpus.batches import Segments
 from melforge.common.training.corpus.sources import SourcedSegments
-from melforge.common.training.loop import adamw, fitting, load_checkpoint, run_training, start
+from melforge.common.training.loop import TrainingPlan, adamw, fitting, load_checkpoint, run_training, start
 from melforge.common.training.pitch import pitch_loss, pitch_weight
 from melforge.common.training.vocoder import VocoderRecipe, VocoderTrainer
 from melforge.waveglow.config import WaveglowConfig
@@ -64,14 +63,13 @@ def mix_precision(model: Waveglow, device: torch.device) -> None:
 class WaveglowTrainer(VocoderTrainer[Waveglow, WaveglowRecipe]):
     """Inverses are no part of checkpoints; nor are the discriminators in the first run."""
 
-    def __init__(
-        self, config: WaveglowConfig, contract: MelContract, recipe: WaveglowRecipe, segments: Segments
-    ):
+    def __init__(self, plan: TrainingPlan[WaveglowConfig, WaveglowRecipe], segments: Segments):
+        config, _, recipe = plan
         self.config = config
         model = make_network(config).to(segments.device)
         mix_precision(model, segments.device)
         model.convinv.requires_grad_(not recipe.adversarial)
-        super().__init__(model, contract, recipe, segments, recipe.clip_norm)
+        super().__init__(model, plan, segments, recipe.clip_norm)
         betas = (0.8, 0.99) if recipe.adversarial else (0.9, 0.999)
         self.networks = {"model": model}
         self.optimisers = {"0": adamw(model, recipe.learning_rate, betas, 0.0)}
@@ -142,11 +140,9 @@ def main() -> None:
     parser = vocoder_parser("waveglow", WaveglowRecipe)
     what = "checkpoint of a vocoder's run whose discriminators judge from the start"
     parser.add_argument("--judges", type=Path, help=what)
-    args = parser.parse_args()
-    settings, (config, contract, recipe) = run_settings(args), args.built
-    make = partial(SourcedSegments, edges=0) if config.source else Segments
-    segments = make(args.corpus, contract, args.mels, start(settings))
-    trainer = WaveglowTrainer(config, contract, recipe, segments)
+    args, settings, plan = parse_recipe(parser)
+    make = partial(SourcedSegments, edges=0) if plan.config.source else Segments
+    trainer = WaveglowTrainer(plan, make(args.corpus, plan.contract, args.mels, start(settings)))
     if args.judges:
         state = load_checkpoint(args.judges, trainer.device)["trainer"]
         with fitting(args.judges):

@@ -14,7 +14,7 @@ from melforge.common.registry import get_model
 from melforge.common.training.corpus.batches import Utterances
 from melforge.common.training.corpus.dataset import save_array
 from melforge.common.training.corpus.predict import Predict, load_network, predict_mels
-from melforge.common.training.loop import Network, RunSettings, pick_device
+from melforge.common.training.loop import Network, RunSettings, TrainingPlan, pick_device
 from melforge.common.weights.published import read_checkpoint
 from melforge.common.weights.voices import load_voice
 
@@ -59,8 +59,11 @@ def durations_option(parser: Parser) -> None:
     parser.add_argument("--durations", type=Path, help="durations instead of the corpus's own (.npy)")
 
 
-def run_settings(args: argparse.Namespace) -> RunSettings:
-    return RunSettings(**{field.name: getattr(args, field.name) for field in fields(RunSettings)})
+def parse_recipe(parser: Parser) -> tuple[argparse.Namespace, RunSettings, TrainingPlan]:
+    """The command line of a recipe: its own options, those of every run, and the recipe's values."""
+    args = parser.parse_args()
+    settings = RunSettings(**{field.name: getattr(args, field.name) for field in fields(RunSettings)})
+    return args, settings, TrainingPlan(*args.built)
 
 
 def prediction_parser(prog: str, description: str, out: str) -> Parser:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from melforge.common.audio.contract import MelContract
 from melforge.common.training.corpus.batches import LengthGroup, Utterances, load_mels, utterance_batches
-from melforge.common.training.loop import Network, Recipe, RunSettings, Trainer, adamw, start
+from melforge.common.training.loop import Network, Recipe, RunSettings, Trainer, TrainingPlan, adamw, start
 
 VALIDATION = "validation_"  # begins the names of losses on held-out utterances
 # Scalars by name, without their weights, and the network's prediction.
@@ -39,9 +39,9 @@ class AcousticTrainer(Trainer[Network, AcousticRecipeType]):
 
     betas = (0.9, 0.98)
 
-    def __init__(self, model: Network, contract: MelContract, recipe: AcousticRecipeType, corpus: Utterances):
-        self.corpus = corpus
-        super().__init__(model, contract, recipe, recipe.clip_norm)
+    def __init__(self, model: Network, plan: TrainingPlan[Any, AcousticRecipeType], corpus: Utterances):
+        self.corpus, recipe = corpus, plan.recipe
+        super().__init__(model, plan.contract, recipe, recipe.clip_norm)
         self.networks = {"model": model}
         rate, decay, factors = recipe.learning_rate, recipe.weight_decay, self.rate_factors(model, recipe)
         self.optimisers = {"optimiser": adamw(model, rate, self.betas, decay, factors)}

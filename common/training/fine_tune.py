@@ -134,6 +134,7 @@ def tune(
     align: str,
 ) -> None:
     """Trains one model in its folder of the run."""
+    from melforge.common.training.loop import TrainingPlan
     from melforge.common.training.tuning import Tuning
 
     spec = get_model(source.model)
@@ -143,7 +144,8 @@ def tune(
     path = f"hparams/{source.model}/{FILE}"
     *_, recipe = load_hparams(path, *classes, model=source.model, overrides=given)
     how = {"align": align} if spec.kind == "acoustic" else {}
-    trainer = module.make_trainer(source.config, source.mel, recipe, corpus, settings, source, **how)
+    plan = TrainingPlan(source.config, source.mel, recipe)
+    trainer = module.make_trainer(plan, corpus, settings, source, **how)
     device = trainer.device.type
     print(f"{source.model} on {device}: {settings.out}", flush=True)
     Tuning(settings, trainer, {**facts, "device": device}, sampling_vocoder(start, source)).run()

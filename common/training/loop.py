@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import torch
 
@@ -23,6 +23,7 @@ from melforge.common.training.log import Log
 from melforge.common.training.run_folder import LAST, require_checkpoint, require_free
 from melforge.common.weights.voices import WEIGHTS, save_weights
 
+Config = TypeVar("Config")
 Network = TypeVar("Network", bound=torch.nn.Module)
 RecipeType = TypeVar("RecipeType", bound="Recipe")
 WARM_UP_STEPS = 3  # eager steps of a shape before its capture: cuDNN and lazy optimiser state settle in them
@@ -200,6 +201,14 @@ class Recipe:
 
     def __post_init__(self) -> None:
         require_shares(self)
+
+
+class TrainingPlan(NamedTuple, Generic[Config, RecipeType]):
+    """What is trained, and how: what a recipe's YAML file says."""
+
+    config: Config  # of the network
+    contract: MelContract
+    recipe: RecipeType
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from melforge.common.audio.contract import MelContract
 from melforge.common.audio.mel_torch import MelSpectrogram
 from melforge.common.errors import InputError
 from melforge.common.training.corpus.batches import Segments
-from melforge.common.training.loop import Network, Recipe, Trainer, autocast
+from melforge.common.training.loop import Network, Recipe, Trainer, TrainingPlan, autocast
 
 LEAKY_SLOPE = 0.1
 VocoderRecipeType = TypeVar("VocoderRecipeType", bound="VocoderRecipe")
@@ -51,11 +51,11 @@ class VocoderTrainer(Trainer[Network, VocoderRecipeType]):
     def __init__(
         self,
         model: Network,
-        contract: MelContract,
-        recipe: VocoderRecipeType,
+        plan: TrainingPlan[Any, VocoderRecipeType],
         segments: Segments,
         clip_norm: float | None = None,
     ):
+        contract, recipe = plan.contract, plan.recipe
         if recipe.judged_frames < 1:
             raise InputError(f"judged_frames={recipe.judged_frames}: give 1 or more")
         super().__init__(model, contract, recipe, clip_norm)

@@ -25,6 +25,7 @@ from melforge.common.training.loop import (
     RunSettings,
     Schedule,
     Trainer,
+    TrainingPlan,
     adamw,
     run_training,
     save_checkpoint,
@@ -132,9 +133,11 @@ def test_fastpitch_learns_saves_resumes_and_predicts_mels(corpus, tmp_path, monk
 
 def test_a_run_is_begun_from_python_too(corpus, tmp_path):
     classes = FastPitchConfig, MelContract, FastPitchRecipe
-    built = load_hparams("hparams/fastpitch/train.yaml", *classes, overrides=TINY_FASTPITCH.split())
+    plan = TrainingPlan(
+        *load_hparams("hparams/fastpitch/train.yaml", *classes, overrides=TINY_FASTPITCH.split())
+    )
     settings = RunSettings(tmp_path / "run", steps=1, device="cpu")
-    run_training(settings, fastpitch_train.make_trainer(*built, corpus, settings))
+    run_training(settings, fastpitch_train.make_trainer(plan, corpus, settings))
     assert read_checkpoint(tmp_path / "run" / "weights.safetensors").model == "fastpitch"
 
 
@@ -299,7 +302,7 @@ REFUSED = {
     "anew": (["--steps", "1"], "half holds a run: go on with it by --resume .*half/last.pt, or give another"),
     "another's": (["--steps", "1", "--resume", "other.pt"], "half holds a run: go on with it by"),
     "init": (["--steps", "1", "--init", "half/last.pt"], "half holds a run: go on with it by"),
-    "save": (["--resume", "half/last.pt", "--save-minutes", "nan"], "--save-minutes must be above 0"),
+    "save": (["--resume", "half/last.pt", "--save-minutes", "0"], "--save-minutes must be above 0, not 0"),
     "device": (["--resume", "half/last.pt", "--device", "tpu"], "--device 'tpu': give cpu or cuda"),
 }
 

@@ -9,13 +9,14 @@ import pytest
 import torch
 
 from melforge.common.cli import voice_train
-from melforge.common.cli.training import run_settings, vocoder_parser
+from melforge.common.cli.training import vocoder_parser
 from melforge.common.errors import InputError
 from melforge.common.synthesis.loading import make_driver
 from melforge.common.training import fine_tune
 from melforge.common.training.corpus import batches
 from melforge.common.training.corpus.dataset import HOP, RATE
 from melforge.common.training.corpus.sources import SOURCES
+from melforge.common.training.loop import RunSettings, TrainingPlan
 from melforge.common.training.pitch import FAINT_WEIGHT, pitch_loss, pitch_weight
 from melforge.common.weights.published import read_checkpoint
 from melforge.hifigan.config import HifiganConfig
@@ -58,7 +59,8 @@ def train(monkeypatch, corpus: Path, out: Path, recipe: str, *words: str, **valu
 def trainer_of(corpus: Path, out: Path, **values: object) -> SourceFilterTrainer:
     words = words_of(corpus, out, REGRESSION, "--steps", "1", **values)
     args = vocoder_parser("hifigan", HifiganRecipe).parse_args(words)
-    trainer = make_trainer(*args.built, args.corpus, run_settings(args))
+    settings = RunSettings(out, steps=1, device="cpu")
+    trainer = make_trainer(TrainingPlan(*args.built), args.corpus, settings)
     assert isinstance(trainer, SourceFilterTrainer)
     return trainer
 

@@ -15,7 +15,7 @@ import torch
 from melforge.common.cli.training import recipe_parser
 from melforge.common.config.hparams import load_hparams
 from melforge.common.training.corpus.recordings import load_recordings, save_recordings
-from melforge.common.training.loop import GraphedSteps
+from melforge.common.training.loop import GraphedSteps, TrainingPlan
 from melforge.common.weights.published import read_checkpoint
 from melforge.jasper.augment import (
     Augmentation,
@@ -251,7 +251,7 @@ def test_captured_steps_learn_what_steps_without_graphs_do(corpus, tmp_path):
     made = []
     for captured in (False, True):
         torch.manual_seed(0)
-        trainer = JasperTrainer(args.built[0], args.built[2], recordings, device)
+        trainer = JasperTrainer(TrainingPlan(*args.built), recordings, device)
         if not captured:
             trainer.hear, trainer.learn = trainer._hear, trainer._learn
         batches = list(itertools.islice(trainer.batches(0), 24))
@@ -266,7 +266,7 @@ def test_captured_steps_learn_what_steps_without_graphs_do(corpus, tmp_path):
 def test_all_captured_parts_are_forgotten(corpus, tmp_path):
     """NCCL would wait for one that is left."""
     args = recipe_parser("jasper", JasperRecipe).parse_args(options(corpus, tmp_path, "--steps", 1))
-    trainer = JasperTrainer(args.built[0], args.built[2], load_recordings(corpus, RATE), torch.device("cpu"))
+    trainer = JasperTrainer(TrainingPlan(*args.built), load_recordings(corpus, RATE), torch.device("cpu"))
     parts = [part for part in vars(trainer).values() if isinstance(part, GraphedSteps)]
     assert len(parts) == 2
     for part in parts:
