@@ -22,11 +22,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from melforge.common.bench.server import RIVA_TEXTS
-from melforge.common.bench.server_load import CLOSED, Load, Target, run_load
+from melforge.common.bench.load import CLOSED, RIVA_SENTENCES, Load, run_load
+from melforge.common.bench.targets import HttpTarget
 from melforge.common.bulk.feed import feed
 from melforge.common.bulk.shards import BulkSettings, cut_shards
 from melforge.common.bulk.texts import Table
+from melforge.common.cli.phrases import read_texts
 from melforge.common.cli.run import print_table
 from melforge.common.cluster.bulk import Actors
 from melforge.common.cluster.connect import LOCAL, connected
@@ -88,14 +89,15 @@ def measure_bulk(table: Path, counts: Sequence[int], shard_size: int) -> list[tu
 
 def measure_server(counts: Sequence[int], streams: int, iterations: int) -> list[tuple[str, ...]]:
     """The ten texts of `melforge benchmark-server`, each so often from every stream."""
+    texts = read_texts(RIVA_SENTENCES)
     rows = []
     for count in counts:
         with begun_server(count) as (server, port):
             address = Address.parse(f"http://127.0.0.1:{port}")
-            target = Target(address, None, FIELDS, FIELDS["sample_rate"], RIVA_TEXTS, timeout=300.0)
-            run_load(target, Load(CLOSED, 2 * count, iterations=1))  # every replica has spoken
+            target = HttpTarget(address, None, FIELDS, FIELDS["sample_rate"], texts, timeout=300.0)
+            run_load(target, Load(CLOSED, 2 * count, len(texts)))  # every replica has spoken
             before, begun = cpu_seconds(server), time.perf_counter()
-            answers = run_load(target, Load(CLOSED, streams, iterations=iterations))
+            answers = run_load(target, Load(CLOSED, streams, iterations * len(texts)))
             took, spent = time.perf_counter() - begun, cpu_seconds(server) - before
         assert not any(answer.error for answer in answers), "requests failed"
         audio = sum(answer.audio for answer in answers)
