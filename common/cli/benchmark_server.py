@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -83,8 +82,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def make_loads(args: argparse.Namespace, texts: int) -> list[Load]:
     from melforge.common.bench.load import CLOSED, LISTENERS, OPEN, RIVA_ITERATIONS, RIVA_STREAMS, Load
 
-    if not 0 < args.seconds < math.inf or not args.timeout > 0:
-        raise InputError("--seconds and --timeout must be positive, and --seconds a number")
+    if not (args.seconds > 0 and args.timeout > 0):
+        raise InputError("--seconds and --timeout must be positive")
     streams = options.numbers("--streams", args.streams, whole=True)
     rates = options.numbers("--rates", args.rates)
     listeners = options.numbers("--listeners", args.listeners, whole=True)
