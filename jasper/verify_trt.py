@@ -3,4 +3,4 @@
 from melforge.common.cli import run_command
 
 if __name__ == "__main__":
-    run_command("melforge.common.cli.verify_recogniser", model="jasper")
+    run_command("melforge.common.cli.verify", model="jasper")

@@ -14,20 +14,21 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
-from melforge.common.bench.flops import count_flops
 from melforge.common.bench.models import example_inputs
 from melforge.common.bench.random_weights import random_source
-from melforge.common.bench.timer import elapsed, mark, sizes_of, summary, timed
+from melforge.common.bench.timer import elapsed, mark, summary, timed
 from melforge.common.bench.torch_modes import in_mode
 from melforge.common.cli import options
 from melforge.common.cli.run import print_table
+from melforge.common.engines import as_capturable
 from melforge.common.engines.backends import make_engine
 from melforge.common.engines.cuda_graphs import record
 from melforge.common.errors import InputError
-from melforge.common.stages import Stage, plan_of
+from melforge.common.stages import plan_of
 from melforge.common.stages.choose import KERNELS
-from melforge.common.weights.voices import ModelSource, load_voice
+from melforge.common.weights.voices import load_voice
 from melforge.fastspeech.config import FastSpeechConfig
 from melforge.fastspeech.operations import DECOMPOSED
 from melforge.trt_plugins.operations import KERNELS as OPERATIONS
@@ -35,19 +36,29 @@ from melforge.trt_plugins.operations import KernelOperation
 from melforge.trt_plugins.tacotron2_decoder.engine import DecoderLoop, steps_made
 
 WARM_UP = 5
-BATCHES = [1, 4, 8]
 SMALLEST_SCALE = 0.05  # of a tensor: almost zero needs no more digits than that
 # Batch, symbols and frames of single operations; the channels are the published network's.
 SIZES = ((1, 128, 640), (8, 128, 640), (16, 512, 2048))
 OPERATION_CALLS = 20  # that are timed together: one is shorter than what the GPU's clock can tell
 STAGE_CALLS = 5  # in one graph, the launch of which takes a part of what one call takes
+CHUNKS = (32, 50, 100, 200)  # mel frames of a stream's chunks, of vocoders
+# By name: what is timed in half precision, and the models whose stages these are.
+BENCHMARKS: dict[str, tuple[str, ...]] = {
+    "operations": (),  # the plugins' kernels and PyTorch's decompositions
+    "hifigan": ("hifigan",),
+    "waveglow": ("waveglow",),
+    "transformer": ("fastpitch", "fastspeech"),  # all in CUDA graphs
+    "tacotron2_decoder": (),  # the launch of its kernel alone, and a driver's call
+}
+HEADINGS = ("what", "sizes", "how", "first s", "median us", "p95 us", "rate", "x real time", "error")
 
 Rows = Iterator[tuple[str, ...]]
 
 
-def times(seconds: Sequence[float]) -> list[float]:
-    """Median and 95th percentile, in milliseconds."""
-    return [summary(seconds)[key] * 1e3 for key in ("p50", "p95")]
+def times(seconds: Sequence[float]) -> tuple[float, float]:
+    """Median and 95th percentile, in microseconds."""
+    found = summary(seconds)
+    return found["p50"] * 1e6, found["p95"] * 1e6
 
 
 def time_together(
@@ -72,80 +83,81 @@ def time_together(
         if graph:
             run, output = record(group, stream, in_order=not queued)
         median, p95 = times(timed(run, runs, "cuda", warm_up=WARM_UP, events=True, queued=queued))
-    return median / calls * 1e3, p95 / calls * 1e3, output
+    return median / calls, p95 / calls, output
 
 
 def on_current_stream(launch: Callable[[int], None]) -> None:
     launch(torch.cuda.current_stream().cuda_stream)
 
 
-def operation_rows(sizes: tuple[int, int, int], dtype: torch.dtype, samples: int) -> Rows:
-    """`repeat` and `add_pos_enc`, each in every way that it can be launched."""
-    batch, symbols, frames = sizes
+def operation_rows(args: argparse.Namespace) -> Rows:
+    """`repeat` and `add_pos_enc`, each in every way that it can be launched.
+
+    TB/s: all inputs and the result, once, by the time; small ones lie in the GPU's cache.
+    """
     channels = FastSpeechConfig().d_model
-    x = torch.randn(batch, symbols, channels, device="cuda").to(dtype)
-    counts = torch.full((batch, symbols), frames // symbols, device="cuda")
-    positions, lengths = torch.arange(frames, device="cuda"), counts.sum(1)
-    table = torch.randn(frames + 1, channels, device="cuda").to(dtype)
-    out, placed = (torch.empty(batch, frames, channels, device="cuda", dtype=dtype) for _ in range(2))
-    for name, given in (
-        ("repeat", (x, counts, positions, out)),
-        ("add_pos_enc", (out, lengths, table, placed)),
-    ):
-        *inputs, result = given
-        own, decomposed = getattr(OPERATIONS, name), getattr(DECOMPOSED, name)
-        assert isinstance(own, KernelOperation)
-        bound = partial(on_current_stream, own.bind(*given))
-        bound()
-        if not torch.equal(result, decomposed(*inputs)):
-            raise RuntimeError(f"{name} differs from its decomposition")
-        ways = {
-            "PyTorch's decomposition": partial(decomposed, *inputs),
-            "kernel, as an operation": partial(own, *inputs),
-            "kernel, bound": bound,
-        }
-        moved = sum(tensor.nbytes for tensor in given)
-        for way, graph in itertools.product(ways, (False, True)):
-            median, p95, _ = time_together(ways[way], OPERATION_CALLS, samples, graph, queued=True)
-            speed = f"{moved / median / 1e6:.2f}" if graph else ""
-            how = way + ", CUDA graph" * graph
-            yield name, str(dtype)[6:], str(sizes), how, f"{median:.1f}", f"{p95:.1f}", speed
+    for dtype, (batch, symbols, frames) in itertools.product((torch.float32, torch.float16), SIZES):
+        x = torch.randn(batch, symbols, channels, device="cuda").to(dtype)
+        counts = torch.full((batch, symbols), frames // symbols, device="cuda")
+        positions, lengths = torch.arange(frames, device="cuda"), counts.sum(1)
+        table = torch.randn(frames + 1, channels, device="cuda").to(dtype)
+        out, placed = (torch.empty(batch, frames, channels, device="cuda", dtype=dtype) for _ in range(2))
+        for name, given in (
+            ("repeat", (x, counts, positions, out)),
+            ("add_pos_enc", (out, lengths, table, placed)),
+        ):
+            *inputs, result = given
+            own, decomposed = getattr(OPERATIONS, name), getattr(DECOMPOSED, name)
+            assert isinstance(own, KernelOperation)
+            bound = partial(on_current_stream, own.bind(*given))
+            bound()
+            if not torch.equal(result, decomposed(*inputs)):
+                raise RuntimeError(f"{name} differs from its decomposition")
+            ways = {
+                "PyTorch's decomposition": partial(decomposed, *inputs),
+                "kernel, as an operation": partial(own, *inputs),
+                "kernel, bound": bound,
+            }
+            moved = sum(tensor.nbytes for tensor in given)
+            for way, graph in itertools.product(ways, (False, True)):
+                median, p95, _ = time_together(ways[way], OPERATION_CALLS, args.runs, graph, queued=True)
+                speed = f"{moved / median / 1e6:.2f} TB/s" if graph else ""
+                sizes = f"{str(dtype)[6:]} {batch}, {symbols}, {frames}"
+                yield name, sizes, way + ", graph" * graph, "", f"{median:.1f}", f"{p95:.1f}", speed, "", ""
 
 
-def time_operations(args: argparse.Namespace) -> None:
-    title(f"{args.samples} x {OPERATION_CALLS} calls")
-    print("TB/s: all inputs and the result, once, by the time; small ones lie in the GPU's cache")
-    headings = ("operation", "type", "batch, symbols, frames", "how", "median us", "p95 us", "TB/s")
-    with torch.inference_mode():
-        for dtype in (torch.float32, torch.float16):
-            rows = [row for sizes in SIZES for row in operation_rows(sizes, dtype, args.samples)]
-            print_table(headings, rows)
-
-
-def stage_rows(
-    source: ModelSource, stage: Stage, shapes: Sequence[tuple[int, int]], args: argparse.Namespace
-) -> Rows:
-    """A stage's kernels and its network in half precision, against float32, for batches and mel lengths."""
-    in_graphs = args.name == "transformer"
-    network, kernels = (make_engine(stage, source, backend, "cuda") for backend in ("torch", KERNELS))
-    halved = in_mode(make_engine(stage, replace(source, networks={}), "torch", "cuda"), None, half=True)
-    for batch, frames in shapes:
-        inputs = example_inputs(source, stage, {"batch": batch, "text": args.symbols, "mel": frames}, "cuda")
-        sizes = tuple(sizes_of(network, inputs).items())
-        flops = count_flops(source.model, source.config, stage.name, sizes)["flops"]
-        audio = batch * frames * source.mel.hop_length / source.mel.sampling_rate
-        wanted = network(**inputs)
-        ways = {
-            "kernels": partial(kernels.capturable(), inputs) if in_graphs else partial(kernels, **inputs),
-            "PyTorch, float16": partial(halved, **inputs),
-        }
-        for way, call in ways.items():
-            (first,) = timed(call, 1, "cuda")
-            median, p95, found = time_together(call, STAGE_CALLS if in_graphs else 1, args.runs, in_graphs)
-            error = max(largest_error(found[name], value) for name, value in wanted.items())
-            rates = (f"{audio / median * 1e6:.0f}", f"{flops / median / 1e6:.0f}", f"{error:.1e}")
-            spent = (f"{first:.2f}", f"{median / 1e3:.3f}", f"{p95 / 1e3:.3f}")
-            yield stage.full_name, str(batch), str(frames), f"{flops / 1e9:.1f}", way, *spent, *rates
+def stage_rows(model: str, args: argparse.Namespace) -> Rows:
+    """A model's kernels and its network in half precision, against float32."""
+    shapes = [(batch, args.frames) for batch in args.batch]
+    vocoder = args.name != "transformer"
+    shapes += [(1, frames) for frames in CHUNKS] if vocoder else []
+    source = random_source(model, sizes={"wn_channels": args.channels} if model == "waveglow" else None)
+    plan, calls = plan_of(model), 1 if vocoder else STAGE_CALLS
+    for stage in plan.stages(source.config):
+        if stage.name not in plan.kernels or stage.name.startswith("masked_"):
+            continue
+        network, kernels = (make_engine(stage, source, backend, "cuda") for backend in ("torch", KERNELS))
+        halved = in_mode(make_engine(stage, replace(source, networks={}), "torch", "cuda"), None, half=True)
+        for batch, frames in shapes:
+            given = {"batch": batch, "text": args.symbols, "mel": frames}
+            inputs = example_inputs(source, stage, given, "cuda")
+            audio = batch * frames * source.mel.hop_length / source.mel.sampling_rate
+            with FlopCounterMode(display=False) as counter:
+                wanted = network(**inputs)
+            flops = counter.get_total_flops()
+            ways = {
+                "kernels": partial(kernels, **inputs)
+                if vocoder
+                else partial(as_capturable(kernels).capturable(), inputs),
+                "PyTorch, float16": partial(halved, **inputs),
+            }
+            for way, call in ways.items():
+                (first,) = timed(call, 1, "cuda")
+                median, p95, found = time_together(call, calls, args.runs, graph=not vocoder)
+                error = max(largest_error(found[name], value) for name, value in wanted.items())
+                spent = f"{first:.2f}", f"{median:.0f}", f"{p95:.0f}", f"{flops / median / 1e6:.0f} TFLOP/s"
+                sizes = f"{batch}, {args.symbols}, {frames}"
+                yield stage.full_name, sizes, way, *spent, f"{audio / median * 1e6:.0f}", f"{error:.1e}"
 
 
 def largest_error(found: Tensor, wanted: Tensor) -> float:
@@ -153,41 +165,30 @@ def largest_error(found: Tensor, wanted: Tensor) -> float:
     return float((found.float() - wanted).abs().max() / wanted.abs().max().clamp(min=SMALLEST_SCALE))
 
 
-def time_stages(args: argparse.Namespace) -> None:
-    title(f"{args.runs} runs; errors are of the largest value; x real time: of so many frames of mel")
-    shapes = [(batch, args.frames) for batch in args.batch] + [(1, frames) for frames in args.chunks]
-    rows: list[tuple[str, ...]] = []
-    for model in args.model:
-        source = random_source(model, sizes={"wn_channels": args.channels} if model == "waveglow" else None)
-        plan = plan_of(model)
-        for stage in plan.stages(source.config):
-            if stage.name in plan.kernels and not stage.name.startswith("masked_"):
-                rows += stage_rows(source, stage, shapes, args)
-    headings = ("stage", "batch", "frames", "GFLOP", "what", "first s", "median ms", "p95 ms", "x real time")
-    print_table((*headings, "TFLOP/s", "error"), rows)
-
-
-def decoder_rows(name: str, source: ModelSource, args: argparse.Namespace) -> Rows:
-    """The kernel's launch alone, and a driver's call, with products of the memory and copies."""
-    config = source.config
-    (stage,) = (one for one in plan_of("tacotron2").stages(config) if one.name == "decoder_loop")
-    engine = DecoderLoop(stage, source, "cuda")
-    for batch in BATCHES:
+def decoder_rows(args: argparse.Namespace) -> Rows:
+    """Tacotron 2's decoder: its launch alone, and a driver's call, with products of the memory and copies."""
+    sources = {"published": random_source("tacotron2"), "hazel": load_voice("hazel").source("tacotron2")}
+    batches: list[int] = args.batch
+    for name, batch in itertools.product(sources, batches):
+        source, config, symbols = sources[name], sources[name].config, args.symbols
+        (stage,) = (one for one in plan_of("tacotron2").stages(config) if one.name == "decoder_loop")
+        engine = DecoderLoop(stage, source, "cuda")
         torch.manual_seed(0)
         inputs = {
-            "memory": torch.rand(batch, args.text, config.encoder_embedding_dim, device="cuda") * 2 - 1,
-            "processed_memory": torch.randn(batch, args.text, config.attention_dim, device="cuda") / 2,
-            "lengths": torch.full((batch,), args.text, device="cuda"),
+            "memory": torch.rand(batch, symbols, config.encoder_embedding_dim, device="cuda") * 2 - 1,
+            "processed_memory": torch.randn(batch, symbols, config.attention_dim, device="cuda") / 2,
+            "lengths": torch.full((batch,), symbols, device="cuda"),
             "prenet_noise": torch.rand(args.steps, 2, batch, config.prenet_dim, device="cuda"),
             "prenet_dropout": torch.full((1,), 0.5, device="cuda"),
             "gate_threshold": torch.ones(1, device="cuda"),  # which no gate passes: all steps are made
         }
         with torch.inference_mode():
             launches = [launch_time(engine, inputs) for _ in range(WARM_UP + args.runs)][WARM_UP:]
-            called = times(timed(partial(engine, **inputs), args.runs, "cuda", warm_up=WARM_UP))
-        alone = times(launches)
-        values = (*alone, alone[0] * 1000 / args.steps, *called)
-        yield name, f"{batch}, {args.text}, {args.steps}", *(f"{value:.3f}" for value in values)
+            called = timed(partial(engine, **inputs), args.runs, "cuda", warm_up=WARM_UP)
+        for way, (median, p95) in {"launch alone": times(launches), "call": times(called)}.items():
+            rate = f"{median / args.steps:.3f} us a step"
+            sizes = f"{batch}, {symbols}, {args.steps} steps"
+            yield f"decoder, {name}", sizes, way, "", f"{median:.0f}", f"{p95:.0f}", rate, "", ""
 
 
 def launch_time(engine: DecoderLoop, inputs: dict[str, Tensor]) -> float:
@@ -200,59 +201,25 @@ def launch_time(engine: DecoderLoop, inputs: dict[str, Tensor]) -> float:
     return elapsed(start, end)
 
 
-def time_decoder(args: argparse.Namespace) -> None:
-    title(f"{WARM_UP} + {args.runs} runs")
-    sources = {
-        "published sizes": random_source("tacotron2"),
-        "hazel": load_voice("hazel").source("tacotron2"),
-    }
-    rows = [row for name, source in sources.items() for row in decoder_rows(name, source, args)]
-    headings = ("network", "batch, symbols, steps", "launch ms", "p95", "us a step", "call ms", "p95")
-    print_table(headings, rows)
-
-
-def title(text: str) -> None:
-    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, {text}", flush=True)
-
-
-# By name: the function, its help, and the options with their defaults.
-BESIDE = "kernels and PyTorch's half precision"
-STAGES: dict[str, Any] = {"frames": 640, "runs": 20, "batch": BATCHES}
-TRANSFORMER = {**STAGES, "symbols": 128, "model": ["fastpitch", "fastspeech"]}
-LOOP = {"runs": 20, "text": 128, "steps": 600}
-COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], None], str, dict[str, Any]]] = {
-    "operations": (time_operations, "the plugins' kernels and PyTorch's decompositions", {"samples": 100}),
-    "hifigan": (time_stages, f"HiFi-GAN's {BESIDE}", {**STAGES, "chunks": [32, 50, 100, 200]}),
-    "waveglow": (time_stages, f"WaveGlow's {BESIDE}", {**STAGES, "channels": 256}),
-    "transformer": (time_stages, f"FastPitch's and FastSpeech's {BESIDE}, all in CUDA graphs", TRANSFORMER),
-    "tacotron2_decoder": (time_decoder, "the kernel of Tacotron 2's decoder", LOOP),
-}
-OPTIONS = {
-    "samples": f"groups of {OPERATION_CALLS} calls",
-    "frames": "mel frames of an item",
-    "runs": "timed runs",
-    "batch": "items",
-    "chunks": "mel frames of single items beside these",
-    "channels": "WN channels",
-    "symbols": "symbols of an item",
-    "model": "whose",
-    "text": "symbols",
-    "steps": "decoder steps",
-}
-
-
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m melforge.trt_plugins.benchmark", description=__doc__)
-    names = parser.add_subparsers(dest="name", required=True, metavar="NAME")
-    for name, (call, about, defaults) in COMMANDS.items():
-        one = names.add_parser(name, help=about, description=about)
-        one.set_defaults(run=call, model=[name], symbols=0, chunks=[])
-        for key, default in defaults.items():
-            how: dict[str, Any] = {"default": default, "help": f"{OPTIONS[key]} (default: %(default)s)"}
-            how |= {"choices": default} if key == "model" else {"type": options.positive, "metavar": "N"}
-            if isinstance(default, list):
-                how |= {"nargs": "*" if key == "chunks" else "+"}
-            one.add_argument(f"--{key}", **how)
+    parser.add_argument("name", choices=BENCHMARKS, metavar="NAME", help=f"of {', '.join(BENCHMARKS)}")
+    models = BENCHMARKS["transformer"]
+    text = "of the transformer's stages (default: both)"
+    parser.add_argument("--model", nargs="+", choices=models, default=models, help=text)
+    for option, default, text in (
+        ("runs", 20, "timed runs"),
+        ("frames", 640, "mel frames of an item"),
+        ("symbols", 128, "symbols of an item"),
+        ("steps", 600, "decoder steps"),
+        ("channels", 256, "WaveGlow's WN channels"),
+    ):
+        how = {"type": options.positive, "default": default, "metavar": "N"}
+        parser.add_argument(f"--{option}", help=f"{text} (default: {default})", **how)
+    text = "items, once for each number (default: 1 4 8)"
+    parser.add_argument(
+        "--batch", nargs="+", type=options.positive, default=[1, 4, 8], metavar="N", help=text
+    )
     return parser
 
 
@@ -260,7 +227,13 @@ def main() -> int:
     args = make_parser().parse_args()
     if not torch.cuda.is_available():
         raise InputError("PyTorch sees no GPU here")
-    if args.name != "operations":
+    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, {args.runs} runs", flush=True)
+    if args.name == "operations":
+        with torch.inference_mode():
+            rows = list(operation_rows(args))
+    else:
         torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-    args.run(args)
+        models = args.model if args.name == "transformer" else BENCHMARKS[args.name]
+        rows = [row for model in models for row in stage_rows(model, args)] or list(decoder_rows(args))
+    print_table(HEADINGS, rows)
     return 0

@@ -1,19 +1,16 @@
 """The calls that a row times: of a pair, a model or a stage on its engines, with outputs of fixed length."""
 
 import functools
-import importlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 
-from melforge.common.arrays import Array, as_float32, length_mask, to_device, to_numpy
-from melforge.common.audio.contract import MelContract, require_same_contract
+from melforge.common.arrays import Array, as_float32, length_mask, to_device
+from melforge.common.audio.contract import require_same_contract
 from melforge.common.bench.timer import StageTimer, WatchedEngine
-from melforge.common.bench.worker import run_jobs
 from melforge.common.bench.workload import Workload, form_of, has_decoders
 from melforge.common.config.deployment import Bucket, Deployment
 from melforge.common.engines import Engine, Run, WrappedEngine, as_capturable
@@ -24,6 +21,7 @@ from melforge.common.runner import ChunkSizes, TextToSpeech, start_text_processe
 from melforge.common.speech import AcousticOutput, Controls, controls_of_each
 from melforge.common.stages import root, stages_of
 from melforge.common.stages.choose import KINDS, deployment_of, parse_backends
+from melforge.common.synthesis.acoustic import AcousticModel
 from melforge.common.synthesis.loading import choose_sources, make_driver
 from melforge.common.synthesis.parallel import ParallelModel
 from melforge.common.synthesis.vocoder import Vocoder
@@ -32,7 +30,6 @@ from melforge.common.weights.voices import FrontendSpec, ModelSource
 SYMBOLS = 128  # where a stage or a vocoder is given none
 FRAMES_PER_SYMBOL = 5  # 128 symbols: 640 frames
 STEPS = 600  # of Tacotron 2's decoder
-LONGEST_IMPORT = 120.0  # seconds, of a user's module
 SENTENCES = (
     "The examination and testimony of the experts enabled the commission to conclude "
     "that five shots may have been fired.",
@@ -54,10 +51,10 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What is measured for a row."""
+class TimedCall:
+    """What a row times."""
 
-    run: Callable[[], Output]
+    run: Callable[[], Any]  # of fixed lengths it gives an Output
     first_audio: Callable[[], Any] | None = None  # up to the first samples on the host
     timer: StageTimer | None = None  # of the engines that run
     sampling_rate: int = 22050
@@ -96,46 +93,35 @@ def endless(synthesise: Callable[..., AcousticOutput]) -> Callable[..., Acoustic
     return run
 
 
-class Remembered(WrappedEngine):
-    """An engine that runs once for each shape and returns the same outputs again: others are measured."""
-
-    def __init__(self, inner: Engine):
-        super().__init__(inner)
-        self._outputs: dict[tuple, dict[str, Array]] = {}
-
-    def __call__(self, **inputs: Array) -> dict[str, Array]:
-        key = tuple(tuple(value.shape) for value in inputs.values())
-        if key not in self._outputs:
-            self._outputs[key] = self.inner(**inputs)
-        return self._outputs[key]
-
-
-@functools.cache
-def seeded_source(model: str, graphs: Path, sizes: tuple[tuple[str, Any], ...]) -> ModelSource:
-    from melforge.common.bench.random_weights import random_source
-
-    return random_source(model, graphs, dict(sizes))
-
-
 def sources_of(workload: Workload) -> dict[str, ModelSource]:
     """The source of each of the workload's models, with networks of its own: a precision is theirs."""
-    models = workload.target.models
-    if workload.weights == "published":
+    models, how = workload.subject.models, workload.loading
+    if workload.published:
+        from melforge.common.bench.random_weights import random_source
+
         found = {
-            kind: seeded_source(model, workload.graphs, tuple(workload.overrides.get(model, {}).items()))
-            for kind, model in models.items()
+            kind: random_source(model, how.graphs, how.overrides.get(model)) for kind, model in models.items()
         }
     else:
         wanted = {kind: models.get(kind) for kind in KINDS}
-        found = choose_sources(wanted, workload.voice, workload.checkpoints, workload.overrides)
+        found = choose_sources(wanted, how.voice, how.checkpoints, how.overrides)
     return {kind: replace(found[kind], networks=WeakValueDictionary()) for kind in models}
 
 
 def config_of(workload: Workload, model: str) -> Any:
     """The sizes of one of the workload's models."""
-    if workload.weights == "published":
-        return replace(get_model(model).config_class(), **workload.overrides.get(model, {}))
+    if workload.published:
+        return replace(get_model(model).config_class(), **workload.loading.overrides.get(model, {}))
     return sources_of(workload)[get_model(model).kind].config
+
+
+def run_as(engine: Engine, mode: str | None, half: bool) -> Engine:
+    """What runs in the place of an engine: PyTorch's in a mode, or in half precision."""
+    if engine.backend != "torch" or not (mode or half):
+        return engine
+    from melforge.common.bench.torch_modes import in_mode
+
+    return in_mode(engine, mode, half)
 
 
 class LoadedModels:
@@ -143,8 +129,6 @@ class LoadedModels:
 
     def __init__(self, workload: Workload):
         self.workload, self.fixed = workload, workload.fixes_lengths
-        model, _, stage = workload.target.part.partition(".")
-        self._decoder_alone = stage == "decoder" and has_decoders(model)  # whichever stage makes its steps
         self.engines: list[Engine] = []
         self.timer = StageTimer()
         sources = sources_of(workload)
@@ -155,33 +139,32 @@ class LoadedModels:
         first = next(iter(sources.values()))
         self.sampling_rate, self.hop = first.mel.sampling_rate, first.mel.hop_length
         spec = None if self.fixed else first.frontend
-        if workload.texts and workload.weights == "published":
+        if workload.texts and workload.published:
             spec = FrontendSpec(first.model)  # the published one, of the model's name
-        self.tts = TextToSpeech(
-            spec.build() if spec else None,
-            *map(self.drivers.get, KINDS),
-            self.sampling_rate,
-            text_processes=start_text_processes(spec, workload.text_processes),
-        )
+        # What the subject does not have is None, and not asked for.
+        parts: list[Any] = [spec.build() if spec else None, *map(self.drivers.get, KINDS)]
+        readers = start_text_processes(spec, workload.texts.processes if workload.texts else 0)
+        self.tts = TextToSpeech(*parts, sampling_rate=self.sampling_rate, text_processes=readers)
 
     def _driver(self, source: ModelSource) -> Any:
-        workload, kind = self.workload, get_model(source.model).kind
-        backend = parse_backends(workload.plain_backend, workload.target.models)[kind]
+        workload, loading, kind = self.workload, self.workload.loading, get_model(source.model).kind
+        backend = parse_backends(workload.plain_backend, workload.subject.models)[kind]
         # A graph is captured, and compiled code made, for one step: the loop looks at its gates.
         steps = "steps" if workload.modes.get("torch") else None
-        form = form_of(source.model, workload.decoder or steps)
-        how = deployment_of(source.model, workload.deployments, workload.plain_backend)
+        form = form_of(source.model, loading.decoder or steps)
+        how = deployment_of(source.model, loading.deployments, workload.plain_backend)
         if backend == "trt":
             if how.batch_size is None and kind == "acoustic":
                 how = replace(how, batch_size=self._batch_size(source))
             build_engines(source, how, form)
-        driver = make_driver(source, backend, workload.device, workload.threads, form, self._watch, how)
+        driver = make_driver(source, backend, workload.device, loading.threads, form, self._watch, how)
+        model = source.model
         if isinstance(driver, ParallelModel) and driver.two_graphs:
             self.timer.watch_graphs(driver.two_graphs)
-        if isinstance(driver, Vocoder) and driver.one_graph:
-            self.timer.watch_graph(driver.one_graph)
-        if self.fixed and workload.texts and has_decoders(source.model):
+        elif isinstance(driver, AcousticModel) and self.fixed and workload.texts and has_decoders(model):
             driver.synthesise = endless(driver.synthesise)
+        elif isinstance(driver, Vocoder) and driver.one_graph:
+            self.timer.watch_graph(driver.one_graph)
         return driver
 
     def _batch_size(self, source: ModelSource) -> int | None:
@@ -194,13 +177,8 @@ class LoadedModels:
 
     def _watch(self, engine: Engine) -> Engine:
         self.engines.append(engine)
-        stage, mode, half = engine.stage, self.workload.modes.get("torch"), self.workload.precision == "fp16"
-        if engine.backend == "torch" and (mode or half):
-            from melforge.common.bench.torch_modes import in_mode
-
-            engine = in_mode(engine, mode, half)
-        if self._decoder_alone and not stage.name.startswith("decoder"):
-            return Remembered(engine)
+        stage = engine.stage
+        engine = run_as(engine, self.workload.modes.get("torch"), self.workload.precision == "fp16")
         if self.fixed and any(tensor.name == "duration" for tensor in stage.outputs):
             if stage.name != "encoder":
                 raise InputError(
@@ -210,10 +188,10 @@ class LoadedModels:
             engine = FixedDurations(engine)
         return WatchedEngine(engine, self.timer)
 
-    def measured(self, batch: int, symbols: int | None) -> Measured:
-        model, _, stage = self.workload.target.part.partition(".")
+    def call_of(self, batch: int, symbols: int | None) -> TimedCall:
+        model, _, stage = self.workload.subject.part.partition(".")
         first_audio = None
-        if stage and not self._decoder_alone:
+        if stage:
             run = self._stage(model, stage, batch, symbols or SYMBOLS)
         elif "acoustic" not in self.drivers:
             run = self._vocoder(batch, symbols or SYMBOLS)
@@ -223,12 +201,12 @@ class LoadedModels:
                 raise InputError(f"batch size {batch}: {driver.source.model} goes up to {most}")
             ids = ids_of(self.tts.frontend, driver.config.n_symbols, batch, symbols)
             # With fixed lengths Tacotron 2's gate never ends it.
-            no_end = self.fixed and has_decoders(self.workload.target.acoustic)
+            no_end = self.fixed and has_decoders(self.workload.subject.acoustic)
             controls = Controls(gate_threshold=1.0, step_limit=STEPS) if no_end else Controls()
             run = functools.partial(self._speak, ids, controls)
             if self.tts.vocoder and batch == 1 and "compile" not in self.workload.modes.values():
                 first_audio = functools.partial(self._first_audio, ids, controls)
-        return Measured(run, first_audio, self.timer, self.sampling_rate)
+        return TimedCall(run, first_audio, self.timer, self.sampling_rate)
 
     def _speak(self, ids: Sequence[np.ndarray], controls: Controls) -> Output:
         """By an acoustic model, and a vocoder where there is one."""
@@ -259,8 +237,7 @@ class LoadedModels:
     def _stage(self, model: str, name: str, batch: int, symbols: int) -> Callable[[], Output]:
         (driver,) = self.drivers.values()
         if name not in driver.engines:
-            known = [*driver.engines, *["decoder"] * has_decoders(model)]
-            raise InputError(unknown(f"stage of {model} as it runs here", name, known))
+            raise InputError(unknown(f"stage of {model} as it runs here", name, driver.engines))
         engine, stage = driver.engines[name], driver.engines[name].stage
         by_steps = has_decoders(model)
         frames = STEPS * driver.config.n_frames_per_step if by_steps else symbols * FRAMES_PER_SYMBOL
@@ -313,68 +290,3 @@ def ids_of(frontend: Any, n_symbols: int, batch: int, symbols: int | None) -> li
         return [frontend(SENTENCES[i % len(SENTENCES)]).utterances[0].ids for i in range(batch)]
     rng = np.random.default_rng(0)
     return [rng.integers(1, n_symbols, symbols) for _ in range(batch)]
-
-
-class Peer:
-    """A user's function: a list of int64 arrays of ids -> the audio of each, in one array or a list."""
-
-    engines: Sequence[Engine] = ()
-
-    def __init__(self, workload: Workload):
-        self._function = load_peer(workload.peer)
-        if workload.weights == "published":
-            config, self._mel, frontend = config_of(workload, workload.target.acoustic), MelContract(), None
-        else:
-            source = sources_of(workload)["acoustic"]
-            config, self._mel, frontend = source.config, source.mel, source.frontend
-        self._symbols = config.n_symbols
-        self._frontend = frontend.build() if frontend and not workload.symbols else None
-
-    def measured(self, batch: int, symbols: int | None) -> Measured:
-        ids = ids_of(self._frontend, self._symbols, batch, symbols)
-
-        def run() -> Output:
-            samples = [len(samples) for samples in audio_of(self._function(list(ids)))]
-            if len(samples) != batch:
-                raise InputError(f"the peer gave audio of {len(samples)} items for {batch}")
-            return Output([count // self._mel.hop_length for count in samples], samples)
-
-        return Measured(run, sampling_rate=self._mel.sampling_rate)
-
-
-def load_peer(path: str) -> Callable[[list[np.ndarray]], Any]:
-    module, colon, name = path.partition(":")
-    if not (module and colon and name):
-        raise InputError(f"--peer must be module:function, such as my_baseline:speak, not {path!r}")
-    try:
-        function = getattr(importlib.import_module(module), name, None)
-    except ImportError as error:
-        raise InputError(f"--peer {path}: {error}; it must be importable, as with PYTHONPATH") from None
-    if not callable(function):
-        raise InputError(f"--peer {path}: module {module} has no function {name!r}")
-    return function
-
-
-def require_peer(path: str) -> None:
-    """A ValueError where a user's function is not there; looked for where it will be called."""
-    for _, found in run_jobs("melforge.common.bench.models:find_peer", [path], LONGEST_IMPORT):
-        raise InputError(found.get("wrong") or f"--peer {path}: {found['ended']}")
-
-
-def find_peer(path: str) -> Iterator[dict[str, str]]:
-    """In a worker: a row with the reason where the function is missing."""
-    try:
-        load_peer(path)
-    except ValueError as error:
-        yield {"wrong": str(error)}
-
-
-def audio_of(answer: Any) -> Iterator[np.ndarray]:
-    """The audio of each item that a peer gave."""
-    for samples in answer:
-        samples = to_numpy(samples)
-        if samples.ndim != 1:
-            raise InputError(
-                f"the peer's audio of an item has the shape {list(samples.shape)}, not samples in a row"
-            )
-        yield samples

@@ -1,10 +1,12 @@
 """Networks of the published sizes with seeded random weights, to measure speed and rounding."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from melforge.common.audio.contract import MelContract
@@ -14,11 +16,12 @@ from melforge.common.export.to_onnx import ExportedGraphs
 from melforge.common.files import config_hash
 from melforge.common.registry import get_model
 from melforge.common.stages import stages_of
-from melforge.common.weights.voices import ModelSource
+from melforge.common.weights.voices import FrontendSpec, ModelSource
 
-# Settings in place of a model's defaults. Random weights pass noise on as it is: far louder than speech, and
-# clipping it softly would take longer than making it.
-QUIET = {"waveglow": {"sigma": 0.1}}
+FRAMES = 5  # that a symbol lasts, where `lasting` says so
+# Random weights pass noise on as it is: far louder than speech, and clipping it softly would take longer than
+# making it.
+QUIET = {"sigma": 0.1}
 
 
 def random_source(model: str, folder: Path = GRAPHS, sizes: Mapping[str, Any] | None = None) -> ModelSource:
@@ -35,7 +38,19 @@ def random_source(model: str, folder: Path = GRAPHS, sizes: Mapping[str, Any] | 
                 weight.normal_(0, 0.01)
     state = {parameter: value.numpy() for parameter, value in network.state_dict().items()}
     graphs = ExportedGraphs(stages, config, folder / name)
-    settings = get_model(model).settings_class(**QUIET.get(model, {}))
+    settings_class = get_model(model).settings_class
+    known = {field.name for field in dataclasses.fields(settings_class)}
+    settings = settings_class(**{name: value for name, value in QUIET.items() if name in known})
     return ModelSource(
         model, config, Path(model), MelContract(), graphs, settings=settings, given_state=state
     )
+
+
+def lasting(source: ModelSource) -> ModelSource:
+    """The source with durations of FRAMES frames: random weights alone predict durations of zero."""
+    spec = FrontendSpec(source.model, {}) if get_model(source.model).kind == "acoustic" else None
+    state = dict(source.state)
+    for name, bias in state.items():
+        if "duration_predictor" in name and bias.shape == (1,):  # of its last layer: log(1 + frames)
+            state[name] = np.full(1, math.log(1 + FRAMES), np.float32)
+    return dataclasses.replace(source, given_state=state, frontend=spec)

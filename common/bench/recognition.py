@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from melforge.common.bench.machine import versions
+from melforge.common.bench.models import build_engines, run_as
+from melforge.common.bench.report import Columns, Report, Row, Table, by, latency_panel, ms
 from melforge.common.bench.timer import StageTimer, WatchedEngine, summary, timed
 from melforge.common.config.deployment import Deployment
 from melforge.common.engines import Engine
@@ -28,12 +31,23 @@ BACKENDS = {
 }
 WARM_UP = 3  # runs before those that are timed
 STAGE_RUNS = 5  # more, for the time of each stage
-Row = dict[str, Any]
+COLUMNS: Columns = {
+    "backend": "backend",
+    "precision": "precision",
+    "audio s": "seconds g",
+    "batch": "batch",
+    "runs": "runs",
+    "50 % ms": "latency.p50 ms",
+    "95 % ms": "latency.p95 ms",
+    "99 % ms": "latency.p99 ms",
+    "recordings/s": "recordings_per_second .1f",
+    "x real time": "times_real_time .0f",
+}
 
 
 @dataclass(frozen=True)
-class Measurement:
-    """What is measured, and how often; a measurement of one row ends after `longest` seconds."""
+class RecogniserWorkload:
+    """What is measured, and how often; a row ends after `longest` seconds."""
 
     backends: Sequence[str]
     precisions: Sequence[str]  # fp32, or fp16 on trt and on torch with a GPU; fp16 alone on cuda
@@ -45,45 +59,45 @@ class Measurement:
     longest: float = 20.0
 
 
-def measure(source: ModelSource, how: Measurement) -> Iterator[Row]:
+def measure(source: ModelSource, how: RecogniserWorkload) -> Iterator[Row]:
     """A row for each backend, precision, length and batch: seconds of a call, what it does in a second."""
     for word in how.backends:
         if word not in BACKENDS:
             raise InputError(unknown("backend", word, BACKENDS))
+    for word, precision, seconds in itertools.product(how.backends, how.precisions, how.seconds):
         backend, mode = BACKENDS[word]
         device = pick_device(backend) if how.device == "auto" else how.device
-        for precision in how.precisions:
-            half = precision == "fp16"
-            if (half and (backend == "onnx" or device == "cpu")) or (backend == KERNELS and not half):
-                continue
-            for seconds in how.seconds:
-                yield from _measure_length(source, how, (word, backend, mode), device, half, seconds)
+        half = precision == "fp16"
+        if (half and (backend == "onnx" or device == "cpu")) or (backend == KERNELS and not half):
+            continue
+        row = {"model": source.model, "backend": word, "precision": precision, "device": device}
+        for found in _measure_length(source, how, (backend, mode), device, half, seconds):
+            yield row | found
 
 
 def _measure_length(
     source: ModelSource,
-    how: Measurement,
-    run_by: tuple[str, str, str | None],
+    how: RecogniserWorkload,
+    run_by: tuple[str, str | None],
     device: str,
     half: bool,
     seconds: float,
 ) -> Iterator[Row]:
-    word, backend, mode = run_by
+    backend, mode = run_by
     samples = round(seconds * source.config.sampling_rate)
-    deployment = Deployment()
+    deployment, timer = Deployment(), StageTimer()
     if backend == "trt":
-        frames = source.config.padded_frames(samples)
         deployment = Deployment(
             batch_size=max(how.batches),
             precision="fp16" if half else "fp32",
             trt_cuda_graph=mode == "graph",
-            trt_max_output_seq_len=frames,
+            trt_max_output_seq_len=source.config.padded_frames(samples),
         )
-        from melforge.common.bench.models import build_engines
-
         build_engines(source, deployment, form_of(source))
-    timer = StageTimer()
-    watch = functools.partial(_watched, timer, mode if backend == "torch" else None, half)
+
+    def watch(engine: Engine) -> Engine:
+        return WatchedEngine(run_as(engine, mode, half), timer)
+
     fresh = replace(source, networks=type(source.networks)())  # a precision is its networks' own
     recogniser = make_recogniser(fresh, backend, device, how.threads, deployment, watch)
     longest = recogniser.longest_samples
@@ -96,22 +110,18 @@ def _measure_length(
             continue
         audios = list((0.1 * rng.standard_normal((batch, samples))).astype(np.float32))
         call = functools.partial(recogniser.hear, audios)
-        taken = timed(call, how.runs, device, warm_up=WARM_UP, longest=how.longest)
-        found = summary(taken)
+        latency = timed(call, how.runs, device, warm_up=WARM_UP, longest=how.longest)
+        found = summary(latency)
         apart = functools.partial(_hear_apart, recogniser, audios)
         apart()  # each stage's own graph is captured
         stages = timer.measure(apart, STAGE_RUNS, device)["stages"]
         yield {
-            "model": source.model,
-            "backend": word,
-            "precision": "fp16" if half else "fp32",
-            "device": device,
             "seconds": seconds,
             "batch": batch,
-            "runs": len(taken),
-            **found,
-            "recordings_per_second": batch / found["mean"],
-            "times_real_time": batch * seconds / found["mean"],
+            "runs": len(latency),
+            "latency": found,
+            "recordings_per_second": batch / found["p50"],
+            "times_real_time": batch * seconds / found["p50"],
             "stages": {one["stage"]: one["seconds"] for one in stages},
         }
 
@@ -122,9 +132,19 @@ def _hear_apart(recogniser: Recogniser, audios: Sequence[np.ndarray]) -> None:
     recogniser.decode(recogniser.encode(features), features.outputs)
 
 
-def _watched(timer: StageTimer, mode: str | None, half: bool, engine: Engine) -> Engine:
-    if engine.backend == "torch" and (mode or half):
-        from melforge.common.bench.torch_modes import in_mode
+def line(row: Row) -> str:
+    """A row in short, to show progress."""
+    what = f"{label_of(row)}, {row['seconds']:g} s, batch {row['batch']}"
+    return f"{what}: {ms(row['latency']['p50'])} ms, {row['times_real_time']:.0f} times real time"
 
-        engine = in_mode(engine, mode, half)
-    return WatchedEngine(engine, timer)
+
+def report_of(rows: Sequence[Row], command: str, device: str) -> Report:
+    panels = []
+    for seconds, some in by(rows, lambda row: f"{row['seconds']:g} s").items():
+        panels += latency_panel(seconds, ("batch size", "batch"), some, "latency", label_of, {"p50": ""})
+    tables = [Table(model, COLUMNS, some) for model, some in by(rows, lambda row: row["model"]).items()]
+    return Report(command, "", versions(device), {"rows": list(rows)}, tables, panels)
+
+
+def label_of(row: Row) -> str:
+    return f"{row['backend']} {row['precision']}"

@@ -3,7 +3,6 @@
 import functools
 import importlib
 import math
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -54,9 +53,9 @@ def timed(
 
 
 def summary(seconds: Sequence[float]) -> dict[str, float]:
-    """Mean, standard deviation and percentiles."""
+    """Mean, standard deviation, percentiles and the largest."""
     points = {f"p{point}": float(np.percentile(seconds, point)) for point in (50, 90, 95, 99)}
-    return {"mean": float(np.mean(seconds)), "std": float(np.std(seconds)), **points}
+    return {"mean": float(np.mean(seconds)), "std": float(np.std(seconds)), **points, "max": max(seconds)}
 
 
 def mark(device: str) -> Any:
@@ -80,18 +79,6 @@ def wait_for(device: str) -> None:
     """Until the device has done what it was given."""
     if device != "cpu":
         importlib.import_module("torch").cuda.synchronize(device)
-
-
-def works(device: str) -> bool:
-    """Whether a GPU still runs anything: some errors end all work of a process on it."""
-    torch = sys.modules.get("torch")
-    if device == "cpu" or torch is None or not torch.cuda.is_available():
-        return True
-    try:
-        torch.ones(1, device=device).sum().item()
-    except RuntimeError:
-        return False
-    return True
 
 
 class StageTimer:
@@ -135,8 +122,8 @@ class StageTimer:
         return outputs
 
     def measure(self, run: Callable[[], Any], runs: int, device: str) -> dict[str, Any]:
-        """Of one run, on average: seconds from the first engine's start to the last one's end, and of each
-        engine at each of its sizes.
+        """Of one run, on average: `engines_s`, from the first engine's start to the last one's end with what
+        the host does between them, and the `stages`: seconds of each engine at each of its sizes.
         """
         span, found = 0.0, {}
         for _ in range(runs):
@@ -159,7 +146,7 @@ class StageTimer:
             for (name, sizes), entry in found.items()
         ]
         known = bool(stages) and not math.isnan(span)  # NaN: a part on the CPU and another on the GPU
-        return {"device_s": span / runs if known else None, "stages": stages}
+        return {"engines_s": span / runs if known else None, "stages": stages}
 
 
 class WatchedEngine(WrappedEngine):

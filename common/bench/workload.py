@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import yaml
+
+from melforge.common.bench.report import Row
 from melforge.common.config.deployment import Deployment
 from melforge.common.config.hparams import backend_texts, shown
 from melforge.common.errors import InputError, unknown
@@ -27,6 +29,7 @@ MEASURED_TEXTS = 200  # of a file that has them: what it has beyond that may go 
 LONGEST_TEXT_WARM_UP = 60.0  # seconds
 GRAPHS = Path("build/graphs")  # of published sizes, exported if missing
 PRECISIONS = ("fp32", "tf32", "fp16")
+SUITES = Path(__file__).with_name("suites.yaml")
 # ONNX Runtime's options, each beside those that the engine sets, as the word behind "onnx-": attributes of
 # the session's options, or with a dot in the name its config entries.
 ONNX_OPTIONS: dict[str, dict[str, Any]] = {
@@ -45,11 +48,8 @@ MODES = {"torch": ("compile", "graph"), "trt": ("graph",), "onnx": tuple(ONNX_OP
 
 
 @dataclass(frozen=True)
-class Target:
-    """What is measured: a pair, or with `part` one model ("fastpitch") or one stage ("hifigan.generator").
-
-    All steps of Tacotron 2's decoder are "tacotron2.decoder", whichever stage makes them.
-    """
+class Subject:
+    """What is measured: a pair, or with `part` one model ("fastpitch") or one stage ("hifigan.generator")."""
 
     acoustic: str | None
     vocoder: str | None
@@ -69,31 +69,36 @@ class Target:
         return bool(self.acoustic and self.vocoder)
 
     @classmethod
-    def of(cls, part: str) -> Target:
-        """The target of a model's name, or of "model.stage"."""
-        model, _, stage = part.partition(".")
+    def of(cls, text: str) -> Subject:
+        """Of a pair's names ("fastpitch hifigan"), a model's name, or "model.stage"."""
+        first, _, second = text.partition(" ")
+        if second:
+            return cls(first, second)
+        model, _, stage = text.partition(".")
         found = get_model(model)
         if found.kind not in KINDS:
             raise InputError(
-                f"--part {part}: {model} is a {KIND_WORDS[found.kind]}: use benchmark-recogniser"
+                f"--part {text}: {model} is a {KIND_WORDS[found.kind]}: use benchmark-recogniser"
             )
         known = [one.name for one in stages_of(model, found.config_class())]
-        known += ["decoder"] * has_decoders(model)
         if stage and stage not in known:
             raise InputError(unknown(f"stage of {model}", stage, known))
-        return cls(*(model if found.kind == one else None for one in KINDS), part)
+        return cls(**{one: model if found.kind == one else None for one in KINDS}, part=text)
 
 
 @dataclass(frozen=True)
 class Texts:
-    """New texts: those that are measured, each once, and others for the warm-up before."""
+    """New texts, how they are spoken: those that are measured, each once, and others for a warm-up."""
 
     name: str  # of their file
     measured: tuple[str, ...]
     warm_up: tuple[str, ...]
+    call: str = SPEAK  # of `TextToSpeech`
+    longest_warm_up: float = LONGEST_TEXT_WARM_UP  # seconds
+    processes: int = 0  # that analyse texts, for `speak_many`
 
     @classmethod
-    def read(cls, path: Path) -> Texts:
+    def read(cls, path: Path, **how: Any) -> Texts:
         """A text a line, in the file's order; empty lines and comments are left out.
 
         The warm-up's texts are taken from the whole file at equal distances, a quarter of it at most.
@@ -105,40 +110,38 @@ class Texts:
         count = min(beyond, len(texts) // 4) if beyond > 0 else max(1, len(texts) // 10)
         chosen = {i * len(texts) // count for i in range(count)}
         measured = tuple(text for i, text in enumerate(texts) if i not in chosen)
-        return cls(path.name, measured, tuple(texts[i] for i in sorted(chosen)))
-
-    @property
-    def letters(self) -> dict[str, float]:
-        """Of the texts that are measured, blanks and marks included."""
-        counts = [len(text) for text in self.measured]
-        return {"mean": sum(counts) / len(counts), "min": min(counts), "max": max(counts)}
+        return cls(path.name, measured, tuple(texts[i] for i in sorted(chosen)), **how)
 
 
 @dataclass(frozen=True)
-class Workload:
-    """One way to run one target, with a row for each batch size and text length."""
+class Loading:
+    """Which weights the models have, and how they are loaded: as `TextToSpeech.load` takes it."""
 
-    target: Target
-    backend: str = "onnx"  # as the runner takes it, but for the modes behind its words
-    precision: str = "fp32"
-    device: str = "cpu"
-    peer: str = ""  # "module:function" of the user's, run instead of the target
-    weights: str = "voice"
+    weights: str = "voice"  # or published: seeded random ones in the published sizes
     voice: str | None = None
     checkpoints: Sequence[str] = ()
     threads: int | None = None
     decoder: str | None = None
-    deployments: Mapping[str, Deployment] = field(default_factory=dict)  # by model, as `load` takes them
+    deployments: Mapping[str, Deployment] = field(default_factory=dict)  # by model
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    graphs: Path = GRAPHS
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One way to run one subject, with a row for each batch size and text length."""
+
+    subject: Subject
+    backend: str = "onnx"  # as the runner takes it, but for the modes behind its words
+    precision: str = "fp32"
+    device: str = "cpu"
+    loading: Loading = field(default_factory=Loading)
+    peer: str = ""  # "module:function" of the user's, run instead of the subject
     batches: Sequence[int] = (1,)
     symbols: Sequence[int] = ()  # text lengths; without any, sentences are spoken
-    graphs: Path = GRAPHS
+    texts: Texts | None = None  # spoken through `TextToSpeech`, in place of one length again and again
     runs: int = 10
     warm_up: bool = False  # run every engine first, and say on stderr what that took
-    texts: Texts | None = None  # spoken through `TextToSpeech`, in place of one length again and again
-    call: str = SPEAK  # how, of `TextToSpeech`
-    text_warm_up: float = LONGEST_TEXT_WARM_UP  # seconds
-    text_processes: int = 0  # that analyse texts, for `speak_many`
     profile: Path | None = None  # a folder for what a profiler sees of one more run
 
     @property
@@ -155,44 +158,50 @@ class Workload:
         return split_modes(self.backend)[1]
 
     @property
+    def published(self) -> bool:
+        return self.loading.weights == "published"
+
+    @property
     def streams(self) -> bool:
         """Whether texts are spoken as users do: a voice's pair, without modes, which fit one length."""
-        whole = self.target.is_pair and not self.peer and self.texts is None
-        return whole and self.weights == "voice" and not self.symbols and not self.modes
+        whole = self.subject.is_pair and not self.peer and self.texts is None
+        return whole and not self.published and not self.symbols and not self.modes
 
     @property
     def fixes_lengths(self) -> bool:
         """Whether lengths follow from the number of symbols: random weights would predict any."""
-        return bool(self.symbols) or (self.texts is not None and self.weights == "published")
+        return bool(self.symbols) or (self.texts is not None and self.published)
 
-    def rows(self) -> Iterator[dict[str, Any]]:
+    def rows(self) -> Iterator[Row]:
         """The labels of each of its rows."""
-        row = {"name": self.target.name, "backend": self.peer or self.backend, "precision": self.precision}
-        row |= {"device": self.device, "weights": self.weights}
-        row |= {"texts": self.texts.name, "call": self.call} if self.texts else {}
-        row |= {"text_processes": self.text_processes} if self.call == SPEAK_MANY else {}
+        row = {"name": self.subject.name, "backend": self.peer or self.backend, "precision": self.precision}
+        row |= {"device": self.device, "weights": self.loading.weights}
+        if self.texts:
+            row |= {"texts": self.texts.name, "call": self.texts.call}
+            row |= {"text_processes": self.texts.processes} if self.texts.call == SPEAK_MANY else {}
         for symbols, batch in itertools.product(self.symbols or (None,), self.batches):
             yield {**row, "symbols": symbols, "batch": batch}
 
     @property
     def arguments(self) -> list[str]:
         """The same for `melforge speak`, which speaks with a voice."""
+        loading = self.loading
         given = {
-            "--acoustic": self.target.acoustic,
-            "--vocoder": self.target.vocoder,
+            "--acoustic": self.subject.acoustic,
+            "--vocoder": self.subject.vocoder,
             "--backend": self.plain_backend,
-            "--voice": self.voice,
-            "--threads": self.threads and str(self.threads),
+            "--voice": loading.voice,
+            "--threads": loading.threads and str(loading.threads),
             "--device": self.device,
             # Only where there is one to choose: with the other acoustic models it is an error.
-            "--decoder": form_of(self.target.acoustic, self.decoder),
+            "--decoder": form_of(self.subject.acoustic, loading.decoder),
         }
         words = [word for name, value in given.items() if value for word in (name, value)]
-        words += [word for file in self.checkpoints for word in ("--checkpoint", file)]
-        for model in self.target.models.values():
-            deployment = asdict(self.deployments.get(model, Deployment()))
+        words += [word for file in loading.checkpoints for word in ("--checkpoint", file)]
+        for model in self.subject.models.values():
+            deployment = asdict(loading.deployments.get(model, Deployment()))
             changed = {key: value for key, value in deployment.items() if value != getattr(Deployment, key)}
-            for key, value in (changed | self.overrides.get(model, {})).items():
+            for key, value in (changed | dict(loading.overrides.get(model, {}))).items():
                 words += ["--set", f"{model}.{key}={shown(value)}"]
         return words
 
@@ -214,31 +223,30 @@ def split_modes(text: str) -> tuple[str, dict[str, str]]:
 
 
 def make_workloads(
-    targets: Iterable[Target],
+    subjects: Iterable[Subject],
     backends: Iterable[str],
+    loading: Loading,
     precisions: Sequence[str] = (),
     device: str | None = None,
     **how: Any,
 ) -> list[Workload]:
-    """A workload for each target, backend and precision of that backend; without precisions, the deployments'
-    (`precision`), else float32. Each takes what applies to its models from `how` and the backends.
+    """A workload for each subject, backend and precision of that backend; without precisions, the
+    deployments' (`precision`), else float32. `how` are further fields of them.
     """
     texts = [one for text in backends for one in backend_texts(text)]
     made = []
-    for target, text in itertools.product(targets, texts):
-        models = target.models
+    for subject, text in itertools.product(subjects, texts):
+        models = subject.models
         here = backend_of(text, models.values())
         plain, modes = split_modes(here)
         chosen = parse_backends(plain, models)
         where = place_of(chosen, device)
-        given, overrides = (
-            {model: value for model, value in how.get(key, {}).items() if model in models.values()}
-            for key in ("deployments", "overrides")
-        )
-        half = any(deployment.precision == "fp16" for deployment in given.values())
-        for precision in precisions or ("fp16" if half or set(chosen.values()) == {KERNELS} else "fp32",):
-            if precisions and precision not in precisions_of(plain, where):
-                continue
+        given = {name: one for name, one in loading.deployments.items() if name in models.values()}
+        half = any(one.precision == "fp16" for one in given.values()) or set(chosen.values()) == {KERNELS}
+        possible = precisions_of(plain, where)
+        for precision in [one for one in precisions if one in possible] or (
+            [] if precisions else ["fp16" if half else "fp32"]
+        ):
             deployments = {}
             for kind, model in models.items():
                 one = given.get(model, Deployment())
@@ -250,8 +258,9 @@ def make_workloads(
                     one = replace(one, backend=None, precision="fp32")
                 if one != Deployment() or model in given:
                     deployments[model] = one
-            own = {**how, "deployments": deployments, "overrides": overrides}
-            made.append(Workload(target, here, precision, where, **own))
+            overrides = {name: one for name, one in loading.overrides.items() if name in models.values()}
+            own = replace(loading, deployments=deployments, overrides=overrides)
+            made.append(Workload(subject, here, precision, where, own, **how))
     if not made:
         raise InputError(
             f"no backend of {', '.join(texts)} has precision {', '.join(precisions)} on {device or 'cpu'}: "
@@ -263,9 +272,9 @@ def make_workloads(
 def with_peers(workloads: Sequence[Workload], peers: Sequence[str]) -> list[Workload]:
     """The workloads, and behind those of each pair the user's functions."""
     made: list[Workload] = []
-    for target, group in itertools.groupby(workloads, lambda workload: workload.target):
+    for subject, group in itertools.groupby(workloads, lambda workload: workload.subject):
         found = list(group)
-        if target.is_pair:
+        if subject.is_pair:
             found += [replace(found[0], peer=peer, backend="", precision="") for peer in peers]
         made += found
     if peers and not any(workload.peer for workload in made):
@@ -276,16 +285,35 @@ def with_peers(workloads: Sequence[Workload], peers: Sequence[str]) -> list[Work
 def with_texts(
     workloads: Iterable[Workload], texts: Texts, batch_sizes: Sequence[int] = ()
 ) -> list[Workload]:
-    """The workloads with these texts: whole and as streams, or with batch sizes in batches alone.
-
-    Each is for a process of its own: a text is new to those who speak it.
-    """
+    """The workloads with these texts: whole and as streams, or with batch sizes in batches alone."""
     ways = [(SPEAK_MANY, batch_sizes)] if batch_sizes else [(SPEAK, (1,)), (STREAM, (1,))]
     return [
-        replace(workload, texts=texts, symbols=(), call=call, batches=tuple(batches))
+        replace(workload, texts=replace(texts, call=call), symbols=(), batches=tuple(batches))
         for workload in workloads
         for call, batches in ways
     ]
+
+
+def suite_workloads(
+    name: str, loading: Mapping[str, Any], given: Mapping[str, Any]
+) -> tuple[list[Workload], float | None]:
+    """The workloads of a suite, and the seconds that all of them may take."""
+    suites = yaml.safe_load(SUITES.read_text())
+    if name not in suites:
+        raise InputError(unknown("suite", name, suites))
+    suite, made = suites[name], []
+    for table in suite["tables"]:
+        how = {**suite["defaults"], **table, **loading, **given}
+        backends = [one for word in how.pop("backends") for one in _each_mode(word)]
+        own = Loading(**{key: how.pop(key) for key in Loading.__dataclass_fields__ if key in how})
+        made += make_workloads([Subject.of(how.pop("of"))], backends, own, **how)
+    return made, suite.get("budget")
+
+
+def _each_mode(word: str) -> list[str]:
+    """ "onnx-*" is each of that backend's modes."""
+    backend = word.removesuffix("-*")
+    return [word] if backend == word else [f"{backend}-{mode}" for mode in MODES[backend]]
 
 
 def default_backends(deployments: Mapping[str, Deployment]) -> list[str]:
@@ -332,26 +360,16 @@ def form_of(model: str | None, decoder: str | None) -> str | None:
     return decoder if model is not None and decoder in get_model(model).decoders else None
 
 
-def choose_models(
-    words: str | None, kind: str, voice: str | None, checkpoints: Sequence[str], weights: str = "voice"
-) -> list[str]:
+def choose_models(words: str | None, kind: str, loading: Loading) -> list[str]:
     """ "fastpitch,tacotron2", "all" of the voice's, or None: the voice's own or the checkpoint's."""
     published = [name for name, model in MODELS.items() if model.kind == kind]
-    if words == "all":
-        return published if weights == "published" else load_voice(voice).models_of(kind)
-    if words:
+    if words and words != "all":
         return [get_model(word.strip(), kind).name for word in words.split(",")]
-    if weights == "published":
-        return published[:1]
-    return [choose_sources(dict.fromkeys(KINDS), voice, checkpoints)[kind].model]
-
-
-def numbers(text: str, what: str) -> tuple[int, ...]:
-    """ "1,4,8" -> (1, 4, 8)."""
-    words = [word.strip() for word in text.split(",")]
-    if not all(re.fullmatch(r"[1-9]\d{0,5}", word) for word in words):
-        raise InputError(f"{what} must be whole numbers from 1 on, with commas between them, not {text!r}")
-    return tuple(int(word) for word in words)
+    if loading.weights == "published":
+        return published if words else published[:1]
+    if words:
+        return load_voice(loading.voice).models_of(kind)
+    return [choose_sources(dict.fromkeys(KINDS), loading.voice, loading.checkpoints)[kind].model]
 
 
 def choices(text: str, known: Sequence[str], what: str) -> tuple[str, ...]:
@@ -361,56 +379,3 @@ def choices(text: str, known: Sequence[str], what: str) -> tuple[str, ...]:
         if word not in known:
             raise InputError(unknown(what, word, known))
     return words
-
-
-# A table of a suite: a target, backends, and further arguments of `make_workloads`.
-Table = tuple[Target, Sequence[str], dict[str, Any]]
-
-
-def h200() -> Iterator[Table]:
-    """The pairs that NVIDIA's programs have, and Tacotron 2's decoder, in half precision."""
-    first = Target("fastpitch", "hifigan")
-    pairs = Target("fastspeech", "hifigan"), Target("fastpitch", "waveglow"), Target("tacotron2", "waveglow")
-    for target in (first, *pairs[:2], Target.of("tacotron2.decoder"), pairs[2]):
-        yield target, ["torch"], {"batches": (1, 4, 8)}
-        yield target, ["torch-graph", "trt"], {}
-        yield target, ["trt-graph", KERNELS], {"batches": (1, 4, 8)}
-        if target == first:  # compiling takes long: once is enough
-            yield target, ["torch-compile"], {}
-
-
-def cpu() -> Iterator[Table]:
-    """The shipped voice's pairs; what is compiled is so for one length, which takes a minute."""
-    acoustics, backends = ("fastpitch", "fastspeech", "tacotron2"), ("onnx", "torch")
-    first, second, *others = (Target(a, v) for v in ("hifigan", "waveglow") for a in acoustics)
-    yield first, backends, {"batches": (1, 4), "symbols": (128, 32)}
-    yield second, backends, {"batches": (1, 4)}
-    yield from ((pair, backends, {}) for pair in others)
-    yield first, ["torch-compile"], {}
-
-
-def onnx_options() -> Iterator[Table]:
-    """ONNX Runtime's options on all kinds of stages."""
-    backends = ("onnx", *(f"onnx-{name}" for name in ONNX_OPTIONS))
-    for target in (Target("fastpitch", "hifigan"), Target.of("tacotron2"), Target.of("waveglow.generator")):
-        yield target, backends, {}
-
-
-# The tables, the defaults of their workloads, and the most seconds for all.
-SUITES: dict[str, tuple[Any, dict[str, Any], float | None]] = {
-    "h200": (h200, {"precisions": ("fp16",), "weights": "published", "device": "cuda", "runs": 100}, 270.0),
-    "cpu": (cpu, {"weights": "voice", "device": "cpu", "runs": 20}, None),
-    "onnx-options": (onnx_options, {"device": "cpu", "runs": 10}, None),
-}
-
-
-def suite_workloads(name: str, given: Mapping[str, Any]) -> tuple[list[Workload], float | None]:
-    """The workloads of a suite, and the seconds that all of them may take."""
-    if name not in SUITES:
-        raise InputError(unknown("suite", name, SUITES))
-    tables, defaults, budget = SUITES[name]
-    made = []
-    for target, backends, own in tables():
-        how = {"symbols": (128,), "batches": (1,), **own, **defaults, **given}
-        made += make_workloads([target], backends, **how)
-    return made, budget

@@ -1,67 +1,32 @@
 """Measures pairs, models or stages on this machine, on any backends: tables of speed and memory."""
 
+from __future__ import annotations
+
 import argparse
 import itertools
-import json
 import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from melforge.common.bench.workload import GRAPHS, LONGEST_TEXT_WARM_UP
 from melforge.common.cli import options, run
-from melforge.common.errors import InputError
-from melforge.common.files import require_writable_folder
+from melforge.common.cli.benchmark_output import add_output, conclude, require_output, tell
+from melforge.common.errors import InputError, require_torch
+
+if TYPE_CHECKING:
+    from melforge.common.bench.report import Row
+    from melforge.common.bench.workload import Texts, Workload
 
 LIMIT, TEXT_LIMIT = 120.0, 900.0  # seconds of a row
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = options.Parser(
-        description=__doc__, kinds=("acoustic", "vocoder"), choose=lambda args: itertools.chain(*choose(args))
-    )
-    add_arguments(parser)
-    args = parser.parse_args(argv)
-
-    from melforge.common.bench import report
-
-    if args.document:
-        report.write_document(args.document, [Path(name) for name in args.results])
-        return 0
-    if args.results:
-        raise InputError("results are for --document FILE, which joins them")
-
-    from melforge.common.bench.run import measure
-
-    workloads, budget = make_workloads(args)
-    if args.out:
-        require_writable_folder(args.out)
-    limit = args.limit or (TEXT_LIMIT if args.texts else LIMIT)
-    results = measure(workloads, run.command_line("benchmark"), limit, budget, show)
-    if args.out:
-        report.write_all(results, args.out)
-    print(json.dumps(results, indent=1) if args.json else report.markdown(results), end="")
-    return 0 if any("failed" not in row for row in results["rows"]) else 1
-
-
-def show(row: dict) -> None:
-    from melforge.common.bench.report import line
-    from melforge.common.synthesis.warm_up import HEADINGS
-
-    if "warm_up" in row:
-        run.print_table(HEADINGS, row["warm_up"], file=sys.stderr)
-    print(line(row), file=sys.stderr)
-
-
 # By option: argparse's keywords, or its metavar and help; the help of a shared option, or None for its own.
-OPTIONS: dict[str, dict[str, dict[str, Any] | tuple[str, str] | str | None]] = {
+OPTIONS: dict[str, dict[str, Any]] = {
     "what is measured": {
         "acoustic": "acoustic models: one, several (a,b) or all of the voice's (default: the voice's first)",
         "vocoder": "vocoders, as --acoustic",
         "part": (
             "NAMES",
-            "models or stages alone instead of pairs: fastpitch,hifigan.generator,tacotron2.decoder",
+            "models or stages alone instead of pairs: fastpitch,hifigan.generator,tacotron2.decoder_loop",
         ),
         "suite": ("NAME", "tables that belong together: h200, cpu or onnx-options"),
         "weights": (
@@ -93,7 +58,7 @@ OPTIONS: dict[str, dict[str, dict[str, Any] | tuple[str, str] | str | None]] = {
     "how it runs": {
         "backend": {
             **{"dest": "backends", "action": "append", "default": [], "metavar": "NAMES"},
-            "help": "onnx, torch, trt, torch-compile, torch-graph, trt-graph (CUDA graphs), several "
+            "help": "onnx, torch, trt, cuda, torch-compile, torch-graph, trt-graph (CUDA graphs), several "
             "(onnx,torch), or one for each model or stage (acoustic=trt,vocoder=onnx); may be repeated "
             "(default: onnx, and torch if it is installed)",
         },
@@ -112,7 +77,7 @@ OPTIONS: dict[str, dict[str, dict[str, Any] | tuple[str, str] | str | None]] = {
         "warm-up": None,
         "text-warm-up": {
             **{"type": float, "metavar": "SECONDS"},
-            "help": f"that --texts may speak others before (default: {LONGEST_TEXT_WARM_UP:.0f})",
+            "help": "that --texts may speak others before (default: 60)",
         },
         "limit": {
             "type": float,
@@ -120,84 +85,104 @@ OPTIONS: dict[str, dict[str, dict[str, Any] | tuple[str, str] | str | None]] = {
         },
         "budget": {"type": float, "help": "seconds for all rows: no further one begins then"},
         "graphs": {
-            **{"type": Path, "default": GRAPHS},
-            "help": f"folder of graphs of published sizes, exported if missing (default: {GRAPHS})",
+            "type": Path,
+            "help": "folder of graphs of published sizes, exported if missing (default: build/graphs)",
         },
-    },
-    "output": {
-        "json": {"action": "store_true", "help": "print all numbers as JSON"},
-        "out": {"type": Path, "help": "a folder: also write results.json, .csv, .md and plots there"},
-        "profile": {
-            **{"type": Path, "metavar": "FOLDER"},
-            "help": "one more run of each row under a profiler: tables of kernels, copies, CUDA calls and "
-            "operators, a picture, a trace and PyTorch's memory",
-        },
-        "document": {"type": Path, "help": "measure nothing: make this page of earlier results"},
     },
 }
 
 
-def add_arguments(parser: options.Parser) -> None:
+def main(argv: Sequence[str] | None = None) -> int:
+    args = parse(argv)
+    from melforge.common.bench.run import measure
+    from melforge.common.bench.speeds import report_of
+
+    workloads, budget = make_workloads(args)
+    require_output(args)
+    limit = args.limit or (TEXT_LIMIT if args.texts else LIMIT)
+    found = measure(workloads, limit, budget, show)
+    return conclude(args, report_of(found, run.command_line("benchmark")), "results")
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = options.Parser(
+        description=__doc__, kinds=("acoustic", "vocoder"), choose=lambda args: itertools.chain(*choose(args))
+    )
     for heading, group in OPTIONS.items():
         arguments = parser.add_argument_group(heading)
         for name, how in group.items():
             if isinstance(how, tuple):
-                how = dict(zip(("metavar", "help"), how, strict=True))
+                how = {"metavar": how[0], "help": how[1]}
             if isinstance(how, dict):
                 arguments.add_argument(f"--{name}", **how)
             else:
                 options.add_options(arguments, name, **({name: how} if how else {}))
-    parser.add_argument("results", nargs="*", default=[], metavar="RESULTS", help="JSON files for --document")
+    text = "one more run of each row under torch.profiler: its table, a trace and PyTorch's memory"
+    add_output(parser, "results").add_argument("--profile", type=Path, metavar="FOLDER", help=text)
+    return parser.parse_args(argv)
 
 
-def make_workloads(args: argparse.Namespace):
+def show(row: Row) -> None:
+    from melforge.common.bench.speeds import line
+    from melforge.common.synthesis.warm_up import HEADINGS
+
+    if "warm_up" in row:
+        run.print_table(HEADINGS, row["warm_up"], file=sys.stderr)
+    tell(line(row))
+
+
+def loading_of(args: argparse.Namespace) -> dict[str, Any]:
+    """What the options say of the fields of `Loading`."""
+    keys = ("voice", "threads", "decoder", "deployments", "overrides", "graphs", "weights")
+    found = {"checkpoints": args.checkpoint, **{key: getattr(args, key) for key in keys}}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def make_workloads(args: argparse.Namespace) -> tuple[list[Workload], float | None]:
     """The workloads, and the seconds that all of them may take."""
     from melforge.common.bench import workload
-    from melforge.common.bench.models import require_peer
-    from melforge.common.errors import require_torch
+    from melforge.common.bench.peer import require_peer
 
-    keys = ("voice", "threads", "decoder", "deployments", "overrides", "warm_up", "runs", "device", "graphs")
-    keys += ("text_warm_up", "text_processes", "profile")
     texts = read_texts(args)
-    how = {"checkpoints": args.checkpoint, **{key: getattr(args, key) for key in keys}}
     for peer in args.peer:
         require_peer(peer)
     if args.weights:
-        how["weights"] = workload.choices(args.weights, workload.WEIGHTS, "weights")[0]
-    if args.weights == "published":
-        require_torch("--weights published")
-    if args.profile:
-        require_torch("--profile")
+        workload.choices(args.weights, workload.WEIGHTS, "weights")
+    for option, needs in (("--weights published", args.weights == "published"), ("--profile", args.profile)):
+        if needs:
+            require_torch(option)
     random_ids = args.symbols or (args.weights == "published" and not args.texts)
     if args.warm_up and (args.part or args.suite or random_ids):
         raise InputError("--warm-up speaks a sentence: it is not for random ids, nor parts of models")
+    how = {"warm_up": args.warm_up, "runs": args.runs, "device": args.device, "profile": args.profile}
+    how = {key: value for key, value in how.items() if value is not None}
     if args.symbols:
-        how["symbols"] = workload.numbers(args.symbols, "--symbols")
+        how["symbols"] = options.numbers("--symbols", args.symbols, whole=True)
     elif args.part or args.weights == "published":
         how["symbols"] = (128,)
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", args.device or "auto"):
         raise InputError(f"unknown device {args.device!r}: use cpu, cuda, cuda:N or auto")
-    how = {key: value for key, value in how.items() if value is not None}
     if args.suite:
-        made, budget = workload.suite_workloads(args.suite, how)
+        made, budget = workload.suite_workloads(args.suite, loading_of(args), how)
         return workload.with_peers(made, args.peer), args.budget or budget
+    loading = workload.Loading(**loading_of(args))
     if args.part:
-        targets = [workload.Target.of(part.strip()) for part in args.part.split(",")]
+        subjects = [workload.Subject.of(part.strip()) for part in args.part.split(",")]
     else:
-        targets = [workload.Target(*pair) for pair in itertools.product(*choose(args))]
-    if args.decoder and not any(workload.form_of(target.acoustic, args.decoder) for target in targets):
+        subjects = [workload.Subject(*pair) for pair in itertools.product(*choose(args))]
+    if args.decoder and not any(workload.form_of(one.acoustic, args.decoder) for one in subjects):
         raise InputError(f"--decoder {args.decoder}: none of the models that are measured has this form")
     backends = args.backends or workload.default_backends(args.deployments)
     known = workload.PRECISIONS
     precisions = workload.choices(args.precisions, known, "precision") if args.precisions else ()
-    how["batches"] = workload.numbers(args.batches, "--batches")
-    sizes = workload.numbers(args.batch_sizes, "--batch-sizes") if args.batch_sizes else ()
-    made = workload.make_workloads(targets, backends, precisions, **how)
+    how["batches"] = options.numbers("--batches", args.batches, whole=True)
+    sizes = options.numbers("--batch-sizes", args.batch_sizes, whole=True)
+    made = workload.make_workloads(subjects, backends, loading, precisions, **how)
     fixed = [] if texts and not args.symbols else workload.with_peers(made, args.peer)
     return fixed + (workload.with_texts(made, texts, sizes) if texts else []), args.budget
 
 
-def read_texts(args: argparse.Namespace):
+def read_texts(args: argparse.Namespace) -> Texts | None:
     """The texts of --texts. An InputError with what they do not go with, or that goes with them alone."""
     from melforge.common.bench.workload import Texts
 
@@ -218,14 +203,16 @@ def read_texts(args: argparse.Namespace):
         )
     if args.text_warm_up is not None and args.text_warm_up < 0:
         raise InputError(f"--text-warm-up must be at least 0 seconds, not {args.text_warm_up:g}")
-    return Texts.read(args.texts)
+    how = {"longest_warm_up": args.text_warm_up, "processes": args.text_processes}
+    return Texts.read(args.texts, **{key: value for key, value in how.items() if value is not None})
 
 
 def choose(args: argparse.Namespace) -> list[list[str]]:
     """The acoustic models and the vocoders."""
-    from melforge.common.bench.workload import choose_models
+    from melforge.common.bench.workload import Loading, choose_models
 
+    loading = Loading(args.weights or "voice", args.voice, args.checkpoint)
     return [
-        choose_models(words, kind, args.voice, args.checkpoint, args.weights or "voice")
+        choose_models(words, kind, loading)
         for kind, words in (("acoustic", args.acoustic), ("vocoder", args.vocoder))
     ]

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from melforge.common.cli import options, run
+from melforge.common.cli.benchmark_output import add_output, conclude, require_output, tell
 from melforge.common.config.deployment import PRECISIONS
 from melforge.common.errors import InputError, require_torch
 from melforge.common.registry import names
 
+if TYPE_CHECKING:
+    from melforge.common.weights.voices import ModelSource
+
 SECONDS, BATCHES = "2,7,16.7", "1,2,4,8"  # as in NVIDIA's tables
-HEADINGS = ("backend", "precision", "audio s", "batch", "ms", "p90", "p95", "p99", "a second", "x real time")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,15 +32,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--batches", default=BATCHES, metavar="LIST", help=f"with commas (default: {BATCHES})")
     options.add_options(parser, "device", "threads")
     add("--runs", type=options.positive, default=100, help="of each row, fewer of slow ones (default: 100)")
-    add("--json", action="store_true", help="print all numbers as JSON")
+    add_output(parser, "recogniser")
     args = parser.parse_args(argv)
 
-    from melforge.common.bench.recognition import Measurement, measure
+    from melforge.common.bench.recognition import RecogniserWorkload, line, measure, report_of
 
     precisions = args.precision.split(",")
     if unknown := [word for word in precisions if word not in PRECISIONS]:
         raise InputError(f"--precision {unknown[0]}: use {' or '.join(PRECISIONS)}")
-    how = Measurement(
+    how = RecogniserWorkload(
         args.backend.split(","),
         precisions,
         options.numbers("--seconds", args.seconds),
@@ -46,22 +49,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         args.threads,
         args.runs,
     )
+    require_output(args)
     rows = []
     for row in measure(read_source(args), how):
+        tell(line(row))
         rows.append(row)
-    if args.json:
-        print(json.dumps(rows, indent=1))
-    elif not rows:
+    if not rows:
         raise InputError(
             "nothing to measure: fp16 is for trt, and for torch on a GPU; cuda has no other; batches have "
             "as many recordings as the recogniser takes at a time"
         )
-    else:
-        run.print_table(HEADINGS, map(cells, rows))
-    return 0
+    command = run.command_line("benchmark_recogniser")
+    return conclude(args, report_of(rows, command, rows[0]["device"]), "recogniser")
 
 
-def read_source(args: argparse.Namespace):
+def read_source(args: argparse.Namespace) -> ModelSource:
     """The recogniser that is measured."""
     if args.published:
         require_torch("--published")
@@ -71,9 +73,3 @@ def read_source(args: argparse.Namespace):
     from melforge.common.weights.ears import read_recogniser
 
     return read_recogniser(args.ear, args.checkpoint)
-
-
-def cells(row: dict) -> tuple[str, ...]:
-    times = (f"{1e3 * row[name]:.2f}" for name in ("mean", "p90", "p95", "p99"))
-    rates = f"{row['recordings_per_second']:.1f}", f"{row['times_real_time']:.0f}"
-    return row["backend"], row["precision"], f"{row['seconds']:g}", str(row["batch"]), *times, *rates

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from melforge.common.cli import options, phrases, run
-from melforge.common.cli.benchmark_server import conclude
+from melforge.common.cli.benchmark_output import add_output, conclude, require_output, tell
 from melforge.common.cli.triton_client import add_server_arguments, asked, reported
 from melforge.common.cli.triton_transcribe import ENSEMBLE
 from melforge.common.errors import InputError
-from melforge.common.files import require_writable_folder
 
 if TYPE_CHECKING:
-    from melforge.common.bench.triton_load import TritonLoad
-    from melforge.common.serve.client import Address
+    from melforge.common.bench.load import Load
+    from melforge.common.bench.targets import TritonTarget
+    from melforge.common.triton.client import Client
 
-NUMBERS = "1,2,4,8,16,32"
-STREAMS = "1,2,4,8"
+NUMBERS, STREAMS = "1,2,4,8,16,32", "1,2,4,8"
 RUNS, WARM_UP_RUNS = 20, 3
 SECONDS, BATCHES, CALLERS = "2,7,16.7", "1,2,4,8", "1,2,4,8,16"  # as in NVIDIA's tables
 EPILOG = """examples:
   %(prog)s                                        # all three: static and dynamic batching, streams
   %(prog)s phrases.txt --concurrency 1,8,64 --runs 100 --protocol grpc
-  %(prog)s phrases.txt --batches 1,4,8 --out build/triton
+  %(prog)s phrases.txt --batches 1,4,8 -o build/triton
   %(prog)s --transcribe jasper-onnx-ensemble,jasper-pyt-ensemble --seconds 2,7,16.7
 
 docs/triton.md says what is measured."""
@@ -38,112 +37,92 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     texts = "a text a line (default: ten sentences of LJ Speech)"
     parser.add_argument("phrases", metavar="FILE", type=Path, nargs="?", help=texts)
     add_server_arguments(parser)
-    loads = parser.add_argument_group("loads")
+    add = parser.add_argument_group("loads").add_argument
     for name, about, default in (
         ("batches", "static batching: texts in each request of one client", NUMBERS),
         ("concurrency", "dynamic batching: requests of one text at a time", NUMBERS),
         ("streams", "requests at a time of the model that streams", STREAMS),
     ):
         default = f"where none of the three is given: {default}"
-        loads.add_argument(f"--{name}", metavar="N,...", help=f"{about} ({default})")
-    loads.add_argument(
-        "--runs",
-        type=options.positive,
-        default=RUNS,
-        metavar="N",
-        help=f"requests of each client (default: {RUNS})",
-    )
-    loads.add_argument(
-        "--warm-up-runs",
-        type=options.not_negative,
-        default=WARM_UP_RUNS,
-        metavar="N",
-        help=f"requests of each client before each row (default: {WARM_UP_RUNS})",
-    )
-    loads.add_argument(
-        "--processes",
-        type=options.positive,
-        default=1,
-        metavar="N",
-        help="that share the clients, where one is too slow for them (default: 1)",
-    )
-    ears = parser.add_argument_group("recognisers")
-    ears.add_argument(
-        "--transcribe",
-        nargs="?",
-        const=ENSEMBLE,
-        metavar="NAMES",
-        help=f"measure these ensembles around recognisers, with commas (default: {ENSEMBLE}), with {BATCHES} "
-        f"recordings in a request and {CALLERS} at a time where neither is given",
-    )
-    ears.add_argument("--seconds", metavar="LIST", help=f"of the recordings (default: {SECONDS})")
+        add(f"--{name}", metavar="N,...", help=f"{about} ({default})")
+    for name, kind, default, about in (
+        ("runs", options.positive, RUNS, "requests of each client"),
+        ("warm-up-runs", options.not_negative, WARM_UP_RUNS, "requests of each client before each row"),
+        ("processes", options.positive, 1, "that share the clients, where one is too slow for them"),
+    ):
+        add(f"--{name}", type=kind, default=default, metavar="N", help=f"{about} (default: {default})")
+    add = parser.add_argument_group("recognisers").add_argument
+    text = f"measure these ensembles around recognisers, with commas (default: {ENSEMBLE}), with {BATCHES} "
+    text += f"recordings in a request and {CALLERS} at a time where neither is given"
+    add("--transcribe", nargs="?", const=ENSEMBLE, metavar="NAMES", help=text)
+    add("--seconds", metavar="LIST", help=f"of the recordings (default: {SECONDS})")
     options.add_control_arguments(parser)
-    output = parser.add_argument_group("output")
-    output.add_argument("--json", action="store_true", help="print all numbers as JSON")
-    output.add_argument(
-        "--out", type=Path, metavar="FOLDER", help="also write triton.json, .md and a plot there"
-    )
+    add_output(parser, "triton")
     return parser.parse_args(argv)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
     address, parameters = asked(args)
-    if args.out:
-        require_writable_folder(args.out)
-    if args.transcribe:
-        return measure_recognisers(args, address, parameters)
-    if args.seconds:
+    require_output(args)
+    if args.transcribe and (args.phrases or args.streams or parameters):
+        raise InputError("--transcribe takes no texts, --streams or controls: nothing is spoken")
+    if args.seconds and not args.transcribe:
         raise InputError("--seconds is for --transcribe: texts have their own length")
 
-    from melforge.common.bench import server, triton_server
-    from melforge.common.bench.triton_load import DYNAMIC, STATIC, STREAM, TritonTarget
+    from melforge.common.bench import load
+    from melforge.common.bench.targets import TritonTarget
+    from melforge.common.bench.triton_statistics import settled
     from melforge.common.triton.client import CLIENTS
 
-    given = {STATIC: args.batches, DYNAMIC: args.concurrency, STREAM: args.streams}
-    loads = make_loads(args, given, {STATIC: NUMBERS, DYNAMIC: NUMBERS, STREAM: STREAMS})
-    texts = phrases.read_texts(args.phrases) if args.phrases else server.RIVA_TEXTS
+    given = {load.STATIC: args.batches, load.DYNAMIC: args.concurrency, load.STREAM: args.streams}
+    usual = {load.STATIC: NUMBERS, load.DYNAMIC: NUMBERS, load.STREAM: STREAMS}
+    loads = make_loads(
+        args, given, {load.STATIC: BATCHES, load.DYNAMIC: CALLERS} if args.transcribe else usual
+    )
+    texts = phrases.read_texts(args.phrases or load.RIVA_SENTENCES)
+    target = TritonTarget(address, args.protocol, 0, texts, parameters, args.timeout)
+    rows = []
     with reported(address), closing(CLIENTS[args.protocol](address, args.timeout)) as client:
-        target = TritonTarget(
-            *(address, args.protocol, texts, client.sampling_rate(), parameters, args.timeout)
-        )
-        rows = triton_server.measure(
-            *(target, loads, args.warm_up_runs, args.processes, client),
-            lambda row: print(triton_server.line(row), file=sys.stderr),
-        )
-    results = triton_server.results_of(target, rows, run.command_line("benchmark_triton"))
-    return conclude(args, triton_server, "triton", results)
+        if not args.transcribe:
+            target = replace(target, rate=client.sampling_rate())
+        for one in hearing_targets(args, target, client) if args.transcribe else [target]:
+            rows += load.measure(
+                one,
+                loads,
+                args.processes,
+                lambda row: tell(load.line(row)),
+                args.warm_up_runs,
+                lambda models=one.models: settled(client, models),
+            )
+    made = load.report_of(rows, str(target), run.command_line("benchmark_triton"))
+    return conclude(args, made, "triton-ear" if args.transcribe else "triton")
 
 
-def measure_recognisers(args: argparse.Namespace, address: Address, parameters: Mapping[str, Any]) -> int:
-    if args.phrases or args.streams or parameters:
-        raise InputError("--transcribe takes no texts, --streams or controls: nothing is spoken")
-    models = [word.strip() for word in args.transcribe.split(",")]
+def hearing_targets(args: argparse.Namespace, target: TritonTarget, client: Client) -> list[TritonTarget]:
+    """One for each recogniser and length."""
+    from melforge.common.bench.targets import HearingTarget
+
     lengths = options.numbers("--seconds", args.seconds or SECONDS)
-
-    from melforge.common.bench import triton_hearing
-    from melforge.common.bench.triton_load import DYNAMIC, STATIC, HearingTarget
-    from melforge.common.triton.client import CLIENTS
-
-    given = {STATIC: args.batches, DYNAMIC: args.concurrency}
-    loads = make_loads(args, given, {STATIC: BATCHES, DYNAMIC: CALLERS})
-    with reported(address), closing(CLIENTS[args.protocol](address, args.timeout)) as client:
-        target = HearingTarget(address, args.protocol, (), 0, {}, args.timeout)
-        how = models, lengths, loads, args.warm_up_runs, args.processes, client
-        rows = triton_hearing.measure_all(target, *how, lambda text: print(text, file=sys.stderr))
-    results = triton_hearing.results_of(target, rows, run.command_line("benchmark_triton"))
-    return conclude(args, triton_hearing, "triton-ear", results)
+    made: list[TritonTarget] = []
+    for model in (word.strip() for word in args.transcribe.split(",")):
+        rate = client.sampling_rate(model)
+        for seconds in lengths:
+            label = {"model": model.removesuffix("-ensemble"), "seconds": seconds}
+            how = {"timeout": target.timeout, "label": label, "model": model, "seconds": seconds}
+            made.append(HearingTarget(target.address, target.protocol, rate, **how))
+    return made
 
 
 def make_loads(
     args: argparse.Namespace, given: Mapping[str, str | None], usual: Mapping[str, str]
-) -> list[TritonLoad]:
+) -> list[Load]:
     """A load for each number of each kind that is `given`; where none is, those that are `usual`."""
-    from melforge.common.bench.triton_load import DYNAMIC, STATIC, STREAM, TritonLoad
+    from melforge.common.bench.load import DYNAMIC, STATIC, STREAM, Load
 
     flags = {STATIC: "--batches", DYNAMIC: "--concurrency", STREAM: "--streams"}
     return [
-        TritonLoad(kind, int(number), args.runs)
+        Load(kind, number, args.runs)
         for kind, text in (given if any(given.values()) else usual).items()
         for number in options.numbers(flags[kind], text, whole=True)
     ]

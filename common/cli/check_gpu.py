@@ -1,31 +1,64 @@
-"""Checks TensorRT on this machine's GPU against PyTorch: stages, layers, speech, mixed backends, kernels.
+"""Checks this machine's GPU: verify of every model and pair, times, sentences to be scored, and tests.
 
-Each step writes its rows into --out and replaces earlier ones of the same check. `--document FILE` makes a
-page of them, on any machine.
+Each check is a command of its own, which may be given again by hand; --output has their reports.
 """
 
+from __future__ import annotations
+
 import argparse
+import itertools
+import json
+import re
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from melforge.common.bench.workload import GRAPHS
+from melforge.common.bench.machine import child_environment, versions
 from melforge.common.cli import options
+from melforge.common.cli.run import print_table
 from melforge.common.config.deployment import PRECISIONS
 from melforge.common.errors import InputError, require_torch
+from melforge.common.files import write_bytes
 from melforge.common.registry import get_model, names
 from melforge.common.stages.choose import KINDS
 
 PARALLEL = 4
-STEPS = ("verify", "sentences", "example", "tests", "pairs", "mix")
+STEPS = {
+    "verify": "the layers and stages of every model, and a sentence",
+    "mix": "the voice's pairs, the acoustic model on TensorRT and the vocoder on ONNX Runtime",
+    "speed": "the times of the voice's pairs, beside PyTorch's",
+    "sentences": "twenty sentences of every pair, as sound files to be scored",
+    "tests": "the tests that need a GPU",
+}
+TIMED = ("speed", "tests")  # one at a time
+MIX = "acoustic=trt,vocoder=onnx"
+SENTENCES = "examples/held_out_sentences.tsv"  # of LJSpeech's transcripts (public domain), not trained on
+BUCKETS = (
+    *("--set", "trt_multi_engine=true", "--set", "trt_max_input_seq_len_list=[64,128,256]"),
+    *("--set", "trt_max_output_seq_len_list=[384,768,1024]", "--warm-up"),
+)
+HEADINGS = ("check", "tensors", "nearest to its tolerance", "of it", "mel", "audio mel", "s", "verdict")
+
+
+@dataclass(frozen=True)
+class GpuCheck:
+    """A command, and where its report is, if it writes one."""
+
+    name: str
+    words: Sequence[str]
+    report: Path | None = None
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = options.Parser(description=__doc__)
     texts = {  # options with commas: default and help
-        "steps": (",".join(STEPS), f"of {', '.join(STEPS)}"),
-        "models": (",".join(names(*KINDS)), "with commas (default: all)"),
+        "steps": (",".join(STEPS), "; ".join(f"{name}: {about}" for name, about in STEPS.items())),
+        "models": (",".join(names(*KINDS)), "of the step verify (default: all)"),
         "weights": ("voice,published", "published (its sizes, random weights) and voice (default: both)"),
         "precision": (",".join(PRECISIONS), "with commas (default: fp32,fp16)"),
     }
@@ -33,75 +66,115 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     for name, (default, text) in texts.items():
         add(f"--{name}", default=default, metavar="NAMES", help=text)
     add("--export-only", action="store_true", help="make the graphs of published sizes and stop")
-    text = f"folder of the graphs of published sizes (default: {GRAPHS})"
-    add("--graphs", type=Path, default=GRAPHS, help=text)
     text = f"checks in parallel, of those that are not timed (default: {PARALLEL})"
-    add("--parallel", type=options.positive, default=PARALLEL, help=text)
-    add("--limit", type=float, default=90.0, help="seconds for one check (default: 90)")
-    add("--out", type=Path, default=Path("build/gpu_check"), help="folder of the results")
-    add("--document", type=Path, help="write this page of the results and stop")
+    add("--parallel", type=options.positive, default=PARALLEL, metavar="N", help=text)
+    add("--limit", type=float, default=600.0, metavar="S", help="seconds for one check (default: 600)")
+    text = "folder of the reports (default: build/gpu_check)"
+    add("-o", "--output", "--out", type=Path, default=Path("build/gpu_check"), metavar="FOLDER", help=text)
     return parser.parse_args(argv)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
-    if args.document:
-        from melforge.common.verify.gpu.checks import document
-
-        args.document.write_text(document(args.out), encoding="utf-8")
-        return 0
-
     require_torch("comparing with PyTorch")
-    chosen, origins, precisions = (t.split(",") for t in (args.models, args.weights, args.precision))
-    for model in chosen:
+    models = args.models.split(",")
+    for model in models:
         if get_model(model).kind not in KINDS:
             raise InputError(
                 f"--models {model}: what is checked speaks; python -m melforge.{model}.verify_trt compares it"
             )
+    steps = args.steps.split(",")
+    if unknown := [step for step in steps if step not in STEPS]:
+        raise InputError(f"there is no step {unknown[0]!r}: choose from {', '.join(STEPS)}")
     if args.export_only:
         from melforge.common.bench.random_weights import random_source
 
-        for model in chosen:
-            dict(random_source(model, args.graphs).graphs)
+        for model in models:
+            dict(random_source(model).graphs)
         return 0
-    steps = args.steps.split(",")
-    unknown = [step for step in steps if step not in STEPS]
-    if unknown:
-        raise InputError(f"there is no step {unknown[0]!r}: choose from {', '.join(STEPS)}")
 
+    from melforge.common.engines.tensorrt.api import load_tensorrt
     from melforge.common.engines.tensorrt.engine import require_gpu
 
     require_gpu("cuda")
-    from melforge.common.bench.machine import versions
-    from melforge.common.engines.tensorrt.api import load_tensorrt
-    from melforge.common.verify.gpu import checks, pairs
-
     load_tensorrt()
-    args.out.mkdir(parents=True, exist_ok=True)
-    checks.write_rows(args.out / "machine.json", [versions("cuda")])
-    plots = f"{args.out}/plots"
-    todo = {
-        "verify": lambda: checks.verify_jobs(chosen, origins, precisions, plots, str(args.graphs)),
-        "sentences": lambda: pairs.pair_jobs([pairs.PYTORCH, *precisions], folder=f"{args.out}/sentences"),
-        "example": lambda: [{"folder": f"{args.out}/example", "precision": p} for p in precisions],
-        "pairs": lambda: pairs.pair_jobs(precisions, backend="trt"),
-        "mix": lambda: pairs.pair_jobs(["fp16"], backend=pairs.MIX),
-    }
-    failed = False
+    args.output.mkdir(parents=True, exist_ok=True)
+    write_bytes(args.output / "machine.json", (json.dumps(versions("cuda"), indent=1) + "\n").encode())
+    rows = []
     for step in steps:
-        if step == "tests":
-            failed |= run_tests(args.out / "tests.txt")
+        checks = list(checks_of(step, args, models))
+        with ThreadPoolExecutor(1 if step in TIMED else args.parallel) as pool:
+            for row in pool.map(lambda check: run_check(check, args.output, args.limit), checks):
+                print(f"{row[0]}: {row[-1]}", file=sys.stderr, flush=True)
+                rows.append(row)
+    print_table(HEADINGS, rows)
+    return 0 if all(row[-1] == "ok" for row in rows) else 1
+
+
+def checks_of(step: str, args: argparse.Namespace, models: Sequence[str]) -> Iterator[GpuCheck]:
+    """The commands of a step. The largest networks, which take longest, come first."""
+    precisions, here = args.precision.split(","), [sys.executable, "-m"]
+    if step == "tests":
+        yield GpuCheck("tests", [*here, "pytest", "-q", "-m", "gpu", "tests", "-p", "no:cacheprovider"])
+        return
+    if step == "verify":
+        for weights, model, precision in itertools.product(args.weights.split(","), models[::-1], precisions):
+            words = [*here, f"melforge.{model}.verify_trt", "--precision", precision]
+            words += ["--published"] * (weights == "published")
+            words += ["--decoder", "steps"] * ("steps" in get_model(model).decoders)
+            yield reported(f"verify-{weights}-{model}-{precision}", words, args.output)
+        return
+    voice = [*here, "melforge"]
+    if step == "speed":
+        words = [*voice, "benchmark", "--acoustic", "all", "--vocoder", "all", "--device", "cuda"]
+        words += ["--backend", "torch,trt", "--precision", args.precision]
+        yield GpuCheck(step, [*words, "-o", str(args.output / step)])
+        return
+    from melforge.common.weights.voices import load_voice
+
+    pairs = itertools.product(*(load_voice().models_of(kind) for kind in KINDS))
+    for acoustic, vocoder in pairs:
+        pair, name = ["--acoustic", acoustic, "--vocoder", vocoder], f"{step}-{acoustic}-{vocoder}"
+        if step == "mix":
+            words = [*voice, "verify", *pair, "--backend", MIX, "--precision", "fp16"]
+            yield reported(name, words, args.output)
             continue
-        rows = checks.run_checks(step, todo[step](), args.limit, args.parallel)
-        checks.write_rows(args.out / f"{step}.json", rows)
-        failed |= any("failed" in row for row in rows)
-    return 1 if failed else 0
+        on_trt = {one: ["--backend", "trt", "--precision", one, *BUCKETS] for one in precisions}
+        for how, more in {**on_trt, "torch": ["--backend", "torch", "--device", "cuda"]}.items():
+            out = args.output / f"{name}-{how}"
+            yield GpuCheck(out.name, [*voice, "speak", "-i", SENTENCES, *pair, *more, "-o", str(out)])
 
 
-def run_tests(out: Path) -> bool:
-    """The tests that need a GPU; whether one failed."""
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "tests", "-p", "no:cacheprovider"]
-    found = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    out.write_text(found.stdout)
-    print(found.stdout[-2000:], flush=True)
-    return found.returncode != 0
+def reported(name: str, words: Sequence[str], folder: Path) -> GpuCheck:
+    report = folder / f"{name}.json"
+    return GpuCheck(name, [*words, "--json", str(report), "--plot", str(folder / f"{name}.png")], report)
+
+
+def run_check(check: GpuCheck, folder: Path, limit: float) -> tuple[str, ...]:
+    """The cells of a row; what the command printed is in the folder, beside its report."""
+    if check.report:
+        check.report.unlink(missing_ok=True)
+    start = time.perf_counter()
+    with (folder / f"{check.name}.txt").open("wb") as file:
+        try:
+            how: dict[str, Any] = {"stdout": file, "stderr": subprocess.STDOUT, "timeout": limit}
+            status = subprocess.run(check.words, env=child_environment(), **how).returncode
+            verdict = "ok" if status == 0 else f"status {status}: {last_line(Path(file.name))}"
+        except subprocess.TimeoutExpired:
+            verdict = f"no end within {limit:.0f} s"
+    found = cells_of(json.loads(check.report.read_text())) if check.report and check.report.is_file() else ()
+    found = found or ("",) * 5
+    return check.name, *found, f"{time.perf_counter() - start:.0f}", verdict
+
+
+def last_line(path: Path) -> str:
+    lines = path.read_text(errors="replace").strip().splitlines()
+    return re.sub(r"^error: ", "", lines[-1]) if lines else "it said nothing"
+
+
+def cells_of(report: dict[str, Any]) -> tuple[str, ...]:
+    """Of what verify reports: the tensor nearest to its tolerance, and the sentence."""
+    worst = max(report["tensors"], key=lambda one: float(one["excess"]))
+    mels = (f"{float(report['speech'][key]):.1e}" for key in ("mel", "audio_mel"))
+    name = f"{worst['stage']}: {worst['name']}"
+    return str(len(report["tensors"])), name, f"{float(worst['excess']):.2f}", *mels

@@ -135,7 +135,7 @@ def for_json(row: dict[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class Speech:
+class SpeechComparison:
     """The same sentence on both sides, end to end."""
 
     wanted: Audio

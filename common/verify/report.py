@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from melforge.common.errors import counted
+from melforge.common.synthesis.chunk_check import CHUNK_TOLERANCE
 from melforge.common.verify.compare import Comparison, mean
-from melforge.common.verify.stages import Verification
+from melforge.common.verify.verification import RecogniserVerification, SpeechVerification, Verification
 
 HEADINGS = (
     *("tensor", "shape", "max", "mean", "SNR dB", "relative", "allowed", "of largest", "allowed", "worst at"),
@@ -37,6 +38,33 @@ def row_of(one: Comparison) -> tuple[str, ...]:
 
 def conclusion(found: Verification) -> list[str]:
     """The summary, in sentences."""
+    compared, first = found.comparisons, found.first_wrong
+    lines = []
+    if isinstance(found, SpeechVerification):
+        lines += spoken(found)
+    elif isinstance(found, RecogniserVerification):
+        lines.append(
+            f"{len(found.texts)} pieces of audio heard by both; {found.other_texts} texts differ; largest "
+            f"difference of likely log-probabilities {max(found.errors, default=0.0):.1e}"
+        )
+    if first is None:
+        lines.append(within_tolerance(len(compared)))
+    else:
+        what = "layer" if first.layer else "output"
+        why = first.reason or (
+            f"its relative error is {first.relative:.1e} (tolerance {first.tolerance:.1e}), the largest "
+            f"{first.share:.1e} of its largest value (tolerance {first.share_tolerance:.1e})"
+        )
+        lines.append(out_of_tolerance(sum(not one.ok for one in compared), len(compared)))
+        lines.append(f"the first that went wrong: {what} {first.name} of {first.stage}: {why}")
+    unseen = list(dict.fromkeys(name for setup in found.setups for name in setup.unseen))
+    if unseen:
+        lines.append(f"the graphs in use do not have these layers as tensors: {', '.join(unseen)}")
+    return lines
+
+
+def spoken(found: SpeechVerification) -> list[str]:
+    """On the sentence, and on the vocoder's chunks."""
     speech = found.speech.report(found.contract)
     wanted, got = speech["frames"]
     snr = speech["audio_snr_db"]
@@ -52,21 +80,12 @@ def conclusion(found: Verification) -> list[str]:
     if not speech["judged"]:
         within = (f"{level} for {frames}" for level, frames in speech["frames_within"].items())
         lines.append(f"from the first frame on, the mels stay within {', '.join(within)} frames")
-    compared, first = found.comparisons, found.first_wrong
-    wrong = sum(not one.ok for one in compared)
-    if first is None:
-        lines.append(within_tolerance(len(compared)))
-    else:
-        what = "layer" if first.layer else "output"
-        why = first.reason or (
-            f"its relative error is {first.relative:.1e} (tolerance {first.tolerance:.1e}), the largest "
-            f"{first.share:.1e} of its largest value (tolerance {first.share_tolerance:.1e})"
+    if found.chunk_error is not None:
+        wrong = " - OUT: the vocoder's receptive field is longer than it says, so that streams click"
+        lines.append(
+            f"the mel in chunks and whole: the samples differ by up to {found.chunk_error:.1e} of the peak "
+            f"(tolerance {CHUNK_TOLERANCE:g})" + ("" if found.chunks_ok else wrong)
         )
-        lines.append(out_of_tolerance(wrong, len(compared)))
-        lines.append(f"the first that went wrong: {what} {first.name} of {first.stage}: {why}")
-    unseen = list(dict.fromkeys(name for setup in found.setups for name in setup.unseen))
-    if unseen:
-        lines.append(f"the graphs in use do not have these layers as tensors: {', '.join(unseen)}")
     return lines
 
 
@@ -95,7 +114,7 @@ def full(one: Comparison, wanted: np.ndarray, got: np.ndarray) -> None:
     )
 
 
-def draw(found: Verification) -> bytes:
+def draw(found: SpeechVerification) -> bytes:
     """A PNG: each tensor's error on the way through the model, then both mels and their difference."""
     import matplotlib
 
@@ -116,7 +135,7 @@ def draw(found: Verification) -> bytes:
     return buffer.getvalue()
 
 
-def _draw_errors(axis: Any, found: Verification) -> None:
+def _draw_errors(axis: Any, found: SpeechVerification) -> None:
     compared = [one for one in found.comparisons if one.floor]
     places = np.arange(len(compared))
     shares = np.array([one.relative for one in compared])

@@ -1,7 +1,7 @@
-"""Compares a model on another backend with PyTorch: layer by layer, stage by stage, and the audio.
+"""Compares a model's stages on another backend with PyTorch, layer by layer, while PyTorch runs.
 
-PyTorch runs the sentence; each stage of the other backend gets PyTorch's inputs, and PyTorch computes each
-layer from the other side's outputs of the layers before it: an error is found where it is made.
+Each stage of the other backend gets PyTorch's inputs, and PyTorch computes each layer from the other side's
+outputs of the layers before it: an error is found where it is made.
 """
 
 import contextlib
@@ -13,25 +13,20 @@ import numpy as np
 import torch
 
 from melforge.common.arrays import Array, to_numpy
-from melforge.common.audio.contract import MelContract, require_same_contract
 from melforge.common.config.deployment import Bucket, Deployment
 from melforge.common.engines import Engine, WrappedEngine
 from melforge.common.engines.backends import make_engine
-from melforge.common.engines.layer_outputs import match, method_of, nearest_layers, with_layers
+from melforge.common.engines.layer_outputs import layer_names, match, method_of, nearest_layers, with_layers
 from melforge.common.engines.rounding import PRECISIONS, Precision, Rounding
 from melforge.common.engines.torch_engine import TorchEngine, build_network
-from melforge.common.errors import InputError, close_matches
+from melforge.common.errors import InputError, close_matches, counted
 from melforge.common.export.examples import examples_of
 from melforge.common.export.to_onnx import source_stages
 from melforge.common.registry import get_model
-from melforge.common.runner import TextToSpeech
-from melforge.common.speech import Controls
-from melforge.common.stages import Stage, plan_of
-from melforge.common.stages.choose import KERNELS, KINDS, choose_stages, pads_masked
-from melforge.common.synthesis.driver import Driver
-from melforge.common.synthesis.loading import make_driver
+from melforge.common.stages import Stage
+from melforge.common.stages.choose import KERNELS, choose_stages, pads_masked
 from melforge.common.synthesis.stage_engines import StageEngines
-from melforge.common.verify.compare import MEL_TOLERANCES, Comparison, Speech, for_json, shared_frames
+from melforge.common.verify.compare import Comparison
 from melforge.common.verify.graphs import layered_graph
 from melforge.common.weights.voices import ModelSource
 
@@ -54,6 +49,7 @@ class Setup:
     threads: int | None = None
     calls: int = CALLS
     watch: Watch | None = None
+    tell: Callable[[str], object] = lambda text: None  # is called with what begins now
     loops: Mapping[str, Stage] = field(default_factory=dict)  # whose bodies are compared as these stages
     perturbed: str = ""  # the weight that was changed on the other side
     changed: set[str] = field(default_factory=set)  # the stages whose outputs that changes
@@ -171,6 +167,7 @@ class ComparedEngine(WrappedEngine):
 
     def _make_engines(self, inputs: dict[str, torch.Tensor]) -> Iterator[Engine]:
         setup, network = self._setup, self.reference.network
+        setup.tell(f"{self.stage.full_name}: layers")
         layered = with_layers(self.stage, network, setup.patterns, inputs)
         if layered.layers and self.stage.name not in setup.deployment.kernels:  # nothing inside is seen
             engine = setup.layered_engine(layered)
@@ -180,6 +177,7 @@ class ComparedEngine(WrappedEngine):
             setup.ran.update(p for p, names in match(network, setup.patterns).items() if seen & set(names))
             if engine.stage.layers:
                 yield engine
+        setup.tell(f"{self.stage.full_name}: outputs")
         yield setup.engine(self.stage, self._bucket)
 
 
@@ -205,8 +203,11 @@ def share_layers(setups: Mapping[str, Setup]) -> None:
     found = {kind: match(network, patterns) for kind, network in networks.items()}
     for pattern in patterns:
         if not any(hits[pattern] for hits in found.values()):
-            near = {setups[k].source.model: nearest_layers(net, pattern) for k, net in networks.items()}
-            near = "; ".join(f"{model} has {', '.join(names)}" for model, names in near.items())
+            near = "; ".join(
+                f"{setups[kind].source.model} has {counted(len(layer_names(network)), 'layer')}, such as "
+                f"{', '.join(nearest_layers(network, pattern))}"
+                for kind, network in networks.items()
+            )
             raise InputError(f"--layers {pattern!r} means no layer: {near}")
     for kind, hits in found.items():
         setups[kind].patterns = tuple(pattern for pattern in patterns if hits[pattern])
@@ -230,105 +231,6 @@ def perturb_one(setups: Mapping[str, Setup], name: str) -> None:
     names = [name for setup in setups.values() for name in setup.source.state]
     near = close_matches(name, names, 0.4, most=3)
     raise InputError(f"--perturb {name}: no model here has this weight; {', '.join(near) or 'see --layers'}")
-
-
-@dataclass(eq=False)
-class Verification:
-    """The results, in the order of execution."""
-
-    text: str
-    setups: list[Setup]
-    speech: Speech
-    contract: MelContract
-
-    @property
-    def comparisons(self) -> list[Comparison]:
-        return [one for setup in self.setups for one in setup.comparisons.values()]
-
-    @property
-    def first_wrong(self) -> Comparison | None:
-        return next((one for one in self.comparisons if not one.ok), None)
-
-    @property
-    def ok(self) -> bool:
-        return self.first_wrong is None and self.speech.report(self.contract)["ok"]
-
-    def report(self) -> dict[str, Any]:
-        first = self.first_wrong
-        return {
-            "text": self.text,
-            "models": [setup.report() for setup in self.setups],
-            "tensors": [one.row() for one in self.comparisons],
-            "speech": for_json(self.speech.report(self.contract)),
-            "first_wrong": first and first.full_name,
-            "ok": self.ok,
-        }
-
-
-def verify(
-    text: str,
-    sources: Mapping[str, ModelSource],
-    setups: Mapping[str, Setup],
-    decoder: str | None = None,
-    controls: Controls | None = None,
-) -> Verification:
-    """Speaks `text` by both sides. `sources` are PyTorch's, by kind; `setups` the other side of some of them.
-
-    A model without one runs on PyTorch on both sides.
-    """
-    first, second = (sources[kind] for kind in KINDS)
-    require_same_contract(first.mel, second.mel, (first.model, second.model))
-    device = next(iter(setups.values())).device
-    assert first.frontend  # every acoustic model's source has one
-    frontend = first.frontend.build()
-    with exact_products():
-        references: dict[str, Driver] = {}
-        others: dict[str, Driver] = {}
-        for kind, source in sources.items():
-            form = decoder if kind == "acoustic" else None
-            setup = setups.get(kind)
-            if setup is None:
-                references[kind] = others[kind] = make_driver(source, "torch", device)
-                continue
-            engines, driver_class = ComparedEngines(setup, source, form), get_model(source.model).driver_class
-            stepwise = stepwise_form(setup, source, engines) if kind == "acoustic" else None
-            if stepwise:  # the loop's body, each step from PyTorch's state, before the whole loop
-                loop = next(s for s in source_stages(source) if s.graph and s.name in engines)
-                names = plan_of(source.model).forms[stepwise]
-                bodies = replace(setup, loops={name: loop for name in names if name not in engines})
-                driver = driver_class(source, ComparedEngines(bodies, source, stepwise))
-                for utterance in frontend(text).utterances:
-                    driver.synthesise([utterance.ids], controls)
-            references[kind] = driver_class(source, engines)
-        rate = first.mel.sampling_rate
-        wanted = TextToSpeech(frontend, **references, sampling_rate=rate).speak(text, controls)
-        for kind, setup in setups.items():
-            if setup.perturbed and not setup.changed:
-                raise InputError(
-                    f"--perturb {setup.perturbed}: its largest value changes nothing: the stages that speak "
-                    "this text do not use it; give another weight or --text"
-                )
-            for pattern in setup.patterns if setup.asked else ():
-                if pattern not in setup.ran:
-                    raise InputError(f"--layers {pattern!r}: no such layer runs in the stages that speak")
-            form = decoder if kind == "acoustic" else None
-            how = (setup.backend, setup.device, setup.threads, form, None, setup.deployment)
-            others[kind] = make_driver(setup.source, *how)
-        got = TextToSpeech(frontend, **others, sampling_rate=rate).speak(text, controls)
-    ordered = [setups[kind] for kind in KINDS if kind in setups]
-    autoregressive = any(stage.feeds_back for setup in ordered for stage in source_stages(setup.source))
-    tolerance = max(MEL_TOLERANCES[setup.backend][setup.precision] for setup in ordered)
-    reach, other, symbols = shared_frames(wanted, got)
-    speech = Speech(wanted, got, tolerance, not autoregressive, reach, other, symbols)
-    return Verification(text, ordered, speech, first.mel)
-
-
-def stepwise_form(setup: Setup, source: ModelSource, engines: ComparedEngines) -> str | None:
-    """The form that runs single steps, where one of the engines is a loop of all steps, and not a kernel."""
-    loops = {stage.name for stage in source_stages(source) if stage.graph}
-    if loops.isdisjoint(engines) or not loops.isdisjoint(setup.deployment.kernels):
-        return None
-    return next(form for form, names in plan_of(source.model).forms.items() if loops.isdisjoint(names))
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from melforge.common.bench.workload import Target, Workload, make_workloads
+from melforge.common.bench.workload import Loading, Subject, Workload, make_workloads
 from melforge.common.cli import options
 from melforge.common.cli.parser import Parser
 from melforge.common.cli.speak import parse
@@ -267,8 +267,8 @@ def test_a_published_checkpoints_mel_can_be_set():
 
 def test_the_benchmark_hands_settings_to_its_processes(infer):
     deployments = {"fastpitch": Deployment(batch_size=2, trt_max_output_seq_len_list=(64, 128))}
-    target, overrides = Target("fastpitch", "hifigan"), {"fastpitch": {"n_speakers": 1}}
-    workload = Workload(target, deployments=deployments, overrides=overrides)
+    loading = Loading(deployments=deployments, overrides={"fastpitch": {"n_speakers": 1}})
+    workload = Workload(Subject("fastpitch", "hifigan"), loading=loading)
     args = infer(*workload.arguments)
     assert args.deployments["fastpitch"] == deployments["fastpitch"]
     assert args.overrides["fastpitch"] == {"n_speakers": 1}
@@ -357,17 +357,15 @@ def refuse_stages(spec, name: str):
 
 
 def test_a_benchmark_names_only_a_workloads_own_models():
-    how = {
-        "deployments": {name: Deployment(precision="fp16") for name in ("fastpitch", "tacotron2", "hifigan")}
-    }
+    fp16 = {name: Deployment(precision="fp16") for name in ("fastpitch", "tacotron2", "hifigan")}
     text = "fastpitch=trt,tacotron2=onnx,hifigan=onnx"
-    targets = [Target(name, "hifigan") for name in ("fastpitch", "tacotron2")]
-    first, second = make_workloads(targets, [text], **how)
+    subjects = [Subject(name, "hifigan") for name in ("fastpitch", "tacotron2")]
+    first, second = make_workloads(subjects, [text], Loading(deployments=fp16))
     assert (first.backend, first.device) == ("fastpitch=trt,hifigan=onnx", "auto")
     assert (second.backend, second.device) == ("tacotron2=onnx,hifigan=onnx", "cpu")
     assert first.arguments[-2:] == ["--set", "fastpitch.precision=fp16"]
-    assert second.deployments == {name: Deployment() for name in ("tacotron2", "hifigan")}
-    assert [one.backend for one in make_workloads(targets[:1], ["onnx,trt"])] == ["onnx", "trt"]
+    assert second.loading.deployments == {name: Deployment() for name in ("tacotron2", "hifigan")}
+    assert [one.backend for one in make_workloads(subjects[:1], ["onnx,trt"], Loading())] == ["onnx", "trt"]
 
 
 def test_one_engine_file_asked_for_beside_a_files_list_is_refused(infer):

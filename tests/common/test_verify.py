@@ -14,9 +14,12 @@ from melforge.common.export.to_onnx import source_stages
 from melforge.common.registry import get_model
 from melforge.common.speech import Audio, Timings
 from melforge.common.stages import plan_of
-from melforge.common.verify.compare import Comparison, Speech, shared_frames
-from melforge.common.verify.report import out_of_tolerance, within_tolerance
-from melforge.common.verify.stages import Setup, perturb, share_layers, verify
+from melforge.common.synthesis.chunk_check import CHUNK_TOLERANCE, chunk_error
+from melforge.common.synthesis.loading import make_driver
+from melforge.common.verify.compare import Comparison, SpeechComparison, shared_frames
+from melforge.common.verify.report import conclusion, out_of_tolerance, within_tolerance
+from melforge.common.verify.stages import Setup, perturb, share_layers
+from melforge.common.verify.verification import verify
 
 TEXT = "Hello."
 
@@ -88,6 +91,22 @@ def test_other_layers_are_compared_where_asked(sources):
         ValueError, match=r"'encoder\.layer\.\*' means no layer: fastpitch has .*encoder\.lay"
     ):
         share_layers({"acoustic": setup})
+
+
+@pytest.mark.parametrize("model", ["hifigan", "waveglow"])
+def test_a_receptive_field_that_is_too_short_is_found(sources, model, monkeypatch):
+    source = sources(model)
+    mel = np.random.default_rng(0).standard_normal((1, source.mel.n_mel_channels, 40), np.float32) - 5
+    vocoder = make_driver(source, "torch", "cpu")
+    assert chunk_error(vocoder, mel) < CHUNK_TOLERANCE / 10
+    vocoder.context //= 2
+    assert chunk_error(vocoder, mel) > CHUNK_TOLERANCE
+    infer = get_model(model).module("infer")
+    field = infer.receptive_field
+    monkeypatch.setattr(infer, "receptive_field", lambda config: field(config) // 2)
+    found = run(sources, model)
+    assert found.first_wrong is None and not found.ok and not found.report()["chunks"]["ok"]
+    assert "OUT: the vocoder's receptive field is longer than it says" in "\n".join(conclusion(found))
 
 
 class Block(nn.Module):
@@ -181,9 +200,11 @@ def test_frames_belong_together_where_symbols_last_as_long():
 def test_from_which_frame_on_two_mels_part():
     wanted, got = spoken([3, 3]), spoken([3, 4])
     got.mels[0][0, 2:] += [2e-4, 0, 0.5, np.nan, 0]
-    speech = Speech(wanted, got, 0.1, False, *shared_frames(wanted, got))
+    speech = SpeechComparison(wanted, got, 0.1, False, *shared_frames(wanted, got))
     assert [speech.frames_within(level) for level in (1e-5, 1e-3, 1.0)] == [2, 4, 5]
-    assert Speech(wanted, wanted, 0.1, False, *shared_frames(wanted, wanted)).frames_within(1e-5) == 6
+    assert (
+        SpeechComparison(wanted, wanted, 0.1, False, *shared_frames(wanted, wanted)).frames_within(1e-5) == 6
+    )
 
 
 def test_one_tensor_is_no_plural():

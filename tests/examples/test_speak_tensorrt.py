@@ -1,6 +1,7 @@
 """examples/speak_tensorrt.py with stand-ins: pycuda's memory is the host's, and ONNX Runtime is TensorRT."""
 
 import ctypes
+import subprocess
 import sys
 import wave
 from pathlib import Path
@@ -8,9 +9,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import soundfile
 
 from examples import speak_tensorrt
-from melforge.common.arrays import repeat_index
+from melforge.common.arrays import repeat_index, to_numpy
+from melforge.common.config.deployment import Deployment
 from melforge.common.engines.backends import make_engine
 from melforge.common.noise import draw
 from melforge.common.runner import TextToSpeech
@@ -205,3 +208,32 @@ def test_an_engine_that_does_not_load_is_named(stand_ins):
     path.write_bytes(b"something else")
     with pytest.raises(SystemExit, match=r"other\.trt does not load: it is of another TensorRT than 0\.0"):
         speak_tensorrt.Engine(path, sys.modules["tensorrt"], CUDA, None, "x")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_on_a_gpu_it_speaks_as_the_runner_does(tmp_path, precision):
+    """A process of its own, without PyTorch, and the runner with the same engines; the wav has 16 bits."""
+    pytest.importorskip("pycuda.driver")
+    models = ("fastpitch", "hifigan")
+    sets = [f"precision={precision}", "backend=trt"]
+    sets += [f"{model}.trt_file_path={tmp_path}/{model}.trt" for model in models]
+    pair = ["--acoustic", "fastpitch", "--vocoder", "hifigan"]
+
+    def run(*words: str) -> None:
+        done = subprocess.run([sys.executable, *words], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+    run("scripts/build.py", *pair, *(word for value in sets for word in ("--set", value)))
+    run("examples/speak_tensorrt.py", "--write-ids", f"{tmp_path}/ids.npy", "--text", "It just works.")
+    how = ("--ids", f"{tmp_path}/ids.npy", "--engines", str(tmp_path), "-o", f"{tmp_path}/speech.wav")
+    run("examples/speak_tensorrt.py", *how)
+    got, _ = soundfile.read(tmp_path / "speech.wav", dtype="float32")
+    files = {
+        model: Deployment(trt_file_path=f"{tmp_path}/{model}.trt", precision=precision) for model in models
+    }
+    tts = TextToSpeech.load(*models, backend="trt", device="cuda", deployments=files)
+    made = tts.acoustic.synthesise([np.load(tmp_path / "ids.npy")])
+    plain = Controls(denoising_strength=0.0)
+    (wanted,) = tts.vocoder.vocode(made.mel, np.asarray(to_numpy(made.mel_lengths)), plain)
+    assert len(got) == len(wanted) and np.abs(got - wanted.clip(-1, 1)).max() < 1e-4

@@ -15,8 +15,8 @@ from melforge.common.export.to_onnx import check_source, source_stages, with_gra
 from melforge.common.recognition.loading import make_recogniser
 from melforge.common.stages import plan_of
 from melforge.common.synthesis.loading import override
-from melforge.common.verify.recognition import verify_recogniser
 from melforge.common.verify.stages import Setup, perturb
+from melforge.common.verify.verification import verify_recogniser
 from melforge.common.weights.published import read_checkpoint
 from tests.jasper.test_model import DATA, GOLDEN
 

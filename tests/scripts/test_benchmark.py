@@ -33,9 +33,9 @@ def test_results_of_a_pair(tiny_voice):
     assert {"fastpitch.encoder", "fastpitch.decoder", "hifigan.generator"} <= set(stages)
     assert stages["fastpitch.encoder"]["calls"] == 1
     spent = sum(stage["seconds"] for stage in row["stages"])
-    assert 0 < spent <= row["device_s"] and row["rtf"] > 0
+    assert 0 < spent <= row["engines_s"] and row["times_real_time"] > 0
     (flow,), (cold,) = results["streams"], results["cold"]
-    assert flow["first_audio_s"] > 0 and cold["seconds"] > cold["parts"]["load acoustic"] > 0
+    assert flow["first_audio_s"] > 0 and cold["seconds"] > cold["parts"]["load_acoustic"] > 0
     assert 20e6 < cold["peak_bytes"] < 4e9 and 20e6 < row["memory_bytes"] < 4e9
 
 
@@ -49,7 +49,7 @@ def test_new_texts_beside_a_fixed_length(tiny_voice, tmp_path):
     calls = [(row["symbols"], row.get("call"), row["runs"]) for row in results["rows"]]
     assert calls == [(8, None, 1), (None, "speak", 2), (None, "stream", 2)]
     assert not results["cold"] and not results["streams"]
-    assert "new texts of texts.txt, the voice: onnx fp32 batch 1: speak: " in result.stderr
+    assert "new texts of texts.txt, the voice: onnx fp32 batch 1 speak: " in result.stderr
 
 
 def test_unknown_models_are_named(tiny_voice):
@@ -61,7 +61,7 @@ def test_unknown_models_are_named(tiny_voice):
 @pytest.mark.slow
 def test_fixed_lengths_a_peer_and_files(tiny_voice, tmp_path):
     words = ("--acoustic", "fastpitch", "--symbols", "4,8", "--backend", "onnx", "--json")
-    more = ("--batches", "1,2", "--peer", "examples.benchmark_peer:speak", "--out", str(tmp_path))
+    more = ("--batches", "1,2", "--peer", "examples.benchmark_peer:speak", "-o", str(tmp_path))
     first, second = benchmark(tiny_voice, *words, *more), benchmark(tiny_voice, *words)
     assert first.returncode == 0, first.stderr
     results, again = (json.loads(result.stdout) for result in (first, second))
@@ -73,19 +73,19 @@ def test_fixed_lengths_a_peer_and_files(tiny_voice, tmp_path):
     alone = [row for row in rows if row["batch"] == 1 and row["backend"] == "onnx"]
     for row, other in zip(alone, again["rows"], strict=True):
         assert [row[key] for key in same] == [other[key] for key in same]
-        work = [[(s["stage"], s["sizes"], s["flops"]) for s in one["stages"]] for one in (row, other)]
-        assert work[0] == work[1]
+        stages = [[(s["stage"], s["sizes"], s["calls"]) for s in one["stages"]] for one in (row, other)]
+        assert stages[0] == stages[1]
     assert results["command"].startswith("python scripts/benchmark.py --runs 1")
-    assert results["machine"]["peaks"]["fp32"] > 1e8 and "commit" in results["machine"]
-    assert {"results.json", "results.csv", "results.md"} <= {file.name for file in tmp_path.iterdir()}
+    assert {"commit", "cpu", "cores"} <= results["machine"].keys()
+    assert {"results.json", "results.md"} <= {file.name for file in tmp_path.iterdir()}
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         ("--suite a100", "unknown suite 'a100': did you mean 'h200'?"),
-        ("--symbols 0", "--symbols must be whole numbers from 1 on, with commas between them, not '0'"),
-        ("--batches 1,,2", "--batches must be whole numbers from 1 on"),
+        ("--symbols 0", "--symbols takes whole positive numbers with commas, not '0'"),
+        ("--batches 1,,2", "--batches takes whole positive numbers"),
         ("--precision fp8", "unknown precision 'fp8'"),
         ("--precision fp16 --backend onnx", "no backend of onnx has precision fp16 on cpu"),
         ("--weights mine", "unknown weights 'mine'"),
@@ -95,8 +95,6 @@ def test_fixed_lengths_a_peer_and_files(tiny_voice, tmp_path):
         ("--device gpu", "unknown device 'gpu'"),
         ("--acoustic fastpitch --decoder kernels", "--decoder kernels: none of the models"),
         ("--warm-up --symbols 8", "--warm-up speaks a sentence"),
-        ("results.json", "results are for --document FILE"),
-        ("--document page.md", "--document needs the JSON files"),
         ("--batch-sizes 1,4", "--batch-sizes is for --texts FILE"),
         ("--text-processes 2", "--text-processes is for --batch-sizes N"),
         ("--text-warm-up 5", "--text-warm-up is for --texts FILE"),

@@ -1,7 +1,6 @@
-"""The checks of a GPU: their rows, their page, and what is said where there is no GPU."""
+"""The checks of a GPU: their commands, what becomes of each, and what is said where there is no GPU."""
 
 import json
-import math
 import os
 import subprocess
 import sys
@@ -9,73 +8,108 @@ from pathlib import Path
 
 import pytest
 
-from melforge.common.bench.table import cells_of
-from melforge.common.verify.gpu import checks, pairs
-from melforge.common.verify.gpu.checks import document
+from melforge.common.cli import check_gpu
+from melforge.common.cli.check_gpu import GpuCheck, checks_of, main, parse, run_check
+from melforge.common.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 
 
-def run(*words: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "scripts/check_gpu.py", *words]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
-
-
 @pytest.mark.no_gpu
 def test_without_a_gpu_it_says_so(tmp_path):
-    found = run("--out", str(tmp_path / "x"))
+    command = [sys.executable, "scripts/check_gpu.py", "-o", str(tmp_path / "x")]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    found = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
     assert found.returncode == 2 and "PyTorch sees none here" in found.stderr
     assert not (tmp_path / "x").exists()
 
 
-def test_an_unknown_step_and_an_empty_folder_are_named(tmp_path):
-    found = run("--steps", "verify,paris")
-    assert found.returncode == 2 and "'paris'" in found.stderr and "pairs" in found.stderr
-    found = run("--document", str(tmp_path / "page.md"), "--out", str(tmp_path))
-    assert found.returncode == 2 and "has no results" in found.stderr
-    assert not (tmp_path / "page.md").exists()
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--steps", "verify,sped"], "there is no step 'sped': choose from verify, mix, speed"),
+        (
+            ["--models", "jasper"],
+            "--models jasper: what is checked speaks; python -m melforge.jasper.verify_trt",
+        ),
+        (["--models", "fastpich"], "did you mean 'fastpitch'?"),
+    ],
+)
+def test_what_is_not_there_is_named(words, message):
+    with pytest.raises(InputError) as caught:
+        main(words)
+    assert message in str(caught.value)
 
 
-def test_jobs_cover_all_pairs_and_precisions():
-    assert len(pairs.pair_jobs(["fp16"], backend="trt")) == 6
-    assert len(pairs.pair_jobs([pairs.PYTORCH, "fp16"], folder="x")) == 12
-    assert len(checks.verify_jobs(["tacotron2"], ["voice", "published"], ["fp32"], "p", "g")) == 2
+def test_every_check_is_a_command_that_its_parser_takes():
+    """Models and pairs, weights and precisions; nothing is run."""
+    counts = {"verify": 2 * 5 * 2, "mix": 6, "speed": 1, "sentences": 6 * 3, "tests": 1}
+    names = set()
+    for step, count in counts.items():
+        checks = list(
+            checks_of(step, parse([]), ["fastpitch", "fastspeech", "tacotron2", "hifigan", "waveglow"])
+        )
+        assert len(checks) == count
+        names |= {check.name for check in checks}
+    assert len(names) == sum(counts.values())
+    (check,) = checks_of("verify", parse(["--weights", "published", "--precision", "fp16"]), ["tacotron2"])
+    assert check.words[2:7] == [
+        "melforge.tacotron2.verify_trt",
+        "--precision",
+        "fp16",
+        "--published",
+        "--decoder",
+    ]
 
 
-def test_a_child_that_fails_leaves_a_row_and_the_others_go_on():
-    """Both jobs need a GPU or TensorRT, which say why they are not there; the third names no model."""
-    rows = checks.run_checks(
-        "verify",
-        [{"origin": "voice", "model": model, "precision": "fp32"} for model in ("hifigan", "no_such_model")],
-        limit=120,
+@pytest.mark.parametrize("step", ["mix", "speed", "sentences"])
+def test_a_check_fails_for_its_gpu_alone(step, monkeypatch, capsys):
+    """The command line is understood: what is wrong is what this machine lacks."""
+    from melforge.__main__ import main as melforge
+
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    check = next(iter(checks_of(step, parse(["--precision", "fp16"]), [])))
+    monkeypatch.setattr("sys.argv", ["melforge", *check.words[3:]])
+    with pytest.raises(SystemExit):
+        melforge()
+    said = capsys.readouterr().err
+    assert "PyTorch sees n" in said or "not installed: pip install" in said, said
+
+
+def report(excess: float) -> dict:
+    tensor = {"stage": "hifigan.generator", "name": "audio", "excess": 0.1}
+    speech = {"mel": 1e-3, "audio_mel": 2e-3}
+    return {"tensors": [tensor, {**tensor, "name": "conv", "excess": excess}], "speech": speech}
+
+
+def test_rows_of_what_commands_report(tmp_path):
+    path = tmp_path / "it.json"
+    write = f"open({str(path)!r}, 'w').write({json.dumps(report(0.5))!r})"
+    good = GpuCheck("good", [sys.executable, "-c", write], path)
+    assert run_check(good, tmp_path, 60)[:-2] == (
+        "good",
+        "2",
+        "hifigan.generator: conv",
+        "0.50",
+        "1.0e-03",
+        "2.0e-03",
     )
-    assert [row["model"] for row in rows] == ["hifigan", "no_such_model"]
-    assert "no_such_model" in rows[1]["failed"]
+    assert run_check(good, tmp_path, 60)[-1] == "ok"
+    bad = GpuCheck("bad", [sys.executable, "-c", "import sys; sys.exit('error: no engine')"], path)
+    row = run_check(bad, tmp_path, 60)
+    assert row[:-2] == ("bad", *[""] * 5) and row[-1] == "status 1: no engine"  # not the report of before
+    slow = GpuCheck("slow", [sys.executable, "-c", "import time; time.sleep(60)"])
+    assert run_check(slow, tmp_path, 0.5)[-1] == "no end within 0 s"
 
 
-def test_verification_compares_every_layer_and_draws(tmp_path):
-    about = {"origin": "voice", "model": "hifigan", "precision": "fp32"}
-    row = checks.check_model("voice", "hifigan", "fp32", str(tmp_path), backend="onnx", device="cpu")
-    assert row["report"]["ok"]
-    assert cells_of(checks.VERIFY_COLUMNS, about | row)[-1] == "ok"
-    assert (tmp_path / "verify-voice-hifigan-fp32.png").stat().st_size > 1000
+def test_the_graphs_of_published_sizes_are_exported_on_any_machine(monkeypatch):
+    made = []
 
+    class Source:
+        def __init__(self, model: str):
+            made.append(model)
+            self.graphs = {}
 
-def test_symbols_last_with_random_weights(tmp_path):
-    from melforge.common.bench.random_weights import random_source
-
-    source = checks.lasting(random_source("fastspeech", tmp_path))
-    biases = [x for name, x in source.state.items() if "duration_predictor" in name and x.shape == (1,)]
-    assert [float(x[0]) for x in biases] == [pytest.approx(math.log(6))]
-    assert source.frontend.name == "fastspeech"
-
-
-def test_rows_about_the_same_are_replaced_and_stand_on_the_page(tmp_path):
-    row = {"origin": "voice", "model": "hifigan", "precision": "fp16", "failed": "no answer within 90 s"}
-    checks.write_rows(tmp_path / "verify.json", [row, {**row, "precision": "fp32"}])
-    checks.write_rows(tmp_path / "verify.json", [{**row, "failed": "status 1"}])
-    rows = json.loads((tmp_path / "verify.json").read_text())
-    assert [one["failed"] for one in rows] == ["status 1", "no answer within 90 s"]
-    page = document(tmp_path)
-    assert "| hifigan | voice | fp16 | failed: status 1 |" in page
+    monkeypatch.setattr("melforge.common.bench.random_weights.random_source", Source)
+    assert check_gpu.main(["--export-only", "--models", "hifigan,fastpitch"]) == 0
+    assert made == ["hifigan", "fastpitch"]

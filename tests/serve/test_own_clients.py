@@ -5,8 +5,8 @@ import pytest
 import soundfile
 
 from melforge.common.audio.sound_files import to_pcm16
-from melforge.common.bench.server import row_of
-from melforge.common.bench.server_load import CLOSED, LISTENERS, OPEN, Load, Target, run_load, warm_up
+from melforge.common.bench.load import CLOSED, LISTENERS, OPEN, Load, row_of, run_load
+from melforge.common.bench.targets import HttpTarget
 from melforge.common.cli import say
 from melforge.common.errors import InputError
 from melforge.common.serve.client import Address
@@ -38,16 +38,16 @@ def test_say_passes_controls_on(server, direct, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     "load",
-    [Load(CLOSED, 4), Load(OPEN, 8, seconds=1.0), Load(LISTENERS, 3, seconds=1.0)],
+    [Load(CLOSED, 4, requests=3), Load(OPEN, 8, seconds=1.0), Load(LISTENERS, 3, seconds=1.0)],
     ids=lambda load: load.kind,
 )
 def test_loads_are_answered_whole(server, direct, load):
-    target = Target(Address.parse(server.url), None, {"model": "tts-1", "voice": "alloy"}, 24000, TEXTS)
-    warm_up(target)
+    target = HttpTarget(Address.parse(server.url), None, {"model": "tts-1", "voice": "alloy"}, 24000, TEXTS)
+    target.warm_up()
     answers = run_load(target, load)
     row = row_of(load, answers)
     assert row["errors"] == 0 and row["answers"] >= 3
     lengths = [round(direct.speak(text).seconds, 2) for text in TEXTS]
     assert {min(lengths, key=lambda known: abs(known - answer.audio)) for answer in answers} <= set(lengths)
     assert all(min(abs(known - answer.audio) for known in lengths) < 0.01 for answer in answers)
-    assert 0 < row["first_audio"]["p50"] <= row["total"]["p99"] and row["rtfx"] > 0
+    assert 0 < row["first_audio"]["p50"] <= row["total"]["p99"] and row["times_real_time"] > 0

@@ -13,7 +13,7 @@ import pytest
 import soundfile
 import torch
 
-from melforge.common.bench.triton_server import settled
+from melforge.common.bench.triton_statistics import settled
 from melforge.common.cli.benchmark_triton import main as measure
 from melforge.common.cli.triton import main as write
 from melforge.common.cli.triton_client import main as ask_client
@@ -413,11 +413,13 @@ def test_its_load_is_measured(server, tmp_path, capsys):
     out = ("--out", str(tmp_path), "--server", server.http, "--warm-up-runs", "1")
     assert measure([*words, *out]) == 0
     page = capsys.readouterr().out
-    assert "## Static batching" in page and "| jasper-onnx | 0.5 | 2 | 3 | 0 |" in page
+    assert "## Static batching" in page and "| jasper-onnx | 0.5     | 2     | 3       | 0      |" in page
     rows = json.loads((tmp_path / "triton-ear.json").read_text())["rows"]
-    assert len(rows) == 8 and all(row["errors"] == 0 and row["network"]["batch"] >= 1 for row in rows)
+    assert len(rows) == 8 and all(
+        row["errors"] == 0 and row["server"][row["model"]]["batch"] >= 1 for row in rows
+    )
     static = rows[1]
-    assert (static["model"], static["number"], static["network"]["batch"]) == ("jasper-onnx", 2, 2)
+    assert (static["number"], static["server"]["jasper-onnx"]["batch"]) == (2, 2)
 
 
 def test_a_load_without_statistics_has_its_rows(capsys):
@@ -425,7 +427,7 @@ def test_a_load_without_statistics_has_its_rows(capsys):
         words = ("--transcribe", ENSEMBLE, "--seconds", "0.5", "--batches", "2", "--runs", "2")
         assert measure([*words, "--server", server.url, "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["rows"]
-    assert row["answers"] == 2 and row["audio_s"] == 2.0 and row["network"] is None
+    assert row["answers"] == 2 and row["audio_s"] == 2.0 and "server" not in row
 
 
 def test_nobody_at_the_address_is_a_sentence(tmp_path):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from melforge.common.bench.recognition import Measurement, measure
+from melforge.common.bench.recognition import RecogniserWorkload, measure
 from melforge.common.recognition.loading import make_recogniser
 from melforge.common.stages import plan_of
 from melforge.common.stages.choose import kernel_stages
@@ -261,5 +261,5 @@ def test_a_training_step_gives_the_networks_gradients(monkeypatch):
 def test_every_way_of_running_it_is_measured():
     source = read_checkpoint(GOLDEN / "checkpoint.pt")
     words = ("torch", "torch-tuned", "torch-graph", "cuda")
-    rows = list(measure(source, Measurement(words, ("fp16",), (1.0,), (1, 2), "cuda", runs=2)))
+    rows = list(measure(source, RecogniserWorkload(words, ("fp16",), (1.0,), (1, 2), "cuda", runs=2)))
     assert [row["backend"] for row in rows] == [word for word in words for _ in range(2)]

@@ -1,6 +1,5 @@
-"""The machine: how busy a GPU is, as its driver says, and the memory that is held."""
+"""The machine: a GPU as its driver describes it, and the memory that a process took."""
 
-import ctypes
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -11,81 +10,44 @@ import torch
 from melforge.common.bench import machine
 
 
-class Nvml:
-    """NVIDIA's management library, of one GPU."""
-
-    def __init__(self, uuid: str, shares: list[int]):
-        self.uuid, self.shares, self.asked = uuid.encode(), shares, 0
-
-    def nvmlInit_v2(self) -> int:
-        return 0
-
-    def nvmlDeviceGetHandleByUUID(self, uuid: bytes, handle) -> int:
-        handle._obj.value = 7
-        return 0 if uuid == self.uuid else 6
-
-    def nvmlSystemGetDriverVersion(self, version, length: int) -> int:
-        assert length == len(version)
-        version.value = b"580.65.06"
-        return 0
-
-    def nvmlDeviceGetMaxClockInfo(self, handle, kind: int, clock) -> int:
-        assert handle.value == 7
-        clock._obj.value = {1: 1980, 2: 2619}[kind]
-        return 0
-
-    def nvmlDeviceGetUtilizationRates(self, handle, found) -> int:
-        assert handle.value == 7
-        self.asked += 1
-        found._obj.gpu = self.shares[min(self.asked, len(self.shares)) - 1]
-        return 0
-
-
 @pytest.fixture
-def gpu(monkeypatch):
-    properties = SimpleNamespace(uuid="1-2", total_memory=139 << 30)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
-    monkeypatch.setattr(machine, "BUSY_PERIOD", 0.001)
+def driver(monkeypatch, tmp_path):
+    """Gives the program that asks the driver this answer."""
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(uuid="1-2"))
 
-    def use(library):
-        monkeypatch.setattr(ctypes, "CDLL", lambda name: library)
-        return library
+    def use(answer: str) -> None:
+        program = tmp_path / "smi"
+        program.write_text(f"#!/bin/sh\necho $1 $2 >> {tmp_path}/asked\nprintf '{answer}'\n")
+        program.chmod(0o755)
+        monkeypatch.setattr(machine, "SMI", str(program))
 
     return use
 
 
-def test_the_drivers_shares_are_averaged(gpu):
-    nvml = gpu(Nvml("GPU-1-2", [20, 60]))
-    read = machine.utilisation("cuda")
-    assert [read(), read(), read()] == [0.2, 0.6, 0.6]
-    with machine.busy_share("cuda") as busy:
-        while nvml.asked < 10:
-            pass
-    assert busy() == pytest.approx(0.6)
+def test_the_gpu_is_described_as_its_driver_does(driver, tmp_path):
+    driver("580.65.06, 143771 MiB, 1980 MHz, 3201 MHz\\n")
+    assert machine.gpu_details("cuda") == {
+        "uuid": "GPU-1-2",
+        "driver": "580.65.06",
+        "gpu memory": "143771 MiB",
+        "largest SM clock": "1980 MHz",
+        "largest memory clock": "3201 MHz",
+    }
+    assert (
+        (tmp_path / "asked").read_text().startswith("--id=GPU-1-2 --query-gpu=driver_version,memory.total,")
+    )
 
 
-def test_nothing_is_said_where_the_driver_says_nothing(gpu):
-    gpu(Nvml("GPU-other", [20]))
-    for device in ("cuda", "cpu"):
-        with machine.busy_share(device) as busy:
-            pass
-        assert busy() is None
-
-
-def test_the_gpu_is_described_as_its_driver_does(gpu):
-    gpu(Nvml("GPU-1-2", [20]))
-    known = {"uuid": "GPU-1-2", "gpu memory": "142336 MiB"}
-    clocks = {"largest SM clock": "1980 MHz", "largest memory clock": "2619 MHz"}
-    assert machine.gpu_details("cuda") == {**known, "driver": "580.65.06", **clocks}
-    gpu(Nvml("GPU-other", [20]))
-    assert machine.gpu_details("cuda") == known
+def test_only_the_uuid_is_known_where_the_driver_says_nothing(driver, monkeypatch):
+    monkeypatch.setattr(machine, "SMI", "/no/such/program")
+    assert machine.gpu_details("cuda") == {"uuid": "GPU-1-2"}
 
 
 HOLDING = """
-from melforge.common.bench.machine import held_bytes
-before, block = held_bytes("cpu"), bytearray(64_000_000)
+from melforge.common.bench.machine import peak_bytes
+before, block = peak_bytes("cpu", ()), bytearray(64_000_000)
 block[::4096] = b"1" * len(block[::4096])
-print(held_bytes("cpu") - before)
+print(peak_bytes("cpu", ()) - before)
 """
 
 

@@ -2,15 +2,17 @@
 
 import dataclasses
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from melforge.common.bench import models
-from melforge.common.bench.models import FixedDurations, LoadedModels, audio_of
+from melforge.common.bench.models import FixedDurations, LoadedModels
+from melforge.common.bench.peer import audio_of
 from melforge.common.bench.run import measure_workload
-from melforge.common.bench.workload import Target, Workload
+from melforge.common.bench.workload import Loading, Subject, Workload
 from melforge.common.engines import CapturableEngine
 from melforge.common.stages import stages_of
 from melforge.fastpitch.config import FastPitchConfig
@@ -20,7 +22,13 @@ STEPS = 6
 
 
 def measured(workload: Workload) -> list[dict]:
-    return list(measure_workload((workload, math.inf)))
+    return list(measure_workload(workload, math.inf))
+
+
+def loaded(voice: Path, graphs: Path, **how) -> dict:
+    """Fields of a workload, those of its loading put together."""
+    own = {key: how.pop(key) for key in Loading.__dataclass_fields__ if key in how}
+    return {**how, "loading": Loading(voice=str(voice), graphs=graphs, **own)}
 
 
 def sizes(network_and_config) -> dict:
@@ -37,42 +45,42 @@ def workload(tiny_voice, monkeypatch, tmp_path):
         "tacotron2": sizes(tiny_tacotron2()),
     }
 
-    def make(target: Target, backend: str = "torch", **how) -> Workload:
+    def make(subject: Subject, backend: str = "torch", **how) -> Workload:
         if how.get("weights") == "published":
-            how["overrides"] = {model: overrides[model] for model in target.models.values()}
-        how = {"voice": str(tiny_voice), "graphs": tmp_path, "symbols": (7,), "runs": 2, **how}
-        return Workload(target, backend, **how)
+            how["overrides"] = {model: overrides[model] for model in subject.models.values()}
+        return Workload(
+            subject, backend, **loaded(tiny_voice, tmp_path, **{"symbols": (7,), "runs": 2, **how})
+        )
 
     return make
 
 
 def test_a_voices_output_is_as_long_as_asked(workload):
-    made = LoadedModels(workload(Target("fastpitch", "hifigan"), "onnx")).measured(2, 7).run()
+    made = LoadedModels(workload(Subject("fastpitch", "hifigan"), "onnx")).call_of(2, 7).run()
     assert made.frames == [35, 35] and made.samples == [35 * 256, 35 * 256]
 
 
 @pytest.mark.parametrize(
-    ("target", "frames"),
+    ("subject", "frames"),
     [
-        (Target("fastspeech", "hifigan"), 35),
-        (Target("tacotron2", "hifigan"), STEPS),
-        (Target.of("tacotron2.decoder"), STEPS),
-        (Target.of("tacotron2.decoder_loop"), STEPS),
-        (Target.of("fastspeech"), 35),
-        (Target.of("hifigan"), 35),
-        (Target.of("fastspeech.decoder"), 35),
+        (Subject("fastspeech", "hifigan"), 35),
+        (Subject("tacotron2", "hifigan"), STEPS),
+        (Subject.of("tacotron2.decoder_loop"), STEPS),
+        (Subject.of("fastspeech"), 35),
+        (Subject.of("hifigan"), 35),
+        (Subject.of("fastspeech.decoder"), 35),
     ],
     ids=lambda value: getattr(value, "name", None),
 )
-def test_seeded_networks_make_as_much_as_asked(workload, target, frames):
-    (row,) = measured(workload(target, weights="published"))
+def test_seeded_networks_make_as_much_as_asked(workload, subject, frames):
+    (row,) = measured(workload(subject, weights="published"))
     assert "failed" not in row, row
     assert (row["frames"], row["samples_per_s"] > 0) == (frames, True)
 
 
 def test_the_durations_are_predicted_all_the_same(workload):
-    loaded = LoadedModels(workload(Target.of("fastpitch"), "onnx"))
-    (row,) = measured(workload(Target.of("fastpitch"), "onnx"))
+    loaded = LoadedModels(workload(Subject.of("fastpitch"), "onnx"))
+    (row,) = measured(workload(Subject.of("fastpitch"), "onnx"))
     assert {stage["stage"]: stage["calls"] for stage in row["stages"]} == {
         "fastpitch.encoder": 1,
         "fastpitch.decoder": 1,
@@ -83,24 +91,15 @@ def test_the_durations_are_predicted_all_the_same(workload):
     assert (encoder(**symbols)["duration"] == 5).all() and (own(**symbols)["duration"] != 5).any()
 
 
-def test_only_the_decoder_is_measured_alone(workload):
-    (row,) = measured(workload(Target.of("tacotron2.decoder"), weights="published"))
-    assert [stage["stage"] for stage in row["stages"]] == ["tacotron2.decoder_loop"]
-    (row,) = measured(workload(Target.of("tacotron2.decoder"), weights="published", decoder="steps"))
-    assert [(stage["stage"], stage["calls"]) for stage in row["stages"]] == [
-        ("tacotron2.decoder_iter", STEPS)
-    ]
-
-
 @pytest.mark.parametrize("name", ["fastspeech", "tacotron2", "hifigan"])
 def test_half_precision_runs_and_keeps_float32_outside(workload, name):
-    target = Target.of(name)
-    half = LoadedModels(workload(target, weights="published", precision="fp16", decoder="steps"))
+    subject = Subject.of(name)
+    half = LoadedModels(workload(subject, weights="published", precision="fp16", decoder="steps"))
     (driver,) = half.drivers.values()
-    assert half.measured(1, 7).run().frames
+    assert half.call_of(1, 7).run().frames
     engine = half.engines[0]
     assert next(engine.network.parameters()).dtype.itemsize == 2
-    whole = LoadedModels(workload(target, weights="published"))
+    whole = LoadedModels(workload(subject, weights="published"))
     assert next(whole.engines[0].network.parameters()).dtype.itemsize == 4  # not the same network
     for stage in driver.engines.values():
         assert all(tensor.dtype != "float16" for tensor in stage.stage.outputs)
@@ -108,14 +107,14 @@ def test_half_precision_runs_and_keeps_float32_outside(workload, name):
 
 @pytest.mark.no_gpu
 def test_what_a_machine_lacks_is_a_row_that_says_so(workload):
-    target = Target("fastpitch", "hifigan")
-    (row,) = measured(workload(target, "torch-graph"))
+    subject = Subject("fastpitch", "hifigan")
+    (row,) = measured(workload(subject, "torch-graph"))
     assert row["failed"] == "torch-graph needs a GPU: a CUDA graph is captured there"
-    rows = measured(workload(target, device="cuda", batches=(1, 2)))
+    rows = measured(workload(subject, device="cuda", batches=(1, 2)))
     assert [row["failed"] for row in rows] == ["device cuda: PyTorch sees no GPU here"] * 2
-    (row,) = measured(workload(target, symbols=(100_000,)))
+    (row,) = measured(workload(subject, symbols=(100_000,)))
     assert "this model goes up to" in row["failed"]
-    (row,) = measure_workload((workload(target), 0.0))
+    (row,) = measure_workload(workload(subject), 0.0)
     assert row["failed"] == "left out: the time for all rows was over"
 
 
@@ -123,7 +122,7 @@ def test_an_option_of_onnx_runtime_holds_for_its_workload_only(workload, monkeyp
     from melforge.common.engines import onnx_engine
 
     plain = onnx_engine.session_options
-    (row,) = measured(workload(Target.of("hifigan.generator"), "onnx-one-thread"))
+    (row,) = measured(workload(Subject.of("hifigan.generator"), "onnx-one-thread"))
     assert "failed" not in row and onnx_engine.session_options is plain
 
 
@@ -157,7 +156,7 @@ def test_durations_are_given_to_what_is_captured_too():
 
 
 def test_captured_graphs_count_as_their_engines(workload):
-    loaded = LoadedModels(workload(Target("fastpitch", None)))
+    loaded = LoadedModels(workload(Subject("fastpitch", None)))
     driver = loaded.drivers["acoustic"]
     made = {
         "encode": {"encoded": np.zeros((1, 7, 32), np.float32)},

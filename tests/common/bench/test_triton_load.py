@@ -1,13 +1,14 @@
 """The load on a Triton Inference Server, and what is made of its answers and statistics."""
 
 import json
+import re
 import threading
 
 import numpy as np
 import pytest
 
-from melforge.common.bench import triton_server as bench
-from melforge.common.bench.triton_load import DYNAMIC, STATIC, STREAM, Reply, TritonLoad
+from melforge.common.bench.load import STATIC, STREAM, Load, TimedAnswer, row_of
+from melforge.common.bench.triton_statistics import Counts, counts_of, spent_on_server
 from melforge.common.cli import benchmark_triton
 from melforge.common.errors import InputError
 from tests.plain_server import answering
@@ -107,45 +108,47 @@ def test_each_client_makes_its_runs_after_its_warm_up(phrases, capsys, processes
     assert all(asked["parameters"] == {"pace": 1.5} for asked in server.asked)
     (row,) = json.loads(capsys.readouterr().out)["rows"]
     assert row["answers"] == 12  # those of the warm-up do not count
-    assert row["mels_per_s"] == pytest.approx(row["texts_per_s"] * FRAMES)
+    assert row["frames_per_s"] == pytest.approx(row["items_per_s"] * FRAMES)
 
 
 def test_all_loads_in_tables_json_and_a_plot(phrases, tmp_path, capsys):
     words = ["--runs", "2", "--batches", "1,2", "--concurrency", "1,2", "--streams", "1,2"]
     with answering(Triton()) as server:
         out = tmp_path / "out"
-        assert benchmark_triton.main([str(phrases), "--server", server.url, *words, "--out", str(out)]) == 0
+        assert benchmark_triton.main([str(phrases), "--server", server.url, *words, "-o", str(out)]) == 0
     page, progress = capsys.readouterr()
     assert page == (out / "triton.md").read_text()
     for heading in ("## Static batching", "## Dynamic batching", "## Stream"):
         assert heading in page
-    columns = "latency mean | std | 90 % | 95 % | 99 % | texts/s | mels/s | audio s/s | RTF |"
-    assert f"| batch | answers | errors | {columns}" in page
-    assert f"| concurrency | answers | errors | {columns}" in page
-    assert "| streams | answers | errors | first audio mean | std |" in page
-    assert "| concurrency | client and network | queue | compute | frontend queue |" in page
-    assert len(progress.splitlines()) == 6 and "dynamic batching, concurrency 2: latency" in progress
+    parts = "client, network ms | queue | compute | frontend queue | frontend compute | frontend batch |"
+    text = re.sub(" +", " ", page)
+    columns = "total 50 % ms | total 95 % | total 99 % | a second | mel frames/s | x real time |"
+    assert f"| batch | answers | errors | {columns}" in text and f"| batch | {parts}" in text
+    assert f"| concurrency | answers | errors | {columns}" in text and f"| concurrency | {parts}" in text
+    assert "| streams | answers | errors | first audio 50 % ms |" in text
+    assert len(progress.splitlines()) == 6 and "dynamic batching, 2 concurrency: answered in" in progress
     assert len(json.loads((out / "triton.json").read_text())["rows"]) == 6
     assert (out / "triton.png").read_bytes()[:4] == b"\x89PNG"
 
 
 def test_a_row_says_how_fast_and_where_the_time_is_spent():
-    replies = [Reply(i, i + 2.0, chunks=[(i + 2.0, 3.0)], frames=100) for i in range(4)]
-    done = {name: {"queue_s": 0.1, "compute_s": 0.5, "batch": 2.0} for name in MODELS}
-    row = bench.row_of(TritonLoad(STATIC, 8, 4), replies, done)
-    assert row["elapsed_s"] == 5 and row["texts_per_s"] == pytest.approx(4 * 8 / 5)
-    assert row["mels_per_s"] == 80 and row["audio_per_s"] == pytest.approx(12 / 5)
-    assert row["rtf"] == pytest.approx(1.5)
-    assert (row["queue_s"], row["compute_s"], row["client_s"]) == pytest.approx((0.3, 1.5, 0.2))
-    assert "server" not in bench.row_of(TritonLoad(DYNAMIC, 1, 4), replies, {"frontend": {}})
-    stream = bench.row_of(TritonLoad(STREAM, 1, 4), replies, {})
-    assert stream["first_audio"]["mean"] == 2.0 and "mels_per_s" not in stream
+    answers = [TimedAnswer(i, i + 2.0, chunks=[(i + 2.0, 3.0)], frames=100) for i in range(4)]
+    row = row_of(Load(STATIC, 8, 4), answers)
+    assert row["elapsed_s"] == 5 and row["items_per_s"] == pytest.approx(4 * 8 / 5)
+    assert row["frames_per_s"] == 80 and row["times_real_time"] == pytest.approx(12 / 5)
+    assert row["total"]["mean"] == 2 and "first_audio" not in row
+    done = {name: Counts(4, 8, 4, 0.4, 2.0) for name in MODELS}
+    spent = spent_on_server({}, done, 2.0)
+    assert spent["server"]["vocoder"] == {"queue_s": 0.1, "compute_s": 0.5, "batch": 2.0}
+    assert (spent["queue_s"], spent["compute_s"], spent["client_s"]) == pytest.approx((0.3, 1.5, 0.2))
+    assert not spent_on_server({}, {**done, "idle": Counts()}, 2.0)
+    assert row_of(Load(STREAM, 1, 4), answers)["first_audio"]["mean"] == 2.0
 
 
 def test_statistics_of_grpc_are_strings_without_zeros():
     stats = {"success": {"count": "4"}, "queue": {"count": "4", "ns": "2000000000"}, "compute_infer": {}}
     model = {"name": "acoustic", "inference_count": "8", "execution_count": "2", "inference_stats": stats}
-    counts = bench.counts_of([model, {"name": "idle"}])
+    counts = counts_of([model, {"name": "idle"}])
     assert counts["acoustic"].since(counts["idle"]) == {"queue_s": 0.5, "compute_s": 0.0, "batch": 4.0}
     assert counts["idle"].since(counts["idle"]) == {}
 
@@ -163,7 +166,7 @@ def test_a_load_without_answers_has_its_error_and_the_status_says_it(tmp_path, c
     with answering(refuse) as server:
         words = ("--server", server.url, "--batches", "1", "--runs", "2", "--warm-up-runs", "0")
         assert benchmark_triton.main([str(path), *words]) == 1
-    assert "| 1 | 0 | 2 | failed: 400: no audio made |" in capsys.readouterr().out
+    assert "| 1     | 0       | 2      | 400: no audio made |" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,0 @@
-"""TensorRT against PyTorch on the same GPU: errors, speech and speed."""
