@@ -18,6 +18,20 @@ BATCH_SIZES = (2, 4, 8, 16, 32)  # for which kernels are compiled, beside single
 HEADINGS = ("engine", "precision", "MB", "layers", "seconds", "warnings", "file")
 
 
+PAIR_OPTIONS = f"""
+  acoustic vocoder
+  --backend trt|{KERNELS}=trt   what is built for
+"""
+OPTIONS = """
+  voice ear checkpoint precision
+  --all        every model of the voice (or the one given), every form of its stages, both precisions
+  no-check
+  --force      build what is there already again
+  --tensorrt FLAVOUR   tensorrt or tensorrt_rtx (default: $MELFORGE_TENSORRT, or what is installed)
+  --json       print the reports as JSON
+"""
+
+
 def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     """Builds the engines of a voice or of published weights; `model` limits it to one model."""
     what = model or "a voice's models"
@@ -28,27 +42,8 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
         choose=lambda args: asked_models(args, model) or [one.model for one in read_sources(args, model)],
         files_of=model,
     )
-    if not model:
-        options.add_options(parser, "acoustic", "vocoder")
-        parser.add_argument(
-            "--backend", choices=("trt", KERNELS), default="trt", help="what is built for (default: trt)"
-        )
-    options.add_options(parser, "voice", "ear", "checkpoint")
-    options.add_options(parser, "precision")
+    options.add_table(parser, OPTIONS if model else PAIR_OPTIONS + OPTIONS)
     options.add_decoder_argument(parser, "what runs on TensorRT")
-    parser.add_argument(
-        "--all",
-        action="store_true",
-        help="every model of the voice (or the one given), every form of its stages, both precisions",
-    )
-    options.add_options(parser, "no-check")
-    parser.add_argument("--force", action="store_true", help="build what is there already again")
-    parser.add_argument(
-        "--tensorrt",
-        metavar="FLAVOUR",
-        help="tensorrt or tensorrt_rtx (default: $MELFORGE_TENSORRT, or what is installed)",
-    )
-    parser.add_argument("--json", action="store_true", help="print the reports as JSON")
     args = parser.parse_args(argv)
     if not model and args.backend == KERNELS:
         return build_kernels(args)

@@ -3,12 +3,25 @@
 import argparse
 import math
 from collections.abc import Collection, Sequence
-from pathlib import Path
 
 from melforge.common.cli import options, run
 from melforge.common.config.deployment import Deployment
 from melforge.common.errors import InputError, require_torch
 from melforge.common.registry import KIND_WORDS, get_model, names
+
+OPTIONS = """
+  voice ear
+  --checkpoint       published weights instead; their graphs go to the cache ($MELFORGE_CACHE); may be
+        repeated
+  --check            compare the graphs that are there; write nothing
+  no-check
+  --force            export what is there already again
+files with weights:
+  -o, --output DIR   write them there, with a README and a check.py
+  --precision        of weights and computation (default: fp32)
+  --opset N          ONNX operator set, 18 to 22 (default: 20)
+  --all              the stages of every form, not only the default's
+"""
 
 
 def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
@@ -23,22 +36,7 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     )
     if not model:
         parser.add_argument("model", nargs="?", choices=names(), metavar="MODEL", help="only this one")
-    files = "published weights instead; their graphs go to the cache ($MELFORGE_CACHE); may be repeated"
-    options.add_options(parser, "voice", "ear", "checkpoint", checkpoint=files)
-    parser.add_argument(
-        "--check", action="store_true", help="compare the graphs that are there; write nothing"
-    )
-    options.add_options(parser, "no-check")
-    parser.add_argument("--force", action="store_true", help="export what is there already again")
-    whole = parser.add_argument_group("files with weights")
-    whole.add_argument(
-        "-o", "--output", type=Path, metavar="DIR", help="write them there, with a README and a check.py"
-    )
-    options.add_options(whole, "precision", precision="of weights and computation (default: fp32)")
-    whole.add_argument(
-        "--opset", type=options.positive, metavar="N", help="ONNX operator set, 18 to 22 (default: 20)"
-    )
-    whole.add_argument("--all", action="store_true", help="the stages of every form, not only the default's")
+    options.add_table(parser, OPTIONS)
     args = parser.parse_args(argv)
     refuse_contradictions(args)
 

@@ -137,7 +137,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             require_file(args.phrases)
         if not args.output:
             raise InputError("give --output DIR for the wavs, or --transcribe")
-        phrases = read_phrases(None, args.phrases)
+        phrases = read_phrases(args.phrases)
         require_writable_folder(args.output)
     begun = time.perf_counter()
     with (

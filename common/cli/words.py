@@ -106,7 +106,7 @@ def _take(option: Option, meaning: bool, flag: str, text: str | None, left: list
         if text is not None and text.lower() not in TRUTHS:
             raise InputError(f"{flag} takes no value, or true or false, not {text!r}")
         return meaning == (text is None or text.lower() == "true")
-    if option.nargs in ("*", "+"):
+    if option.many:
         texts = [text] if text is not None else []
         while left and not is_option(left[0]):
             texts.append(left.pop(0))
@@ -141,11 +141,10 @@ def _unknown(flag: str, known: Iterable[str]) -> str:
 def _place(words: list[str], options: Sequence[Option], values: Entries) -> None:
     """The positional arguments, in their order."""
     for option in options:
-        many = option.nargs in ("*", "+")
-        mine, words = (words, []) if many else (words[:1], words[1:])
+        mine, words = (words, []) if option.many else (words[:1], words[1:])
         if mine:
             found = [option.value_of(word, option.flag) for word in mine]
-            values[option.key] = Entry(found if many else found[0], option.flag)
+            values[option.key] = Entry(found if option.many else found[0], option.flag)
         if words and option.flag == "TEXT":
             raise InputError(f'unexpected {words[0]!r}: quote the text, "{" ".join([*mine, *words])}"')
     if words:
