@@ -1,13 +1,19 @@
 """The export command, shared by `melforge export` and every model's export_onnx module."""
 
+from __future__ import annotations
+
 import argparse
 import math
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 from melforge.common.cli import options, run
 from melforge.common.config.deployment import Deployment
 from melforge.common.errors import InputError, require_torch
-from melforge.common.registry import KIND_WORDS, get_model, names
+from melforge.common.registry import KIND_WORDS, names
+
+if TYPE_CHECKING:
+    from melforge.common.weights.voices import ModelSource
 
 OPTIONS = """
   voice ear
@@ -31,7 +37,7 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
         description=f"Exports {what} to ONNX and compares every graph with PyTorch at several sizes. With "
         "--output: writes files with their weights, for any program that takes ONNX.",
         kinds=tuple(KIND_WORDS),
-        choose=lambda args: wanted_models(args, model) or [s.model for s in read_sources(args, ())],
+        choose=lambda args: [one.model for one in sources_of(args, wanted_models(args, model))],
         files_of=model,
     )
     if not model:
@@ -44,10 +50,7 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     from melforge.common.export.to_onnx import HEADINGS
     from melforge.common.synthesis.loading import override
 
-    wanted = wanted_models(args, model) or args.selected
-    sources = [source for source in read_sources(args, wanted) if not wanted or source.model in wanted]
-    if not sources:
-        raise InputError(f"there is no {' or '.join(wanted)} to export")
+    sources = sources_of(args, wanted_models(args, model) or args.selected)
     checks = []
     for stored in sources:
         source = override(stored, args.overrides.get(stored.model, {}))
@@ -60,6 +63,10 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     if checks:
         run.print_table(HEADINGS, [check.row() for check in checks])
     return 0 if all(check.ok for check in checks) else 1
+
+
+def sources_of(args: argparse.Namespace, wanted: Collection[str]) -> list[ModelSource]:
+    return options.read_sources(args, wanted, every=True)
 
 
 def export_to_cache(source, args: argparse.Namespace) -> list:
@@ -134,16 +141,3 @@ def write_files(source, args: argparse.Namespace, several: bool) -> None:
     how = precision, args.opset or OPSET, 0 if args.no_check else CHECK_SECONDS
     for file in self_contained.write_files(source, stages, folder, *how):
         print(file)
-
-
-def read_sources(args: argparse.Namespace, wanted: Collection[str]) -> list:
-    """The models of the published weights, each one `wanted` if any are named, else an ear's or a voice's."""
-    from melforge.common.weights.ears import load_ear
-    from melforge.common.weights.published import read_checkpoints
-    from melforge.common.weights.voices import load_voice
-
-    if published := read_checkpoints(args.checkpoint, wanted):
-        return published
-    if args.ear or any(get_model(name).kind == "recogniser" for name in wanted):
-        return [load_ear(args.ear).only]
-    return list(load_voice(args.voice).models.values())

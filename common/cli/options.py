@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from melforge.common.cli.option import (
@@ -24,10 +24,12 @@ from melforge.common.config.typed import located
 from melforge.common.errors import InputError
 from melforge.common.registry import MODELS
 from melforge.common.speech import Controls, control_fields
+from melforge.common.stages.choose import KINDS
 
 if TYPE_CHECKING:
     from melforge.common.recognition.listener import Listener
     from melforge.common.synthesis.warm_up import Warmed
+    from melforge.common.weights.voices import ModelSource
 
 __all__ = ["Parser", "finite", "not_negative", "positive", "share", "threads"]
 LISTEN_LIMIT = 0.15
@@ -159,6 +161,25 @@ def load_from(args: argparse.Namespace):
     from melforge.common.runner import TextToSpeech
 
     return TextToSpeech.load(**load_options(args))
+
+
+def read_sources(args: argparse.Namespace, names: Collection[str], every: bool) -> list[ModelSource]:
+    """The models asked for by name; without names those of checkpoints, an ear, or a voice: of that `every`
+    one, or its pair.
+    """
+    from melforge.common.synthesis.loading import choose_sources
+    from melforge.common.weights.ears import load_ear, stored_source
+    from melforge.common.weights.published import read_checkpoints
+    from melforge.common.weights.voices import load_voice
+
+    published = {source.model: source for source in read_checkpoints(args.checkpoint, names)}
+    if names := names or list(published):
+        return [published.get(name) or stored_source(name, args.voice, args.ear) for name in names]
+    if args.ear:
+        return [load_ear(args.ear).only]
+    if every:
+        return list(load_voice(args.voice).models.values())
+    return list(choose_sources(dict.fromkeys(KINDS), args.voice).values())
 
 
 def listener_from(args: argparse.Namespace) -> Listener | None:
