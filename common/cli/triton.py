@@ -60,7 +60,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     if hears:
         how = {"kinds": ("recogniser",), "choose": lambda args: [read_source(args).model]}
     parser = options.Parser(description=__doc__, epilog=EPILOG, **how)
-    parser.add_argument("folder", metavar="OUT", type=Path, help="folder of the repository")
+    out: dict[str, Any] = {"metavar": "OUT", "type": Path}
+    parser.add_argument("folder", nargs="?", **out, help="folder of the repository")
+    parser.add_argument("-o", "--output", **out, help="the same")
+    parser.exclude("folder", "output", required=True)
     models = parser.add_argument_group("models")
     names = ("acoustic", "vocoder", "voice", "checkpoint", "backend", "precision", "decoder", "threads")
     options.add_options(models, *names)
@@ -114,6 +117,7 @@ def write_ear(args: argparse.Namespace, layout: Layout) -> list[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
+    args.folder = args.folder or args.output
     from melforge.common.triton.choice import Choice
     from melforge.common.triton.repository import Layout, write_repository
 
