@@ -28,7 +28,8 @@ tables of texts (-i FILE.csv, .jsonl or .parquet, others with --format):
   --format NAME      {", ".join(OUTPUTS)}: speak in shards, which stay if the run is killed; the same command
         goes on with the rest (default: wav)
   --text-column NAME={TEXT_COLUMN}   column of the texts
-  --id-column NAME   column that names the sound files (default: {", ".join(ID_COLUMNS)}, or the line's number)
+  --id-column NAME   column that names the sound files (default: {", ".join(ID_COLUMNS)}, or the line's
+        number)
   --shard-size N={SHARD_SIZE}   texts in a shard, which is spoken and kept as a whole
   --workers N        processes that speak, each with its own models (default: one a core, or one for a GPU)
   --ray [ADDRESS]    workers on the Ray cluster there, auto for the one of this machine; without an address on

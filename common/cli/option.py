@@ -174,5 +174,5 @@ def in_argparses_words(words: str, about: str) -> tuple[tuple[str, ...], dict[st
     elif optional or many:
         how |= {"nargs": ("*" if optional else "+") if many else "?"} | ({"default": []} if many else {})
     if default is not None:
-        how |= {"default": default, "help": f"{about} (default: {default})"}
+        how |= {"default": default, "help": f"{about} (default: {default})" if default else about}
     return tuple(names), how
