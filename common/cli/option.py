@@ -10,7 +10,7 @@ Commands write their options as tables that read like `--help`:
       --listen [EAR]                      the value may be left out, and is "" then
       --checkpoint FILE...                may be repeated; `files [FILE...]` is any number of arguments
       --stages onnx|trt                   one of these
-      --json                              true where it is given
+      --json                              true where it is given; --[no-]json may be false too
 """
 
 from __future__ import annotations
@@ -159,7 +159,8 @@ def in_argparses_words(words: str, about: str) -> tuple[tuple[str, ...], dict[st
     *names, last = words.replace(",", "").split()
     how: dict[str, Any] = {"help": about}
     if last.startswith("-"):
-        return (*names, last), how | {"action": "store_true"}
+        either = {"action": argparse.BooleanOptionalAction if "[no-]" in last else "store_true"}
+        return (*names, last.replace("[no-]", "")), how | either
     match = VALUE.fullmatch(last)
     assert match, words
     optional, metavar, many, required, default = match.groups()

@@ -29,8 +29,8 @@ kinds of defects, for --keep:
 OPTIONS = f"""
   folder DIR           recordings and texts
   -o, --output DIR!    folder to write the corpus to
-  --speaker-from {"|".join(SPEAKER_FROM)}   what names speakers: subfolders, a column of metadata.csv (the last, or
-        by its heading), or nothing (default: what is found)
+  --speaker-from {"|".join(SPEAKER_FROM)}   what names speakers: subfolders, a column of metadata.csv (the
+        last, or by its heading), or nothing (default: what is found)
   --keep KIND...       use lines in spite of this kind of defect, or the line of this name; may be repeated
   --ear NAME           ear that hears every line and compares it with its text; none for none (default: the
         shipped one)
