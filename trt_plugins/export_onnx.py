@@ -71,7 +71,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0].partition(": ")[2])
     file = {"required": True, "type": Path, "metavar": "FILE"}
     parser.add_argument("--checkpoint", **file, help="published or trained weights of FastSpeech")
-    parser.add_argument("-o", "--out", **file, help="the graph's file")
+    parser.add_argument("-o", "--output", "--out", dest="out", **file, help="the graph's file")
     args = parser.parse_args()
     model = export(read_checkpoint(args.checkpoint, "fastspeech"))
     write_bytes(args.out, model.SerializeToString(deterministic=True))

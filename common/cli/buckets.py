@@ -1,10 +1,10 @@
 """Proposes bucket lists for texts: those that waste the least padding on them. Speaks nothing."""
 
-import argparse
 import json
 from collections.abc import Sequence
 
 from melforge.common.cli import options
+from melforge.common.stages.choose import KINDS
 
 EPILOG = """examples:
   %(prog)s -i texts.txt --count 4
@@ -12,26 +12,23 @@ EPILOG = """examples:
 """
 
 
-def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = options.Parser(description=__doc__, epilog=EPILOG)
-    parser.add_argument(
-        "-i", "--input", metavar="FILE", required=True, help=".txt with a text a line, or .tsv; - is stdin"
-    )
-    parser.add_argument("--count", type=options.positive, default=4, help="buckets at most (default: 4)")
-    options.add_options(parser, "batch-size")
-    parser.add_argument("--json", action="store_true", help="print the proposal as JSON")
-    options.add_model_arguments(parser)
-    options.add_control_arguments(parser)
-    return parser.parse_args(argv)
+OPTIONS = f"""
+  -i, --input FILE!   .txt with a text a line, or .tsv; - is stdin
+  --count N=4         buckets at most
+  batch-size
+  --json              print the proposal as JSON
+{options.MODEL_OPTIONS}{options.CONTROLS}"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    args = parse(argv)
+    parser = options.Parser(description=__doc__, epilog=EPILOG, kinds=KINDS)
+    options.add_table(parser, OPTIONS)
+    args = parser.parse_args(argv)
 
     from melforge.common.cli.phrases import read_phrases
     from melforge.common.synthesis.bucket_lists import predict_lengths, propose
 
-    phrases = read_phrases(None, args.input)
+    phrases = read_phrases(args.input)
     controls = options.controls_from(args)
     tts = options.load_from(args)
     tts.require_controls(controls)

@@ -1,21 +1,40 @@
 """The build command, shared by `melforge build` and every model's build_trt module."""
 
+from __future__ import annotations
+
 import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from melforge.common.cli import options, run
 from melforge.common.config.deployment import PRECISIONS, Deployment
 from melforge.common.errors import InputError, require_torch
 from melforge.common.files import cache_folder
-from melforge.common.registry import KIND_WORDS
-from melforge.common.stages.choose import KERNELS
+from melforge.common.registry import KIND_WORDS, get_model
+from melforge.common.stages.choose import KERNELS, KINDS
+
+if TYPE_CHECKING:
+    from melforge.common.weights.voices import ModelSource
 
 SHOWN = 8  # of the runs that compile kernels
 BATCH_SIZES = (2, 4, 8, 16, 32)  # for which kernels are compiled, beside single texts
 HEADINGS = ("engine", "precision", "MB", "layers", "seconds", "warnings", "file")
+
+
+PAIR_OPTIONS = f"""
+  acoustic vocoder
+  --backend trt|{KERNELS}=trt   what is built for
+"""
+OPTIONS = """
+  voice ear checkpoint precision
+  --all        every model of the voice (or the one given), every form of its stages, both precisions
+  no-check
+  --force      build what is there already again
+  --tensorrt FLAVOUR   tensorrt or tensorrt_rtx (default: $MELFORGE_TENSORRT, or what is installed)
+  --json       print the reports as JSON
+"""
 
 
 def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
@@ -25,30 +44,11 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
         description=f"Builds TensorRT engines of {what}; ONNX graphs that are missing are exported first."
         + ("" if model else " With --backend cuda: compiles their CUDA kernels for the GPU at hand."),
         kinds=tuple(KIND_WORDS),
-        choose=lambda args: asked_models(args, model) or [one.model for one in read_sources(args, model)],
+        choose=lambda args: [one.model for one in read_sources(args, model)],
         files_of=model,
     )
-    if not model:
-        options.add_options(parser, "acoustic", "vocoder")
-        parser.add_argument(
-            "--backend", choices=("trt", KERNELS), default="trt", help="what is built for (default: trt)"
-        )
-    options.add_options(parser, "voice", "ear", "checkpoint")
-    options.add_options(parser, "precision")
+    options.add_table(parser, OPTIONS if model else PAIR_OPTIONS + OPTIONS)
     options.add_decoder_argument(parser, "what runs on TensorRT")
-    parser.add_argument(
-        "--all",
-        action="store_true",
-        help="every model of the voice (or the one given), every form of its stages, both precisions",
-    )
-    options.add_options(parser, "no-check")
-    parser.add_argument("--force", action="store_true", help="build what is there already again")
-    parser.add_argument(
-        "--tensorrt",
-        metavar="FLAVOUR",
-        help="tensorrt or tensorrt_rtx (default: $MELFORGE_TENSORRT, or what is installed)",
-    )
-    parser.add_argument("--json", action="store_true", help="print the reports as JSON")
     args = parser.parse_args(argv)
     if not model and args.backend == KERNELS:
         return build_kernels(args)
@@ -97,31 +97,12 @@ def build_kernels(args: argparse.Namespace) -> int:
 
 def asked_models(args: argparse.Namespace, model: str | None) -> list[str]:
     """The names of the models that are asked for by name."""
-    from melforge.common.registry import get_model
-    from melforge.common.stages.choose import KINDS
-
     asked = {kind: getattr(args, kind, None) for kind in KINDS}
     return [model] if model else [get_model(name, kind).name for kind, name in asked.items() if name]
 
 
-def read_sources(args: argparse.Namespace, model: str | None) -> list:
-    """The models asked for; without any, those of checkpoints, an ear, or a voice's pair."""
-    from melforge.common.stages.choose import KINDS
-    from melforge.common.synthesis.loading import choose_sources
-    from melforge.common.weights.ears import load_ear, stored_source
-    from melforge.common.weights.published import read_checkpoints
-    from melforge.common.weights.voices import load_voice
-
-    names = asked_models(args, model)
-    published = {source.model: source for source in read_checkpoints(args.checkpoint, names)}
-    names = names or list(published)
-    if names:
-        return [published.get(name) or stored_source(name, args.voice, args.ear) for name in names]
-    if args.ear:
-        return [load_ear(args.ear).only]
-    if args.all:
-        return list(load_voice(args.voice).models.values())
-    return list(choose_sources(dict.fromkeys(KINDS), args.voice).values())
+def read_sources(args: argparse.Namespace, model: str | None) -> list[ModelSource]:
+    return options.read_sources(args, asked_models(args, model), args.all)
 
 
 def deployments(args: argparse.Namespace, model: str) -> list[Deployment]:

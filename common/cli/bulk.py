@@ -7,12 +7,12 @@ import functools
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from melforge.common.bulk.shards import OUTPUTS, BulkSettings
 from melforge.common.bulk.texts import ID_COLUMNS, TEXT_COLUMN, Table
 from melforge.common.cli import options
-from melforge.common.cli.parser import USER_ERROR, Group
+from melforge.common.cli.parser import USER_ERROR
 from melforge.common.cluster.connect import LOCAL, require_ray
 from melforge.common.errors import InputError
 
@@ -23,51 +23,20 @@ if TYPE_CHECKING:
 TABLES = (".csv", ".jsonl", ".parquet")  # never phrases
 SHARD_SIZE = 500
 FOR_PHRASES = ("show_text", "save_mel", "plot", "subtitles", "listen", "listen_limit", "timing")
-
-
-OPTIONS: dict[str, dict[str, Any]] = {
-    "format": {
-        "metavar": "NAME",
-        "help": f"{', '.join(OUTPUTS)}: speak in shards, which stay if the run is killed; the same command "
-        "goes on with the rest (default: wav)",
-    },
-    "text-column": {
-        **{"default": TEXT_COLUMN, "metavar": "NAME"},
-        "help": f"column of the texts (default: {TEXT_COLUMN})",
-    },
-    "id-column": {
-        "metavar": "NAME",
-        "help": f"column that names the sound files (default: {', '.join(ID_COLUMNS)}, or the line's number)",
-    },
-    "shard-size": {
-        **{"type": options.positive, "default": SHARD_SIZE, "metavar": "N"},
-        "help": f"texts in a shard, which is spoken and kept as a whole (default: {SHARD_SIZE})",
-    },
-    "workers": {
-        **{"type": options.positive, "metavar": "N"},
-        "help": "processes that speak, each with its own models (default: one a core, or one for a GPU)",
-    },
-    "ray": {
-        **{"nargs": "?", "const": LOCAL, "metavar": "ADDRESS"},
-        "help": "workers on the Ray cluster there, auto for the one of this machine; without an address on "
-        "one that is started here",
-    },
-    "gpus-per-worker": {
-        **{"type": float, "metavar": "F"},
-        "help": "of a Ray cluster; a fraction shares one GPU (default: 1 where it has any)",
-    },
-    "price": {
-        **{"type": float, "metavar": "X"},
-        "help": "of an hour of all workers: the progress then says what the run costs",
-    },
-}
-
-
-def add_arguments(parser: Group) -> None:
-    title = "tables of texts (-i FILE.csv, .jsonl or .parquet, others with --format)"
-    group = parser.add_argument_group(title)
-    for name, how in OPTIONS.items():
-        group.add_argument(f"--{name}", **how)
+OPTIONS = f"""
+tables of texts (-i FILE.csv, .jsonl or .parquet, others with --format):
+  --format NAME      {", ".join(OUTPUTS)}: speak in shards, which stay if the run is killed; the same command
+        goes on with the rest (default: wav)
+  --text-column NAME={TEXT_COLUMN}   column of the texts
+  --id-column NAME   column that names the sound files (default: {", ".join(ID_COLUMNS)}, or the line's
+        number)
+  --shard-size N={SHARD_SIZE}   texts in a shard, which is spoken and kept as a whole
+  --workers N        processes that speak, each with its own models (default: one a core, or one for a GPU)
+  --ray [ADDRESS]    workers on the Ray cluster there, auto for the one of this machine; without an address on
+        one that is started here
+  --gpus-per-worker X   of a Ray cluster; a fraction shares one GPU (default: 1 where it has any)
+  --price X          of an hour of all workers: the progress then says what the run costs
+"""
 
 
 def is_table(args: argparse.Namespace) -> bool:
@@ -120,7 +89,7 @@ def workers_from(args: argparse.Namespace, how: LoadOptions) -> SpeakShards:
     require_ray()
     gpus = 0.0 if args.device == "cpu" else args.gpus_per_worker
     share = Share(how.threads or 1, gpus, args.workers)
-    return functools.partial(speak_on_ray, address=args.ray, share=share)
+    return functools.partial(speak_on_ray, address=args.ray or LOCAL, share=share)
 
 
 def require_fitting(args: argparse.Namespace) -> None:

@@ -23,18 +23,22 @@ its text are left out or said twice. The exit status is 1 if there are any, and 
 be read. An ear mistakes words too: listen to what is listed."""
 
 
+OPTIONS = f"""
+  folder DIR     folder with {METADATA} (name|text) and wavs/, or with sound files and NAME.txt beside them
+  ear
+  --checkpoint   a recogniser's weights instead of an ear
+  --backend      onnx, torch or trt (default: onnx)
+  precision device threads
+  --limit SHARE={LIMIT}   of a recording's words that may be heard as others, from 0 to 1
+  --json         print all recordings as JSON, the worst first
+"""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = options.Parser(
         description=__doc__, epilog=EPILOG, kinds=("recogniser",), choose=models_that_hear
     )
-    what = f"folder with {METADATA} (name|text) and wavs/, or with sound files and NAME.txt beside them"
-    parser.add_argument("folder", type=Path, metavar="DIR", help=what)
-    options.add_options(parser, "ear", "checkpoint", checkpoint="a recogniser's weights instead of an ear")
-    options.add_options(parser, "backend", backend="onnx, torch or trt (default: onnx)")
-    options.add_options(parser, "precision", "device", "threads")
-    text = f"share of a recording's words that may be heard as others, from 0 to 1 (default: {LIMIT})"
-    parser.add_argument("--limit", type=options.share, default=LIMIT, metavar="SHARE", help=text)
-    parser.add_argument("--json", action="store_true", help="print all recordings as JSON, the worst first")
+    options.add_table(parser, OPTIONS)
     args = parser.parse_args(argv)
     corpus = read_corpus(args.folder)
 

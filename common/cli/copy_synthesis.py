@@ -7,20 +7,19 @@ from melforge.common.cli import options
 from melforge.common.errors import InputError, counted
 from melforge.common.files import require_writable_folder
 
+OPTIONS = """
+  inputs FILE...       sound files, at any sampling rate
+  -o, --output DIR!    where the copies go
+  vocoder voice
+  --checkpoint         a vocoder's weights instead of the voice's, trained or published
+  --backend            onnx or torch (default: onnx)
+  denoising-strength sigma seed
+"""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = options.Parser(description=__doc__, kinds=("vocoder",))
-    parser.add_argument(
-        "inputs", nargs="+", type=Path, metavar="FILE", help="sound files, at any sampling rate"
-    )
-    parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="FOLDER", help="where the copies go"
-    )
-    files = "a vocoder's weights instead of the voice's, trained or published"
-    backends = "onnx or torch (default: onnx)"
-    names = ("vocoder", "voice", "checkpoint", "backend")
-    options.add_options(parser, *names, checkpoint=files, backend=backends)
-    options.add_control_arguments(parser, "denoising_strength", "sigma", "seed")
+    options.add_table(parser, OPTIONS, inputs=Path)
     args = parser.parse_args(argv)
     copies = name_copies(args.inputs, args.output)
     require_writable_folder(args.output)
@@ -30,10 +29,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     from melforge.common.audio.mel import mel_spectrogram
     from melforge.common.audio.sound_files import read_audio, resample, write_audio
     from melforge.common.synthesis.loading import choose_sources, make_driver
+    from melforge.common.synthesis.vocoder import Vocoder
 
     source = choose_sources({"vocoder": args.vocoder}, args.voice, args.checkpoint, args.overrides)["vocoder"]
     controls = options.controls_from(args)
     driver = make_driver(source, args.backend, deployment=args.deployments.get(source.model))
+    assert isinstance(driver, Vocoder)
     for path, target in copies.items():
         audio = resample(*read_audio(path), source.mel.sampling_rate)
         try:

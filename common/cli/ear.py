@@ -12,15 +12,18 @@ from melforge.common.training.model_folders import print_size
 from melforge.common.weights.ears import ears_folder
 from melforge.common.weights.published import parse_checkpoint, read_checkpoint
 
+OPTIONS = """
+  name NAME            name of the ear; a path makes the folder there instead of in ears/
+  --checkpoint FILE!   weights.safetensors of a training run, or a published file
+  --description TEXT=  one sentence about the ear
+  --language CODE=en   language code
+  --licence TEXT=      licence of the weights
+"""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = options.Parser(description=__doc__)
-    parser.add_argument("name", help="name of the ear; a path makes the folder there instead of in ears/")
-    what = "weights.safetensors of a training run, or a published file"
-    parser.add_argument("--checkpoint", required=True, metavar="FILE", help=what)
-    parser.add_argument("--description", default="", help="one sentence about the ear")
-    parser.add_argument("--language", default="en", help="language code (default: en)")
-    parser.add_argument("--licence", default="", help="licence of the weights")
+    options.add_table(parser, OPTIONS)
     args = parser.parse_args(argv)
 
     require_torch("making an ear")

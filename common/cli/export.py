@@ -1,14 +1,33 @@
 """The export command, shared by `melforge export` and every model's export_onnx module."""
 
+from __future__ import annotations
+
 import argparse
 import math
 from collections.abc import Collection, Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from melforge.common.cli import options, run
 from melforge.common.config.deployment import Deployment
 from melforge.common.errors import InputError, require_torch
-from melforge.common.registry import KIND_WORDS, get_model, names
+from melforge.common.registry import KIND_WORDS, names
+
+if TYPE_CHECKING:
+    from melforge.common.weights.voices import ModelSource
+
+OPTIONS = """
+  voice ear
+  --checkpoint       published weights instead; their graphs go to the cache ($MELFORGE_CACHE); may be
+        repeated
+  --check            compare the graphs that are there; write nothing
+  no-check
+  --force            export what is there already again
+files with weights:
+  -o, --output DIR   write them there, with a README and a check.py
+  --precision        of weights and computation (default: fp32)
+  --opset N          ONNX operator set, 18 to 22 (default: 20)
+  --all              the stages of every form, not only the default's
+"""
 
 
 def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
@@ -18,27 +37,12 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
         description=f"Exports {what} to ONNX and compares every graph with PyTorch at several sizes. With "
         "--output: writes files with their weights, for any program that takes ONNX.",
         kinds=tuple(KIND_WORDS),
-        choose=lambda args: wanted_models(args, model) or [s.model for s in read_sources(args, ())],
+        choose=lambda args: [one.model for one in sources_of(args, wanted_models(args, model))],
         files_of=model,
     )
     if not model:
         parser.add_argument("model", nargs="?", choices=names(), metavar="MODEL", help="only this one")
-    files = "published weights instead; their graphs go to the cache ($MELFORGE_CACHE); may be repeated"
-    options.add_options(parser, "voice", "ear", "checkpoint", checkpoint=files)
-    parser.add_argument(
-        "--check", action="store_true", help="compare the graphs that are there; write nothing"
-    )
-    options.add_options(parser, "no-check")
-    parser.add_argument("--force", action="store_true", help="export what is there already again")
-    whole = parser.add_argument_group("files with weights")
-    whole.add_argument(
-        "-o", "--output", type=Path, metavar="DIR", help="write them there, with a README and a check.py"
-    )
-    options.add_options(whole, "precision", precision="of weights and computation (default: fp32)")
-    whole.add_argument(
-        "--opset", type=options.positive, metavar="N", help="ONNX operator set, 18 to 22 (default: 20)"
-    )
-    whole.add_argument("--all", action="store_true", help="the stages of every form, not only the default's")
+    options.add_table(parser, OPTIONS)
     args = parser.parse_args(argv)
     refuse_contradictions(args)
 
@@ -46,10 +50,7 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     from melforge.common.export.to_onnx import HEADINGS
     from melforge.common.synthesis.loading import override
 
-    wanted = wanted_models(args, model) or args.selected
-    sources = [source for source in read_sources(args, wanted) if not wanted or source.model in wanted]
-    if not sources:
-        raise InputError(f"there is no {' or '.join(wanted)} to export")
+    sources = sources_of(args, wanted_models(args, model) or args.selected)
     checks = []
     for stored in sources:
         source = override(stored, args.overrides.get(stored.model, {}))
@@ -62,6 +63,10 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     if checks:
         run.print_table(HEADINGS, [check.row() for check in checks])
     return 0 if all(check.ok for check in checks) else 1
+
+
+def sources_of(args: argparse.Namespace, wanted: Collection[str]) -> list[ModelSource]:
+    return options.read_sources(args, wanted, every=True)
 
 
 def export_to_cache(source, args: argparse.Namespace) -> list:
@@ -136,16 +141,3 @@ def write_files(source, args: argparse.Namespace, several: bool) -> None:
     how = precision, args.opset or OPSET, 0 if args.no_check else CHECK_SECONDS
     for file in self_contained.write_files(source, stages, folder, *how):
         print(file)
-
-
-def read_sources(args: argparse.Namespace, wanted: Collection[str]) -> list:
-    """The models of the published weights, each one `wanted` if any are named, else an ear's or a voice's."""
-    from melforge.common.weights.ears import load_ear
-    from melforge.common.weights.published import read_checkpoints
-    from melforge.common.weights.voices import load_voice
-
-    if published := read_checkpoints(args.checkpoint, wanted):
-        return published
-    if args.ear or any(get_model(name).kind == "recogniser" for name in wanted):
-        return [load_ear(args.ear).only]
-    return list(load_voice(args.voice).models.values())

@@ -13,11 +13,15 @@ from melforge.common.stages.choose import BACKENDS, KERNELS
 from melforge.common.weights.ears import list_ears, load_ear
 from melforge.common.weights.voices import Voice, list_voices, load_voice
 
+OPTIONS = """
+  --voice   only this voice, by name or folder (default: all)
+  --json    print the lists as JSON
+"""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = options.Parser(description=__doc__)
-    options.add_options(parser, "voice", voice="only this voice, by name or folder (default: all)")
-    parser.add_argument("--json", action="store_true", help="print the lists as JSON")
+    options.add_table(parser, OPTIONS)
     args = parser.parse_args(argv)
     return list_available(args.json, args.voice)
 

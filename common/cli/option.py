@@ -1,14 +1,30 @@
-"""An option of a command: what it is called, what a command line or a file may give it."""
+"""An option of a command: what it is called, what a command line or a file may give it.
+
+Commands write their options as tables that read like `--help`:
+
+    heading:
+      voice backend                       options of the table that all commands share (options.py)
+      phrases FILE                        a positional argument, with the name of its key
+      -o, --output DIR!                   the last word says what the value is; with ! it must be given
+      --count N=4                         a whole number; without the option it is 4
+      --listen [EAR]                      the value may be left out, and is "" then
+      --checkpoint FILE...                may be repeated; `files [FILE...]` is any number of arguments
+      --stages onnx|trt                   one of these
+      --json                              true where it is given; --[no-]json may be false too
+"""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from melforge.common.config.deployment import MOST_THREADS
 from melforge.common.config.typed import typed
 from melforge.common.config.yaml_file import Entry
 from melforge.common.errors import InputError, unknown
@@ -16,54 +32,65 @@ from melforge.common.errors import InputError, unknown
 PLAIN = (bool, int, float, str, Path)
 
 
-@dataclass(frozen=True, eq=False)
+def positive(text: str, least: int = 1) -> int:
+    if not text.strip().isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"must be a whole number from {least} on, not {text!r}")
+    return int(text)
+
+
+def finite(text: str) -> float:
+    """A number, neither NaN nor infinite."""
+    with contextlib.suppress(ValueError):
+        if math.isfinite(number := float(text)):
+            return number
+    raise argparse.ArgumentTypeError(f"must be a number, such as 1.5, not {text!r}")
+
+
+def share(text: str) -> float:
+    """A number from 0 to 1."""
+    with contextlib.suppress(ValueError):
+        if 0 <= (number := float(text)) <= 1:
+            return number
+    raise argparse.ArgumentTypeError(f"must be a share from 0 to 1, such as 0.3 for 30 %, not {text!r}")
+
+
+def threads(text: str) -> int:
+    """With tens of thousands, which the system starts one by one, a command would not end."""
+    if (number := positive(text)) > MOST_THREADS:
+        raise argparse.ArgumentTypeError(f"must be {MOST_THREADS} at most, not {number}")
+    return number
+
+
+not_negative = partial(positive, least=0)
+# What a value is by the word for it in a table; by other words it is text.
+TYPES: dict[str, Callable[[str], Any]] = {
+    **{"N": positive, "N0": not_negative, "X": float, "SECONDS": float, "SHARE": share, "THREADS": threads},
+    **{"DIR": Path, "HZ": positive},
+}
+
+
 class Option:
     """An option or a positional argument, by argparse's words for it; its key in files is its `dest`."""
 
-    names: tuple[str, ...]  # "-o", "--output"; without dashes it is a positional argument
-    title: str  # of the part of --help where it stands
-    how: Mapping[str, Any]  # argparse's keywords
-
-    @property
-    def key(self) -> str:
-        longest = next((name for name in self.names if name.startswith("--")), self.names[0])
-        return self.how.get("dest") or longest.lstrip("-").replace("-", "_")
-
-    @property
-    def positional(self) -> bool:
-        return not self.names[0].startswith("-")
-
-    @property
-    def flag(self) -> str:
-        """As it is written on a command line."""
-        return str(self.how.get("metavar") or self.names[0]) if self.positional else self.names[-1]
-
-    @property
-    def words(self) -> dict[str, bool]:
-        """What stands for it on a command line; for one that is true or false, which of the two it means."""
-        words = dict.fromkeys(() if self.positional else self.names, True)
-        if self.how.get("action") is argparse.BooleanOptionalAction:
-            words |= {name.replace("--", "--no-", 1): False for name in self.names}
-        return words
-
-    @property
-    def switch(self) -> bool:
-        """Whether it takes no value: it is true, or false, by being there."""
-        return self.how.get("action") in ("store_true", argparse.BooleanOptionalAction)
-
-    @property
-    def nargs(self) -> str | None:
-        return self.how.get("nargs")
-
-    @property
-    def added(self) -> bool:
-        """Whether each time that it is given adds a value to a list."""
-        return self.how.get("action") == "append"
-
-    @property
-    def required(self) -> bool:
-        """By the command line or a file."""
-        return self.how.get("required", self.positional and self.nargs in (None, "+"))
+    def __init__(self, names: tuple[str, ...], title: str, how: Mapping[str, Any]):
+        longest = next((name for name in names if name.startswith("--")), names[0])
+        action = how.get("action")
+        self.names = names  # "-o", "--output"; without dashes it is a positional argument
+        self.title = title  # of the part of --help where it stands
+        self.how = how
+        self.key: str = how.get("dest") or longest.lstrip("-").replace("-", "_")
+        self.positional = not names[0].startswith("-")
+        # As it is written on a command line.
+        self.flag = str(how.get("metavar") or names[0]) if self.positional else names[-1]
+        self.nargs = how.get("nargs")
+        self.many = self.nargs in ("*", "+")
+        self.added = action == "append"  # each time that it is given it adds a value to a list
+        self.switch = action in ("store_true", argparse.BooleanOptionalAction)  # takes no value
+        self.required: bool = how.get("required", self.positional and self.nargs in (None, "+"))
+        # What stands for it on a command line, and of a switch whether it means true.
+        self.words = dict.fromkeys(() if self.positional else names, True)
+        if action is argparse.BooleanOptionalAction:
+            self.words |= {name.replace("--", "--no-", 1): False for name in names}
 
     @property
     def default(self) -> Any:
@@ -78,7 +105,7 @@ class Option:
         """The value of an entry of a file or of --set. Null is the default."""
         if entry.value is None or (entry.value == "None" and self.how.get("default") is None):
             return self.default
-        if not self.added and self.nargs not in ("*", "+"):
+        if not self.added and not self.many:
             return self._typed(entry, f"{entry.place}: {self.key}")
         items = [Entry(i, entry.place) for i in entry.value] if isinstance(entry.value, list) else [entry]
         return [self._typed(item, f"{entry.place}: {self.key}") for item in items]
@@ -108,3 +135,45 @@ class Option:
         if choices is not None and value not in choices:
             raise InputError(f"{entry.place}: {unknown(self.key, value, map(str, choices))}")
         return value
+
+
+def read_table(text: str) -> Iterator[tuple[str, str, str]]:
+    """(heading, the words of an option, its help) of each row of a table, see above."""
+    title, words, about = "", "", ""
+    for line in [*text.splitlines(), "end:"]:
+        if line.startswith("        "):  # goes on with the help
+            about = f"{about} {line.strip()}".strip()
+            continue
+        if words:
+            yield title, words, about
+        words, _, about = (part.strip() for part in line.strip().partition("  "))
+        if line and not line.startswith(" "):
+            title, words = line.rstrip(":"), ""
+
+
+VALUE = re.compile(r"(\[?)(.+?)(\.\.\.)?\]?(!)?(?:=(.*))?")
+
+
+def in_argparses_words(words: str, about: str) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """The names and keywords of a row of a table."""
+    *names, last = words.replace(",", "").split()
+    how: dict[str, Any] = {"help": about}
+    if last.startswith("-"):
+        either = {"action": argparse.BooleanOptionalAction if "[no-]" in last else "store_true"}
+        return (*names, last.replace("[no-]", "")), how | either
+    match = VALUE.fullmatch(last)
+    assert match, words
+    optional, metavar, many, required, default = match.groups()
+    if "|" in metavar:
+        how["choices"] = tuple(metavar.split("|"))
+    else:
+        how |= {"metavar": metavar.rstrip("0")} | ({"type": TYPES[metavar]} if metavar in TYPES else {})
+    if names[0].startswith("-"):
+        how |= {"action": "append", "default": []} if many else {}
+        how |= {"nargs": "?", "const": ""} if optional else {}
+        how |= {"required": True} if required else {}
+    elif optional or many:
+        how |= {"nargs": ("*" if optional else "+") if many else "?"} | ({"default": []} if many else {})
+    if default is not None:
+        how |= {"default": default, "help": f"{about} (default: {default})" if default else about}
+    return tuple(names), how

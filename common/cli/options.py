@@ -3,125 +3,89 @@
 from __future__ import annotations
 
 import argparse
-import functools
-import math
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from melforge.common.cli.option import (
+    finite,
+    in_argparses_words,
+    not_negative,
+    positive,
+    read_table,
+    share,
+    threads,
+)
 from melforge.common.cli.parser import Group, Parser
 from melforge.common.cli.run import print_table
-from melforge.common.config.deployment import MOST_THREADS, PRECISIONS
+from melforge.common.config.deployment import PRECISIONS
 from melforge.common.config.typed import located
 from melforge.common.errors import InputError
 from melforge.common.registry import MODELS
 from melforge.common.speech import Controls, control_fields
+from melforge.common.stages.choose import KINDS
 
 if TYPE_CHECKING:
     from melforge.common.recognition.listener import Listener
     from melforge.common.synthesis.warm_up import Warmed
+    from melforge.common.weights.voices import ModelSource
 
+__all__ = ["Parser", "finite", "not_negative", "positive", "share", "threads"]
 LISTEN_LIMIT = 0.15
+MODEL_OPTIONS = """
+models:
+  acoustic vocoder voice checkpoint backend precision decoder device threads
+"""
+FORMS = {model.name: model.decoders for model in MODELS.values() if model.decoders}
+# The one table of the options that commands share; common/cli/option.py says how to read it.
+SHARED = f"""
+  --acoustic NAME   acoustic model (default: the voice's)
+  --vocoder NAME    vocoder (default: the voice's)
+  --voice NAME      name or folder of a voice (default: the shipped one)
+  --ear NAME        name or folder of an ear, which a recogniser hears with (default: the shipped one)
+  --checkpoint FILE...   published weights instead of the voice's, also acoustic=FILE or vocoder=FILE; may
+        be repeated
+  --backend NAME=onnx   onnx, torch, trt (TensorRT; builds engines that are missing, unless --no-build is
+        given) or cuda (CUDA kernels, the fastest), or one for each: acoustic=trt,vocoder=onnx; single stages
+        on kernels: trt,decoder_loop=cuda
+  --precision {"|".join(PRECISIONS)}   of the engines, for the backend trt (default: fp32, or what files say)
+  --decoder {"|".join(form for forms in FORMS.values() for form in forms)}   {
+    "; ".join(f"{model}: {', '.join(map(' is '.join, forms.items()))}" for model, forms in FORMS.items())
+} (default: the model's)
+  --device NAME=auto   cpu, cuda or cuda:N (auto: a GPU if there is one)
+  --threads THREADS    of the CPU (default: all cores)
+  --listen [EAR]    hear what was spoken by this ear (default: the shipped one) and print the word error
+        rate; the exit status is 1 where it is above --listen-limit
+  --listen-limit SHARE   of words that may be heard as others, from 0 to 1 (default: {LISTEN_LIMIT})
+  --batch-size N    utterances at a time
+  --align corpus|learned=corpus   durations of the corpus, or learned by the model's own aligner first
+  --no-check        do not compare exported graphs with PyTorch; their notes in the cache say so
+  --warm-up         first run every engine once, in every bucket, and print on stderr what it took; TensorRT
+        compiles for the GPU then and keeps the result beside the engine
+"""
 
 
-def positive(text: str, least: int = 1) -> int:
-    if not text.strip().isdecimal() or int(text) < least:
-        raise argparse.ArgumentTypeError(f"must be a whole number from {least} on, not {text!r}")
-    return int(text)
+def control_rows() -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    """The fields of Controls as options."""
+    for name, (kind, about, default) in control_fields().items():
+        how: dict[str, Any] = {"action": "store_true"}
+        if kind is not bool:
+            how = {"type": kind, "default": default, "metavar": about.unit or None}
+        yield (f"--{(about.negated or name).replace('_', '-')}",), {**how, "help": about.help}
 
 
-def finite(text: str) -> float:
-    """A number, neither NaN nor infinite."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise argparse.ArgumentTypeError(f"must be a number, such as 1.5, not {text!r}")
-    return number
-
-
-def share(text: str) -> float:
-    """A number from 0 to 1."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number <= 1:
-        raise argparse.ArgumentTypeError(f"must be a share from 0 to 1, such as 0.3 for 30 %, not {text!r}")
-    return number
-
-
-def threads(text: str) -> int:
-    """With tens of thousands, which the system starts one by one, a command would not end."""
-    number = positive(text)
-    if number > MOST_THREADS:
-        raise argparse.ArgumentTypeError(f"must be {MOST_THREADS} at most, not {number}")
-    return number
-
-
-not_negative = functools.partial(positive, least=0)
-# The one table of shared options: argparse's keywords by name.
-SHARED: dict[str, dict[str, Any]] = {
-    "acoustic": {"metavar": "NAME", "help": "acoustic model (default: the voice's)"},
-    "vocoder": {"metavar": "NAME", "help": "vocoder (default: the voice's)"},
-    "voice": {"metavar": "NAME", "help": "name or folder of a voice (default: the shipped one)"},
-    "ear": {
-        "metavar": "NAME",
-        "help": "name or folder of an ear, which a recogniser hears with (default: the shipped one)",
-    },
-    "checkpoint": {
-        **{"action": "append", "default": [], "metavar": "FILE"},
-        "help": "published weights instead of the voice's, also acoustic=FILE or vocoder=FILE; "
-        "may be repeated",
-    },
-    "backend": {
-        "default": "onnx",
-        "metavar": "NAME",
-        "help": "onnx, torch, trt (TensorRT; builds engines that are missing, unless --no-build is given) "
-        "or cuda (CUDA kernels, the fastest), or one for each: "
-        "acoustic=trt,vocoder=onnx; single stages on kernels: trt,decoder_loop=cuda (default: onnx)",
-    },
-    "precision": {
-        "choices": PRECISIONS,
-        "help": "of the engines, for the backend trt (default: fp32, or what files say)",
-    },
-    "decoder": {
-        "choices": [form for model in MODELS.values() for form in model.decoders],
-        "help": "; ".join(
-            f"{model.name}: {', '.join(f'{form} ({what})' for form, what in model.decoders.items())}"
-            for model in MODELS.values()
-            if model.decoders
-        )
-        + " (default: the model's)",
-    },
-    "device": {"default": "auto", "help": "cpu, cuda or cuda:N (default: a GPU if there is one)"},
-    "threads": {"type": threads, "metavar": "N", "help": "CPU threads (default: all cores)"},
-    "listen": {
-        **{"nargs": "?", "const": "", "metavar": "EAR"},
-        "help": "hear what was spoken by this ear (default: the shipped one) and print the word error rate; "
-        "the exit status is 1 where it is above --listen-limit",
-    },
-    "listen-limit": {
-        **{"type": share, "metavar": "SHARE"},
-        "help": f"of words that may be heard as others, from 0 to 1 (default: {LISTEN_LIMIT})",
-    },
-    "batch-size": {"type": positive, "metavar": "N", "help": "utterances at a time"},
-    "align": {
-        **{"choices": ("corpus", "learned"), "default": "corpus"},
-        "help": "fastpitch: durations of the corpus, or learned by its own aligner first (default: corpus)",
-    },
-    "no-check": {
-        "action": "store_true",
-        "help": "do not compare exported graphs with PyTorch; their notes in the cache say so",
-    },
-    "warm-up": {
-        "action": "store_true",
-        "help": "first run every engine once, in every bucket, and print on stderr what it took; "
-        "TensorRT compiles for the GPU then and keeps the result beside the engine",
-    },
+ROWS = {
+    names[-1][2:]: (names, how)
+    for names, how in (
+        *(in_argparses_words(words, about) for _, words, about in read_table(SHARED)),
+        *control_rows(),
+    )
 }
+CONTROLS = f"""
+how to speak:
+  {" ".join(names[0][2:] for names, _ in control_rows())}
+"""
 
 
 def numbers(option: str, text: str | None, whole: bool = False) -> list[Any]:
@@ -140,38 +104,37 @@ def numbers(option: str, text: str | None, whole: bool = False) -> list[Any]:
     return found
 
 
+def add_table(parser: Group, table: str, **types: Callable[[str], Any]) -> None:
+    """Adds the options of a table. A row of names alone is of shared options, `--name   help` is such a one
+    with other words; `types` are those of values that the table's words do not say.
+    """
+    for title, words, about in read_table(table):
+        group = parser.add_argument_group(title) if title else parser
+        if not about:
+            add_options(group, *words.split())
+        elif words[2:] in ROWS:
+            add_options(group, words[2:], **{words[2:].replace("-", "_"): about})
+        else:
+            names, how = in_argparses_words(words, about)
+            key = names[-1].lstrip("-").replace("-", "_")
+            group.add_argument(*names, **how | ({"type": types[key]} if key in types else {}))
+
+
 def add_options(parser: Group, *options: str, default: str | None = None, **helps: str) -> None:
     """Adds shared options; `helps` are the words of this command for some of them, `default` that of all."""
     for name in options:
-        how = dict(SHARED[name])
-        if default is not None:
-            how["default"] = default
-        how["help"] = helps.get(name.replace("-", "_"), how["help"])
-        parser.add_argument(f"--{name}", **how)
-
-
-def add_model_arguments(parser: Parser) -> None:
-    """Which models run, and on what; their files are then among what `--hparam` takes."""
-    parser.kinds = ("acoustic", "vocoder")
-    group = parser.add_argument_group("models")
-    add_options(group, "acoustic", "vocoder", "voice", "checkpoint", "backend", "precision", "decoder")
-    add_options(group, "device", "threads")
+        names, how = ROWS[name]
+        changed = {"help": helps.get(name.replace("-", "_"), how["help"])}
+        parser.add_argument(*names, **how | changed | ({} if default is None else {"default": default}))
 
 
 def add_decoder_argument(parser: Group, default: str = "the model's") -> None:
-    add_options(parser, "decoder", decoder=SHARED["decoder"]["help"].replace("the model's", default))
+    add_options(parser, "decoder", decoder=str(ROWS["decoder"][1]["help"]).replace("the model's", default))
 
 
-def add_control_arguments(parser: Group, *chosen: str) -> None:
-    """The fields of Controls as options, or those chosen; one that the models do not have is an error."""
-    group = parser if chosen else parser.add_argument_group("how to speak")
-    for name, (kind, about, default) in control_fields().items():
-        if chosen and name not in chosen:
-            continue
-        how: dict[str, Any] = {"type": kind, "default": default, "metavar": about.unit or None}
-        if kind is bool:
-            how = {"action": "store_true"}
-        group.add_argument(f"--{(about.negated or name).replace('_', '-')}", help=about.help, **how)
+def add_control_arguments(parser: Group) -> None:
+    """The fields of Controls as options; one that the models do not have is an error."""
+    add_table(parser, CONTROLS)
 
 
 def controls_from(args: argparse.Namespace) -> Controls:
@@ -198,6 +161,25 @@ def load_from(args: argparse.Namespace):
     from melforge.common.runner import TextToSpeech
 
     return TextToSpeech.load(**load_options(args))
+
+
+def read_sources(args: argparse.Namespace, names: Collection[str], every: bool) -> list[ModelSource]:
+    """The models asked for by name; without names those of checkpoints, an ear, or a voice: of that `every`
+    one, or its pair.
+    """
+    from melforge.common.synthesis.loading import choose_sources
+    from melforge.common.weights.ears import load_ear, stored_source
+    from melforge.common.weights.published import read_checkpoints
+    from melforge.common.weights.voices import load_voice
+
+    published = {source.model: source for source in read_checkpoints(args.checkpoint, names)}
+    if names := names or list(published):
+        return [published.get(name) or stored_source(name, args.voice, args.ear) for name in names]
+    if args.ear:
+        return [load_ear(args.ear).only]
+    if every:
+        return list(load_voice(args.voice).models.values())
+    return list(choose_sources(dict.fromkeys(KINDS), args.voice).values())
 
 
 def listener_from(args: argparse.Namespace) -> Listener | None:

@@ -10,7 +10,7 @@ import argparse
 import sys
 import typing
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -31,28 +31,19 @@ MISSING = "missing"
 NONE = Entry(None, DEFAULT)
 
 
-@dataclass(eq=False)
 class Group:
-    """Options under a heading of --help, or of which one excludes the others."""
+    """Options under a heading of --help."""
 
-    parser: Parser
-    title: str = ""
-    required: bool = False
-    keys: list[str] = field(default_factory=list)
+    def __init__(self, options: dict[str, Option], title: str = ""):
+        self.options, self.title = options, title  # by their keys
 
     def add_argument(self, *names: str, **how: Any) -> None:
         """An option or positional argument, in argparse's words."""
         option = Option(names, self.title, how)
-        self.parser.options[option.key] = option
-        self.keys.append(option.key)
+        self.options[option.key] = option
 
     def add_argument_group(self, title: str) -> Group:
-        return Group(self.parser, title)
-
-    def add_mutually_exclusive_group(self, required: bool = False) -> Group:
-        group = Group(self.parser, self.title, required)
-        self.parser.exclusive.append(group)
-        return group
+        return Group(self.options, title)
 
 
 class Parser(Group):
@@ -79,11 +70,10 @@ class Parser(Group):
         prog: str | None = None,
         **how: Any,
     ):
-        super().__init__(self)
+        super().__init__({})
         self.prog = prog or Path(sys.argv[0]).name
         self.how = {"prog": self.prog, **how}  # argparse's words
-        self.options: dict[str, Option] = {}
-        self.exclusive: list[Group] = []
+        self.exclusive: list[tuple[tuple[str, ...], bool]] = []  # keys, and whether one is required
         self.classes, self.model, self.kinds = classes, model, tuple(kinds)
         self._default_files, self._files_of = [hparam] if hparam else [], files_of or model
         self._choose = choose
@@ -98,6 +88,10 @@ class Parser(Group):
         settings.add_argument("--print-hparams", action="store_true", help=what)
         what = "show a fault's traceback (also: $MELFORGE_DEBUG)"
         settings.add_argument("--debug", action="store_true", help=what)
+
+    def exclude(self, *keys: str, required: bool = False) -> None:
+        """Of these options one at most may be given; with `required` one must be."""
+        self.exclusive.append((keys, required))
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message} (see {self.prog} --help)")
@@ -126,29 +120,27 @@ class Parser(Group):
         if values.print_hparams:
             sys.stdout.write(self._describe(values, options, entries, models))
             sys.exit(0)
-        needed = [[key] for key, option in self.options.items() if option.required]
-        needed += [group.keys for group in self.exclusive if group.required]
-        for group in needed:
-            if all(getattr(values, key) in (None, []) for key in group):
-                self.error(f"{' or '.join(self.options[key].flag for key in group)} is missing")
+        needed = [(key,) for key, option in self.options.items() if option.required]
+        for keys in [*needed, *(keys for keys, required in self.exclusive if required)]:
+            if all(getattr(values, key) in (None, []) for key in keys):
+                self.error(f"{' or '.join(self.options[key].flag for key in keys)} is missing")
         return values
 
     def to_argparse(self) -> argparse.ArgumentParser:
         """The same options for argparse, which writes the help."""
         form = argparse.RawDescriptionHelpFormatter if "epilog" in self.how else argparse.HelpFormatter
         parser = argparse.ArgumentParser(**{"formatter_class": form, **self.how})
-        titled: dict[str, Any] = {"": parser}
-        containers: dict[Group, Any] = {}
-        group_of = {key: group for group in self.exclusive for key in group.keys}
+        groups: dict[Any, Any] = {"": parser}
+        exclusive = {key: one for one in self.exclusive for key in one[0]}
         for key, option in self.options.items():
-            if option.title not in titled:
-                titled[option.title] = parser.add_argument_group(option.title)
-            container = titled[option.title]
-            if group := group_of.get(key):
-                if group not in containers:
-                    containers[group] = container.add_mutually_exclusive_group(required=group.required)
-                container = containers[group]
-            container.add_argument(*option.names, **option.how)
+            if option.title not in groups:
+                groups[option.title] = parser.add_argument_group(option.title)
+            group = groups[option.title]
+            if one := exclusive.get(key):
+                if one not in groups:
+                    groups[one] = group.add_mutually_exclusive_group(required=one[1])
+                group = groups[one]
+            group.add_argument(*option.names, **option.how)
         return parser
 
     # Files and --set
@@ -213,8 +205,8 @@ class Parser(Group):
             given = {key: entry for key, entry in layer.entries.items() if key in options.keys() - theirs}
             levels.append({key: Entry(options[key].value(e), e.place) for key, e in given.items()})
         levels.append(flags)
-        for group in self.exclusive:
-            _keep_one(group.keys, levels)
+        for keys, _ in self.exclusive:
+            _keep_one(keys, levels)
         return {key: entry for level in levels for key, entry in level.items()}
 
     def _select(self, layers: list[Layer], options: dict[str, Entry]) -> list[str]:

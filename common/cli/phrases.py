@@ -37,17 +37,15 @@ class Phrase:
     place: str  # "phrases.txt line 3", or "" for --text
 
 
-def read_phrases(text: str | None, source: str | None) -> list[Phrase]:
-    """The phrase of --text, or those of a file (`-` is standard input)."""
-    if text is not None:
-        return [Phrase(SINGLE, text, "")]
+def read_phrases(source: str) -> list[Phrase]:
+    """The phrases of a file (`-` is standard input)."""
     where = "stdin" if source == "-" else source
     raw = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
-    content = decode_text(raw, str(where))
+    content = decode_text(raw, where)
     lines = text_lines(content)
     if not lines:
         raise InputError(f"{where} holds no text to speak")
-    if str(source).lower().endswith(".tsv"):
+    if source.lower().endswith(".tsv"):
         return _from_table(lines, where)
     if empty := lines[-1][0] - len(lines):
         what = f"empty lines and comments ({empty}) make no sound; line N is N.wav"
@@ -143,7 +141,7 @@ class Writer:
             write_audio(sys.stdout.buffer, audio.samples, audio.sampling_rate)
             sys.stdout.buffer.flush()
             return None
-        path = self.file or self.folder / f"{phrase.name}.wav"
+        path = self.file or Path(self.folder or "") / f"{phrase.name}.wav"
         if _is_device(path):
             write_bytes(path, encode_audio(audio.samples, audio.sampling_rate))
         else:

@@ -36,28 +36,22 @@ EPILOG = f"""examples:
 An API key is taken from ${KEY_VARIABLE}."""
 
 
+OPTIONS = f"""
+  text TEXT          what to say; - is standard input
+  --server URL={SERVER}   where it listens
+  -o, --output FILE  sound file ({", ".join("." + name for name in SUFFIXES)}), or - for stdout (default: play
+        it)
+  --format NAME      of the sound (default: as the file's suffix says; pcm)
+  --model NAME={MODEL}   a pair, as the server names it
+  --voice NAME={VOICE}   a voice, as the server names it
+  --sample-rate HZ   of the sound (default: {DEFAULT_RATE})
+  --json             print what was measured, as JSON on stdout
+{options.CONTROLS}"""
+
+
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = options.Parser(description=__doc__, epilog=EPILOG)
-    parser.add_argument("text", metavar="TEXT", help="what to say; - is standard input")
-    parser.add_argument(
-        "--server", default=SERVER, metavar="URL", help=f"where it listens (default: {SERVER})"
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help=f"sound file ({', '.join('.' + name for name in SUFFIXES)}), or - for stdout (default: play it)",
-    )
-    parser.add_argument(
-        "--format", metavar="NAME", help="of the sound (default: as the file's suffix says; pcm)"
-    )
-    parser.add_argument("--model", default=MODEL, help=f"a pair, as the server names it (default: {MODEL})")
-    parser.add_argument("--voice", default=VOICE, help=f"a voice, as the server names it (default: {VOICE})")
-    parser.add_argument(
-        "--sample-rate", type=options.positive, metavar="HZ", help=f"of the sound (default: {DEFAULT_RATE})"
-    )
-    options.add_control_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print what was measured, as JSON on stdout")
+    options.add_table(parser, OPTIONS)
     return parser.parse_args(argv)
 
 

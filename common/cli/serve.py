@@ -14,6 +14,7 @@ from melforge.common.cluster.settings import RaySettings
 from melforge.common.config.typed import located
 from melforge.common.errors import InputError, require_package
 from melforge.common.serve.settings import ServeSettings, read_keys, setting_fields
+from melforge.common.stages.choose import KINDS
 
 if TYPE_CHECKING:
     from melforge.common.serve.pairs import LoadOptions
@@ -40,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise InputError("--processes is for one machine: with --ray give --replicas")
         from melforge.common.cluster.server import serve_on_ray
 
-        return serve_on_ray(settings, how, read_keys(settings), on_ray, args.ray)
+        return serve_on_ray(settings, how, read_keys(settings), on_ray, args.ray or LOCAL)
     if on_ray != RaySettings():
         raise InputError("what is set for replicas on Ray needs --ray; on one machine there is --processes")
     from melforge.common.serve.processes import serve_by_processes
@@ -83,26 +84,22 @@ def load_options(args: argparse.Namespace, settings: ServeSettings) -> LoadOptio
     return replace(how.with_threads(), streams=settings.texts_together(how.shares_engines()))
 
 
+OPTIONS = """
+on Ray:
+  --ray [ADDRESS]   replicas on the Ray cluster there, auto for the one of this machine; without an address on
+        one that is started here
+models:
+  voice checkpoint backend precision decoder device
+  --threads         CPU threads of an engine (default: 1, since several texts are spoken at a time)
+  --warm-up         first run every engine of a pair once, in every bucket: TensorRT compiles for the GPU then
+"""
+
+
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = options.Parser(
-        description=__doc__, epilog=EPILOG, kinds=("acoustic", "vocoder"), choose=models_offered
-    )
+    parser = options.Parser(description=__doc__, epilog=EPILOG, kinds=KINDS, choose=models_offered)
     add_settings(parser.add_argument_group("the server"), ServeSettings)
-    group = parser.add_argument_group("on Ray")
-    group.add_argument(
-        "--ray",
-        nargs="?",
-        const=LOCAL,
-        metavar="ADDRESS",
-        help="replicas on the Ray cluster there, auto for the one of this machine; without an address on one "
-        "that is begun here",
-    )
-    add_settings(group, RaySettings)
-    models = parser.add_argument_group("models")
-    threads = "CPU threads of an engine (default: 1, since several texts are spoken at a time)"
-    names = ("voice", "checkpoint", "backend", "precision", "decoder", "device", "threads")
-    warm_up = "first run every engine of a pair once, in every bucket: TensorRT compiles for the GPU then"
-    options.add_options(models, *names, "warm-up", threads=threads, warm_up=warm_up)
+    options.add_table(parser, OPTIONS)
+    add_settings(parser.add_argument_group("on Ray"), RaySettings)
     return parser.parse_args(argv)
 
 

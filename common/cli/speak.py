@@ -12,8 +12,9 @@ from pathlib import Path
 
 from melforge.common.cli import STARTED, bulk, options, run
 from melforge.common.cli.list import list_available
-from melforge.common.cli.phrases import Writer, describe_unspoken, read_phrases, speak_phrases
+from melforge.common.cli.phrases import SINGLE, Phrase, Writer, describe_unspoken, read_phrases, speak_phrases
 from melforge.common.errors import InputError
+from melforge.common.stages.choose import KINDS
 from melforge.common.text import unspoken_rows
 
 RETRIES = 2
@@ -26,61 +27,43 @@ EPILOG = """examples:
 """
 
 
+OPTIONS = f"""
+text:
+  --text TEXT        what to speak
+  words [TEXT]       the same, without --text
+  -i, --input FILE   .txt with a phrase a line (line N makes N.wav; lines that begin with "# " are left out),
+        .tsv with name and text, - for stdin; a table: below
+  -o, --output PATH  sound file (.wav .flac .ogg .mp3), folder, or - for wav on stdout (default: speech.wav;
+        for many phrases: the folder speech)
+{options.MODEL_OPTIONS}{options.CONTROLS}{bulk.OPTIONS}
+more:
+  --show-text        print what would be spoken, without speaking
+  --strict           a symbol that cannot be spoken is an error
+  --retry [N]=0      what went wrong is spoken again, with N other seeds and then in pieces; with --listen
+        also texts of which words are left out or said twice (without N: {RETRIES})
+  --batch-size N     utterances at a time (default: 8)
+  --save-mel         also save each mel as .npy beside its sound
+  --plot PNG         draw mel, attention and pitch (many phrases: a folder)
+  --subtitles FILE   write when each word is spoken: FILE.srt, .vtt or .json (also phonemes), or only srt, vtt
+        or json: a file beside each sound
+  listen listen-limit warm-up
+  --timing           print what the time went to, on stderr
+  --json             print what was made, as JSON on stdout
+  --list             list voices, models, backends and what is built
+"""
+
+
 def make_parser() -> options.Parser:
-    parser = options.Parser(description=__doc__, epilog=EPILOG)
-    text = parser.add_argument_group("text").add_mutually_exclusive_group()
-    text.add_argument("--text", help="what to speak")
-    text.add_argument("words", nargs="?", metavar="TEXT", help="the same, without --text")
-    text.add_argument(
-        "-i",
-        "--input",
-        metavar="FILE",
-        help=".txt with a phrase a line (line N makes N.wav; lines that begin with `# ` are left out), .tsv "
-        "with name and text, - for stdin; a table: below",
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="PATH",
-        help="sound file (.wav .flac .ogg .mp3), folder, or - for wav on stdout "
-        "(default: speech.wav; for many phrases: the folder speech)",
-    )
-    options.add_model_arguments(parser)
-    options.add_control_arguments(parser)
-    bulk.add_arguments(parser)
-    more = parser.add_argument_group("more")
-    more.add_argument("--show-text", action="store_true", help="print what would be spoken, without speaking")
-    more.add_argument("--strict", action="store_true", help="a symbol that cannot be spoken is an error")
-    more.add_argument(
-        "--retry",
-        nargs="?",
-        type=options.not_negative,
-        const=RETRIES,
-        default=0,
-        metavar="N",
-        help="what went wrong is spoken again, with N other seeds and then in pieces; with --listen also "
-        f"texts of which words are left out or said twice (default: 0; without N: {RETRIES})",
-    )
-    options.add_options(more, "batch-size", batch_size="utterances at a time (default: 8)")
-    more.add_argument("--save-mel", action="store_true", help="also save each mel as .npy beside its sound")
-    more.add_argument("--plot", metavar="PNG", help="draw mel, attention and pitch (many phrases: a folder)")
-    more.add_argument(
-        "--subtitles",
-        metavar="FILE",
-        help="write when each word is spoken: FILE.srt, .vtt or .json (also phonemes), "
-        "or only srt, vtt or json: a file beside each sound",
-    )
-    options.add_options(more, "listen", "listen-limit")
-    options.add_options(more, "warm-up")
-    more.add_argument("--timing", action="store_true", help="print what the time went to, on stderr")
-    more.add_argument("--json", action="store_true", help="print what was made, as JSON on stdout")
-    more.add_argument("--list", action="store_true", help="list voices, models, backends and what is built")
+    parser = options.Parser(description=__doc__, epilog=EPILOG, kinds=KINDS)
+    options.add_table(parser, OPTIONS, retry=options.not_negative)
+    parser.exclude("text", "words", "input")
     return parser
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = make_parser()
     args = parser.parse_args(argv)
+    args.retry = RETRIES if args.retry == "" else args.retry
     if args.words and is_file(args.words):
         raise InputError(
             f"{args.words} is a file: give -i {args.words} to speak its lines, or --text {args.words}"
@@ -105,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if bulk.is_table(args):
         return bulk.speak_table(args)
 
-    phrases = read_phrases(args.text, args.input)
+    phrases = [Phrase(SINGLE, args.text, "")] if args.text is not None else read_phrases(args.input)
     if args.show_text:
         return show_text(args, phrases)
     controls = options.controls_from(args)
@@ -132,7 +115,9 @@ def show_text(args: argparse.Namespace, phrases) -> int:
     from melforge.common.synthesis.loading import choose_sources
 
     wanted = {"acoustic": args.acoustic, "vocoder": args.vocoder}
-    frontend = choose_sources(wanted, args.voice, args.checkpoint)["acoustic"].frontend.build()
+    spec = choose_sources(wanted, args.voice, args.checkpoint)["acoustic"].frontend
+    assert spec is not None  # every acoustic model has one
+    frontend = spec.build()
     shown, unspoken = [], []
     for phrase in phrases:
         analysis = frontend(phrase.text)

@@ -19,6 +19,7 @@ from melforge.common.weights.published import read_checkpoint
 from melforge.common.weights.voices import load_voice
 
 CORPUS: dict[str, Any] = {"type": Path, "required": True, "help": "folder of a prepared corpus"}
+OUT: dict[str, Any] = {"dest": "out", "type": Path, "required": True}
 DEVICE: dict[str, Any] = {"default": "auto", "help": "cpu or cuda (default: a GPU if there is one)"}
 
 
@@ -33,12 +34,12 @@ def recipe_parser(model: str, recipe: type) -> Parser:
     )
     option = parser.add_argument
     option("--corpus", **CORPUS)
-    option("--out", type=Path, required=True, help="run folder: last.pt, weights.safetensors, losses")
+    option("-o", "--output", **OUT, help="run folder: last.pt, weights.safetensors, losses")
     option("--steps", type=positive, help="stop after so many steps")
     option("--minutes", type=float, help="stop after so many minutes")
-    checkpoint = parser.add_mutually_exclusive_group()
-    checkpoint.add_argument("--resume", type=Path, help="checkpoint to continue (its schedule too)")
-    checkpoint.add_argument("--init", type=Path, help="checkpoint whose networks start a new run")
+    option("--resume", type=Path, help="checkpoint to continue (its schedule too)")
+    option("--init", type=Path, help="checkpoint whose networks start a new run")
+    parser.exclude("resume", "init")
     option("--save-minutes", type=float, default=2.0, help="minutes between checkpoints (default 2)")
     option("--seed", type=not_negative, default=0, help="of the weights and of the batches (default 0)")
     option("--device", **DEVICE)
@@ -69,11 +70,11 @@ def parse_recipe(parser: Parser) -> tuple[argparse.Namespace, RunSettings, Train
 def prediction_parser(prog: str, description: str, out: str) -> Parser:
     """Which weights run over which corpus, and what is written."""
     parser = Parser(prog=f"python -m {prog}", description=description)
-    weights = parser.add_mutually_exclusive_group(required=True)
-    weights.add_argument("--weights", type=Path, help="weights.safetensors of a training run")
-    weights.add_argument("--voice", help="a voice instead, by name or folder")
+    parser.add_argument("--weights", type=Path, help="weights.safetensors of a training run")
+    parser.add_argument("--voice", help="a voice instead, by name or folder")
+    parser.exclude("weights", "voice", required=True)
     parser.add_argument("--corpus", **CORPUS)
-    parser.add_argument("--out", type=Path, required=True, help=f"the {out} file to write")
+    parser.add_argument("-o", "--output", **OUT, help=f"the {out} file to write")
     parser.add_argument("--device", **DEVICE)
     return parser
 

@@ -27,6 +27,20 @@ examples:
   %(prog)s recordings/ --json > transcripts.json              # NAME.txt beside a file is its reference
   %(prog)s --manifest dev-clean.json --checkpoint nvidia_jasper.pt
 """
+OPTIONS = """
+  inputs [FILE...]   sound files at any rate, or folders of them; NAME.txt beside NAME.wav is its reference
+  --manifest FILE    JSON lines as NeMo's, with audio_filepath (seen from the manifest's folder), text, offset
+        and duration, or a list of such, or of NVIDIA Jasper's, with files and transcript
+  ear
+  --checkpoint       weights of a recogniser, published or trained, instead of an ear
+  --backend          onnx, torch, trt or cuda, kernels in half precision (default: onnx)
+  precision device threads
+  --batch-size       pieces of recordings at a time (default: 8)
+  --expect TEXT      the text that is read: score and times of its words; the exit status is 1 where some are
+        missing or said twice
+  --timestamps       print when each word is said
+  --json             print transcripts, words and rates as JSON
+"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -93,21 +107,7 @@ def make_parser() -> options.Parser:
     parser = options.Parser(
         description=__doc__, epilog=EPILOG, kinds=("recogniser",), choose=models_that_hear
     )
-    what = "sound files at any rate, or folders of them; NAME.txt beside NAME.wav is its reference"
-    parser.add_argument("inputs", nargs="*", default=[], type=Path, metavar="FILE", help=what)
-    what = "JSON lines as NeMo's, with audio_filepath (seen from the manifest's folder), text, offset and "
-    what += "duration, or a list of such, or of NVIDIA Jasper's, with files and transcript"
-    parser.add_argument("--manifest", type=Path, metavar="FILE", help=what)
-    what = "weights of a recogniser, published or trained, instead of an ear"
-    options.add_options(parser, "ear", "checkpoint", checkpoint=what)
-    backends = "onnx, torch, trt or cuda, kernels in half precision (default: onnx)"
-    options.add_options(parser, "backend", backend=backends)
-    options.add_options(parser, "precision", "device", "threads")
-    options.add_options(parser, "batch-size", batch_size="pieces of recordings at a time (default: 8)")
-    what = "the text that is read: score and times of its words; the exit status is 1 where some are missing"
-    parser.add_argument("--expect", metavar="TEXT", help=f"{what} or said twice")
-    parser.add_argument("--timestamps", action="store_true", help="print when each word is said")
-    parser.add_argument("--json", action="store_true", help="print transcripts, words and rates as JSON")
+    options.add_table(parser, OPTIONS, inputs=Path, manifest=Path)
     return parser
 
 

@@ -22,35 +22,25 @@ EPILOG = """examples:
   tritonserver --model-repository=models
 
 docs/triton.md has the models, their tensors, and how they are run."""
-LAYOUT: dict[str, dict[str, Any]] = {
-    "device": {
-        **{"choices": ("auto", "cpu", "cuda"), "default": "auto"},
-        "help": "cuda: instances on every GPU that Triton has (default: there, or on the CPU without one)",
-    },
-    "instances": {
-        **{"type": options.positive, "default": 1, "metavar": "N"},
-        "help": "of each model, on each GPU; each is a process with its own weights (default: 1)",
-    },
-    "batch-size": {
-        **{"type": options.positive, "metavar": "N"},
-        "help": "texts at a time (default: as many as the models take)",
-    },
-    "queue-delay": {
-        **{"type": options.not_negative, "default": 0, "metavar": "US"},
-        "help": "microseconds that a text waits at each model for others (default: 0)",
-    },
-    "warm-up": {
-        "action": argparse.BooleanOptionalAction,
-        "help": "run every length and batch before a model is ready; without it a request of a new length "
-        "waits until it is captured or compiled (default: with cuda and trt on a GPU)",
-    },
-    "stages": {
-        "choices": ("onnx", "trt"),
-        "help": "beside the models also their stages without a loop, for Triton's own backends: onnx (ONNX "
-        "Runtime), or trt (TensorRT, whose plans OUT/build_plans.sh has built)",
-    },
-    "stages-precision": {"choices": ("fp32", "fp16"), "help": "of these stages (default: fp32)"},
-}
+OPTIONS = """
+  folder [OUT]         folder of the repository
+  -o, --output OUT     the same
+models:
+  acoustic vocoder voice checkpoint backend precision decoder threads
+  --ear [NAME]         the models around a recogniser instead of those that speak: of this ear (default: the
+        first), or of --checkpoint FILE; --backend then names all that are wanted: onnx,torch,trt
+how Triton runs them:
+  --device auto|cpu|cuda=auto   cuda: instances on every GPU that Triton has (auto: there, or on the CPU
+        without one)
+  --instances N=1      of each model, on each GPU; each is a process with its own weights
+  --batch-size N       texts at a time (default: as many as the models take)
+  --queue-delay US=0   microseconds that a text waits at each model for others
+  --[no-]warm-up       run every length and batch before a model is ready; without it a request of a new
+        length waits until it is captured or compiled (default: with cuda and trt on a GPU)
+  --stages onnx|trt    beside the models also their stages without a loop, for Triton's own backends: onnx
+        (ONNX Runtime), or trt (TensorRT, whose plans OUT/build_plans.sh has built)
+  --stages-precision fp32|fp16   of these stages (default: fp32)
+"""
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -60,21 +50,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     if hears:
         how = {"kinds": ("recogniser",), "choose": lambda args: [read_source(args).model]}
     parser = options.Parser(description=__doc__, epilog=EPILOG, **how)
-    parser.add_argument("folder", metavar="OUT", type=Path, help="folder of the repository")
-    models = parser.add_argument_group("models")
-    names = ("acoustic", "vocoder", "voice", "checkpoint", "backend", "precision", "decoder", "threads")
-    options.add_options(models, *names)
-    models.add_argument(
-        "--ear",
-        nargs="?",
-        const="",
-        metavar="NAME",
-        help="the models around a recogniser instead of those that speak: of this ear (default: the first), "
-        "or of --checkpoint FILE; --backend then names all that are wanted: onnx,torch,trt",
-    )
-    group = parser.add_argument_group("how Triton runs them")
-    for name, about in LAYOUT.items():
-        group.add_argument(f"--{name}", **about)
+    options.add_table(parser, OPTIONS, folder=Path, output=Path, queue_delay=options.not_negative)
+    parser.exclude("folder", "output", required=True)
     return parser.parse_args(argv)
 
 
@@ -114,6 +91,7 @@ def write_ear(args: argparse.Namespace, layout: Layout) -> list[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
+    args.folder = args.folder or args.output
     from melforge.common.triton.choice import Choice
     from melforge.common.triton.repository import Layout, write_repository
 

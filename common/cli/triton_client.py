@@ -52,53 +52,34 @@ class SpokenPhrase:
     total: float
 
 
+SERVER_OPTIONS = f"""
+  --protocol {"|".join(CLIENTS)}=http   how it is asked
+  --server URL         where it listens (default: {SERVERS["http"]}, and for gRPC port 8001)
+  --timeout SECONDS=300   longest wait for an answer
+"""
+OPTIONS = f"""
+  phrases FILE         a phrase a line, or - for stdin; to transcribe a sound file, a folder of them, or a
+        manifest (.json)
+  -o, --output DIR     folder of the wavs, by line: 1.wav ...
+  --transcribe [MODEL]   hear recordings by this ensemble around a recogniser (default: {ENSEMBLE})
+  --json               print transcripts and rates as JSON
+{SERVER_OPTIONS}
+  --stream             take the audio in chunks as it is made
+  --concurrency N=1    phrases or recordings at a time
+{options.CONTROLS}"""
+
+
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = options.Parser(description=__doc__, epilog=EPILOG)
-    files = (
-        "a phrase a line, or - for stdin; to transcribe a sound file, a folder of them, or a manifest (.json)"
-    )
-    parser.add_argument("phrases", metavar="FILE", help=files)
-    parser.add_argument(
-        "-o", "--output", metavar="DIR", type=Path, help="folder of the wavs, by line: 1.wav ..."
-    )
-    parser.add_argument(
-        "--transcribe",
-        nargs="?",
-        const=ENSEMBLE,
-        metavar="MODEL",
-        help=f"hear recordings by this ensemble around a recogniser (default: {ENSEMBLE})",
-    )
-    parser.add_argument("--json", action="store_true", help="print transcripts and rates as JSON")
-    add_server_arguments(parser)
-    parser.add_argument("--stream", action="store_true", help="take the audio in chunks as it is made")
-    parser.add_argument(
-        "--concurrency",
-        type=options.positive,
-        default=1,
-        metavar="N",
-        help="phrases or recordings at a time (default: 1)",
-    )
-    options.add_control_arguments(parser)
-    return parser.parse_args(argv)
+    options.add_table(parser, OPTIONS)
+    args = parser.parse_args(argv)
+    args.transcribe = ENSEMBLE if args.transcribe == "" else args.transcribe
+    return args
 
 
 def add_server_arguments(parser: options.Parser) -> None:
     """Which server is asked, and how."""
-    parser.add_argument(
-        "--protocol", choices=tuple(CLIENTS), default="http", help="http or grpc (default: http)"
-    )
-    parser.add_argument(
-        "--server",
-        metavar="URL",
-        help=f"where it listens (default: {SERVERS['http']}, and for gRPC port 8001)",
-    )
-    parser.add_argument(
-        "--timeout",
-        type=float,
-        default=300.0,
-        metavar="S",
-        help="longest wait for an answer (default: 300 s)",
-    )
+    options.add_table(parser, SERVER_OPTIONS)
 
 
 def asked(args: argparse.Namespace) -> tuple[Address, dict[str, Any]]:
@@ -137,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             require_file(args.phrases)
         if not args.output:
             raise InputError("give --output DIR for the wavs, or --transcribe")
-        phrases = read_phrases(None, args.phrases)
+        phrases = read_phrases(args.phrases)
         require_writable_folder(args.output)
     begun = time.perf_counter()
     with (

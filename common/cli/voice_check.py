@@ -44,17 +44,18 @@ as others: too many are a fault where --ear names it, as an ear may not know the
 again, and whether its sound files are those of its labels. The exit status is 1 where something is wrong."""
 
 
+OPTIONS = """
+  what VOICE           name or folder of a voice, or a corpus's folder
+  --corpus CORPUS      corpus that the voice was trained on, to compare it with
+  acoustic vocoder threads
+  --ear NAME           name or folder of an ear; none for none (default: the shipped one)
+  listen-limit
+"""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = options.Parser(description=__doc__, epilog=EPILOG)
-    parser.add_argument(
-        "what", metavar="VOICE|CORPUS", help="name or folder of a voice, or a corpus's folder"
-    )
-    text = "corpus that the voice was trained on, to compare it with"
-    parser.add_argument("--corpus", type=Path, metavar="CORPUS", help=text)
-    options.add_options(parser, "acoustic", "vocoder", "threads")
-    text = "name or folder of an ear; none for none (default: the shipped one)"
-    parser.add_argument("--ear", metavar="NAME", help=text)
-    options.add_options(parser, "listen-limit")
+    options.add_table(parser, OPTIONS, corpus=Path)
     args = parser.parse_args(argv)
     if args.ear == NO_EAR and args.listen_limit is not None:
         raise InputError(f"--listen-limit is for an ear: leave out --ear {NO_EAR}, or the limit")

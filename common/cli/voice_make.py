@@ -58,27 +58,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+OPTIONS = """
+  name NAME            name of the voice; a path makes the folder there instead of in voices/
+  --checkpoint FILE...  weights.safetensors of a training run, or a published file; once for each model
+  --run DIR...         folder of melforge voice train: its models, and the others of the voice that it began
+        with; writes a model card with their scores too
+  --ear NAME           ear that hears the held-out sentences for the model card of --run; none for none
+        (default: the shipped one)
+  --frontend NAME      text frontend (default: the acoustic model's)
+  --description TEXT=  one sentence about the voice
+  --language CODE=     language code (default: en)
+  --licence TEXT=      licence of the weights
+  --add                keep the models that the folder holds, but for those given anew
+"""
+
+
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = options.Parser(description=__doc__, kinds=("acoustic", "vocoder"), choose=models_of)
-    parser.add_argument("name", help="name of the voice; a path makes the folder there instead of in voices/")
-    several = {"action": "append", "default": []}
-    what = "weights.safetensors of a training run, or a published file; once for each model"
-    parser.add_argument("--checkpoint", **several, metavar="FILE", help=what)
-    what = "folder of melforge voice train: its models, and the others of the voice that it began with; "
-    what += "writes a model card with their scores too"
-    parser.add_argument("--run", **several, type=Path, metavar="RUN", help=what)
-    what = "ear that hears the held-out sentences for the model card of --run; none for none (default: the "
-    parser.add_argument("--ear", metavar="NAME", help=f"{what}shipped one)")
-    parser.add_argument("--frontend", help="text frontend (default: the acoustic model's)")
-    parser.add_argument("--description", default="", help="one sentence about the voice")
-    parser.add_argument("--language", default="", help="language code (default: en)")
-    kept = "keep the models that the folder holds, but for those given anew"
-    parser.add_argument("--add", action="store_true", help=kept)
+    options.add_table(parser, OPTIONS)
     for setting, what in SETTINGS.items():
         option = f"--{setting.replace('_', '-')}"
         what += "; once for each model, or for all"
-        parser.add_argument(option, **several, metavar="[MODEL=]X", help=what)
-    parser.add_argument("--licence", default="", help="licence of the weights")
+        parser.add_argument(option, action="append", default=[], metavar="[MODEL=]X", help=what)
     args = parser.parse_args(argv)
     if not (args.checkpoint or args.run):
         parser.error("--checkpoint or --run is missing")

@@ -26,29 +26,30 @@ kinds of defects, for --keep:
 """
 
 
+OPTIONS = f"""
+  folder DIR           recordings and texts
+  -o, --output DIR!    folder to write the corpus to
+  --speaker-from {"|".join(SPEAKER_FROM)}   what names speakers: subfolders, a column of metadata.csv (the
+        last, or by its heading), or nothing (default: what is found)
+  --keep KIND...       use lines in spite of this kind of defect, or the line of this name; may be repeated
+  --ear NAME           ear that hears every line and compares it with its text; none for none (default: the
+        shipped one)
+  --workers N={os.cpu_count()}   processes
+"""
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     kinds = "\n".join(f"  {kind:<12}{about}" for kind, (about, may_keep) in KINDS.items() if may_keep)
     parser = options.Parser(description=__doc__, epilog=EPILOG + kinds)
-    option = parser.add_argument
-    option("folder", type=Path, metavar="FOLDER", help="recordings and texts")
-    option("-o", "--out", type=Path, required=True, metavar="CORPUS", help="folder to write the corpus to")
-    text = (
-        "what names speakers: subfolders, a column of metadata.csv (the last, or by its heading), or nothing"
-    )
-    option("--speaker-from", choices=SPEAKER_FROM, help=f"{text} (default: what is found)")
-    text = "use lines in spite of this kind of defect, or this line; may be repeated"
-    option("--keep", action="append", default=[], metavar="KIND|NAME", help=text)
-    text = "ear that hears every line and compares it with its text; none for none (default: the shipped one)"
-    option("--ear", metavar="NAME", help=text)
-    option(
-        "--workers", type=options.positive, default=os.cpu_count(), metavar="N", help="processes (all cores)"
-    )
+    options.add_table(parser, OPTIONS)
     args = parser.parse_args(argv)
     require_takes(args.folder)
-    for package in ("pocketsphinx", "pyworld", "soxr"):
+    for package in ("torch", "pocketsphinx", "pyworld", "soxr"):
         require_package(package, "preparing a voice", "train")
-    report = prepare_recordings(args.folder, args.out, args.speaker_from, args.keep, args.ear, args.workers)
-    print_report(report, args.out)
+    report = prepare_recordings(
+        args.folder, args.output, args.speaker_from, args.keep, args.ear, args.workers
+    )
+    print_report(report, args.output)
 
 
 def print_report(report: Report, corpus: Path) -> None:

@@ -6,7 +6,6 @@ import argparse
 import math
 from collections.abc import Sequence
 from dataclasses import fields
-from pathlib import Path
 
 from melforge.common.cli import options
 from melforge.common.errors import InputError, require_torch
@@ -28,28 +27,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     fine_tune(
         args.corpus, settings, args.start, args.model, args.resume, args.learning_rate, align=args.align
     )
-    print(f"melforge voice make NAME --run {args.out} makes a voice of it")
+    print(f"melforge voice make NAME --run {args.output} makes a voice of it")
     return 0
+
+
+OPTIONS = f"""
+  corpus DIR           folder that melforge voice prepare wrote
+  -o, --output DIR!    folder of the run, a folder a model
+  --model NAME...      model to train, one of {{models}}; may be repeated (default: the acoustic one)
+  --minutes X          of training, for each model (default: 10, or as --steps say)
+  --steps N            stop after so many steps
+  --resume             go on with a run that was interrupted
+  --learning-rate X    the highest (default: hparams/MODEL/{FILE}'s)
+  --sample-minutes X=2   between samples
+  --save-minutes X=1   between checkpoints
+  align
+  --seed N0=0          of the batches
+  --device NAME=auto   cpu or cuda (auto: a GPU if there is one)
+"""
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = options.Parser(description=__doc__, epilog=EPILOG)
-    option = parser.add_argument
-    option("corpus", type=Path, metavar="CORPUS", help="folder that melforge voice prepare wrote")
-    option("-o", "--out", type=Path, required=True, metavar="RUN", help="folder of the run, a folder a model")
+    options.add_table(parser, OPTIONS.format(models=", ".join(tunable())))
     what = "voice, by name or folder, or weights file that it starts from (default: the shipped voice)"
-    option("--from", dest="start", metavar="VOICE", help=what)
-    what = f"model to train, one of {', '.join(tunable())}; may be repeated (default: the acoustic one)"
-    option("--model", action="append", default=[], metavar="NAME", help=what)
-    option("--minutes", type=float, help="of training, for each model (default: 10, or as --steps say)")
-    option("--steps", type=options.positive, metavar="N", help="stop after so many steps")
-    option("--resume", action="store_true", help="go on with a run that was interrupted")
-    option("--learning-rate", type=float, metavar="X", help=f"the highest (default: hparams/MODEL/{FILE}'s)")
-    option("--sample-minutes", type=float, default=2.0, metavar="M", help="between samples (default: 2)")
-    option("--save-minutes", type=float, default=1.0, metavar="M", help="between checkpoints (default: 1)")
-    options.add_options(parser, "align")
-    option("--seed", type=options.not_negative, default=0, help="of the batches (default: 0)")
-    option("--device", default="auto", help="cpu or cuda (default: a GPU if there is one)")
+    parser.add_argument("--from", dest="start", metavar="VOICE", help=what)
     args = parser.parse_args(argv)
     for name in ("minutes", "learning_rate", "sample_minutes", "save_minutes"):
         value = getattr(args, name)

@@ -5,7 +5,7 @@ Options may be written as NVIDIA's programs spell them: `_` for `-`, and by thei
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from melforge.common.cli.option import Option
@@ -20,15 +20,13 @@ Entries = dict[str, Entry]
 
 
 def read_words(
-    args: Sequence[str], options: Iterable[Option], hints: Callable[[], Mapping[str, Any]]
+    args: Sequence[str], options: Collection[Option], hints: Callable[[], Mapping[str, Any]]
 ) -> tuple[Entries, Entries]:
     """The values of options, and the entries of other keys, each by its key.
 
     `hints` gives the type hints of these keys, which may stand as `--KEY VALUE`, `--KEY=VALUE`, or as `--KEY`
     alone for what is true or false. An InputError for what is neither.
     """
-    options = list(options)
-    keys = {option.key for option in options}
     known = {word: option for option in options for word in option.words}
     values: Entries = {}
     entries: Entries = {}
@@ -45,22 +43,21 @@ def read_words(
             continue
         flag, text = _split(word, known)
         name = flag.lstrip("-").replace("-", "_")
-        found = _find(flag, known)
-        if found:
-            option = known[found]
-            key = option.key
+        if found := _find(flag, known):
+            option, key = known[found], known[found].key
             value = _take(option, option.words[found], flag, text, left)
-            earlier = values[key].value if option.added and key in values else []
-            values[key] = Entry([*earlier, value] if option.added else value, flag)
+            if option.added:
+                value = [*(values[key].value if key in values else []), value]
+            values[key] = Entry(value, flag)
         else:
-            key = own_name(name)
-            is_switch = name in SWITCHES and (key in keys or key in hints())
-            hint = bool if is_switch else hints().get(key)
-            if hint is None or not flag.startswith("--"):
+            key, option = own_name(name), None
+            ours = [one.key for one in options] if name in SWITCHES else []
+            if not flag.startswith("--") or (key not in ours and key not in hints()):
                 raise InputError(_unknown(flag, [*(f"--{key}" for key in hints()), *known]))
+            hint = bool if name in SWITCHES else hints()[key]
             entries[key] = own_entry(name, _key_entry(flag, hint, text, left))
         name = name if key == own_name(name) else key  # not a beginning of it
-        if (first := written.setdefault(key, name)) != name and not (found and known[found].added):
+        if (first := written.setdefault(key, name)) != name and not (option and option.added):
             raise same_setting(f"--{first} and --{name}")
     _place(loose, [option for option in options if option.positional], values)
     return values, entries
@@ -106,7 +103,7 @@ def _take(option: Option, meaning: bool, flag: str, text: str | None, left: list
         if text is not None and text.lower() not in TRUTHS:
             raise InputError(f"{flag} takes no value, or true or false, not {text!r}")
         return meaning == (text is None or text.lower() == "true")
-    if option.nargs in ("*", "+"):
+    if option.many:
         texts = [text] if text is not None else []
         while left and not is_option(left[0]):
             texts.append(left.pop(0))
@@ -141,11 +138,10 @@ def _unknown(flag: str, known: Iterable[str]) -> str:
 def _place(words: list[str], options: Sequence[Option], values: Entries) -> None:
     """The positional arguments, in their order."""
     for option in options:
-        many = option.nargs in ("*", "+")
-        mine, words = (words, []) if many else (words[:1], words[1:])
+        mine, words = (words, []) if option.many else (words[:1], words[1:])
         if mine:
             found = [option.value_of(word, option.flag) for word in mine]
-            values[option.key] = Entry(found if many else found[0], option.flag)
+            values[option.key] = Entry(found if option.many else found[0], option.flag)
         if words and option.flag == "TEXT":
             raise InputError(f'unexpected {words[0]!r}: quote the text, "{" ".join([*mine, *words])}"')
     if words:

@@ -238,7 +238,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument("--dictionary", type=Path, required=True, help="CMUdict 0.7b, the text file")
-    parser.add_argument("--out", type=Path, required=True, help="safetensors file to write")
+    parser.add_argument(
+        "-o", "--output", dest="out", type=Path, required=True, help="safetensors file to write"
+    )
     parser.add_argument("--minutes", type=float, default=20.0, help="training time in minutes")
     parser.add_argument("--batch-size", type=int, default=384, help="words a step")
     parser.add_argument("--seed", type=int, default=1)

@@ -69,9 +69,9 @@ def test_default_then_file_then_set_then_flag(infer, tmp_path):
 def test_a_file_gives_what_the_command_needs_and_flags_push_out_what_they_exclude(infer, tmp_path):
     parser = Parser()
     parser.add_argument("names", nargs="+")
-    group = parser.add_mutually_exclusive_group(required=True)
-    group.add_argument("--one")
-    group.add_argument("--two", type=Path)
+    parser.add_argument("--one")
+    parser.add_argument("--two", type=Path)
+    parser.exclude("one", "two", required=True)
     file = write(tmp_path, "names: [a, b]\none: x\n")
     args = parser.parse_args(["--hparam", str(file)])
     assert (args.names, args.one, args.two) == (["a", "b"], "x", None)
