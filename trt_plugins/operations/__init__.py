@@ -27,12 +27,8 @@ class Input(NamedTuple):
     types: tuple[str, ...] = ()  # empty: the first input's type
 
 
-class LaunchChoice(NamedTuple):
-    """What a kernel is launched with, beside addresses."""
-
-    entry: str
-    blocks: int
-    numbers: tuple[int, ...]
+# What a kernel is launched with beside addresses: its entry point, blocks, and numbers.
+Choice = tuple[str, int, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -44,7 +40,7 @@ class KernelOperation:
     inputs: Mapping[str, Input]
     output: str  # its axes
     # Of the first input's type, the axes' sizes, and the addresses of inputs and output.
-    choose: Callable[[str, Mapping[str, int], Sequence[int]], LaunchChoice]
+    choose: Callable[[str, Mapping[str, int], Sequence[int]], Choice]
 
     def __call__(self, *inputs: Tensor) -> Tensor:
         """The output, allocated here, on PyTorch's current stream."""
@@ -115,7 +111,7 @@ def dtype_name(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def choose_repeat(dtype: str, sizes: Mapping[str, int], addresses: Sequence[int]) -> LaunchChoice:
+def choose_repeat(dtype: str, sizes: Mapping[str, int], addresses: Sequence[int]) -> Choice:
     """Words as wide as rows and addresses allow: the kernel only copies."""
     if not sizes["N"]:
         raise ValueError("repeat needs at least one step")
@@ -123,10 +119,10 @@ def choose_repeat(dtype: str, sizes: Mapping[str, int], addresses: Sequence[int]
     word = widest_word((16, 8, 4, 2), row_bytes, addresses[0], addresses[-1])
     # The frames of a block belong to one item.
     blocks = sizes["B"] * -(-sizes["T"] // ROWS) if sizes["C"] else 0
-    return LaunchChoice(f"repeat_{word}", blocks, (sizes["N"], sizes["T"], row_bytes // word))
+    return f"repeat_{word}", blocks, (sizes["N"], sizes["T"], row_bytes // word)
 
 
-def choose_add_pos_enc(dtype: str, sizes: Mapping[str, int], addresses: Sequence[int]) -> LaunchChoice:
+def choose_add_pos_enc(dtype: str, sizes: Mapping[str, int], addresses: Sequence[int]) -> Choice:
     """Words of 16 bytes where rows and addresses allow it, else single numbers."""
     frames, positions, number_bytes = sizes["T"], sizes["P"], NUMBER_BYTES[dtype]
     if positions <= frames:
@@ -139,7 +135,7 @@ def choose_add_pos_enc(dtype: str, sizes: Mapping[str, int], addresses: Sequence
     word = widest_word((16, number_bytes), row_bytes, x, table, out)
     rows = sizes["B"] * frames if sizes["C"] else 0
     kind = {"float32": "float", "float16": "half"}[dtype]
-    return LaunchChoice(f"add_pos_enc_{kind}_{word}", -(-rows // ROWS), (rows, frames, row_bytes // word))
+    return f"add_pos_enc_{kind}_{word}", -(-rows // ROWS), (rows, frames, row_bytes // word)
 
 
 # As `melforge.fastspeech.operations.repeat`; negative counts are clipped to 0.
