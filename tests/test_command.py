@@ -205,7 +205,7 @@ def test_sigterm_ends_a_command_in_order(times, tmp_path, capsys, monkeypatch):
         run_module.run(main)
     assert stopped.value.code == 143 and capsys.readouterr().err == "terminated\n"
     assert not list(tmp_path.iterdir()) and signal.getsignal(signal.SIGTERM) == before
-    child.join(10)
+    child.join()
     assert child.exitcode == -signal.SIGTERM
 
 

@@ -163,3 +163,29 @@ def test_a_word_may_end_without_its_space_at_a_price(offset):
     ends, end = word_ends(score, text)
     assert ends[1] == pytest.approx(-7.0 + (0.0 if is_spaced else -2.0)) and NO_SPACE == -2.0
     assert ENDS[end[1]] == offset and ends[2] < -1e8
+
+
+def evident(said: str, against: dict[int, float]) -> np.ndarray:
+    """Log-probabilities of these characters, "-" for the blank. At these places the blank lies so many nats
+    below, or where the blank is said, a "b" does.
+    """
+    outputs = [BLANK if c == "-" else LABELS.index(c) for c in said]
+    log_probs = np.full((len(said), BLANK + 1), -12.0, np.float32)
+    log_probs[np.arange(len(said)), outputs] = 0.0
+    for place, nats in against.items():
+        other = LABELS.index("b") if outputs[place] == BLANK else BLANK
+        log_probs[place, other] = -nats
+    return log_probs
+
+
+@pytest.mark.parametrize(("nats", "again"), [(0.5, []), (2.0, [0, 1])])
+def test_words_are_said_again_where_that_is_worth_its_price(nats, again):
+    """To hear nothing there costs four times these nats; to go back costs three in all."""
+    found = aligned(evident("a b a b", dict.fromkeys(range(3, 7), nats)), ["a", "b"])
+    assert [word.number for word in found.again] == again and not found.left_out
+
+
+@pytest.mark.parametrize(("nats", "left_out"), [(1.5, []), (6.0, [1])])
+def test_the_last_word_is_left_out_where_that_is_worth_its_price(nats, left_out):
+    found = aligned(evident("a -", {2: nats}), ["a", "b"])
+    assert [word.number for word in found.left_out] == left_out

@@ -10,7 +10,7 @@ import soundfile
 
 from melforge.common.audio.sound_files import resample
 from melforge.common.recognition.loading import load_recogniser
-from melforge.common.recognition.long_recordings import cuts, is_silent, pieces_of, transcribe
+from melforge.common.recognition.long_recordings import QUIET, cuts, is_silent, pieces_of, transcribe
 from melforge.common.recognition.recogniser import Heard
 from melforge.common.recognition.transcript import (
     collapse,
@@ -57,6 +57,9 @@ def test_words_have_times_and_scores():
     ]
     assert all(word.score == pytest.approx(np.exp(-0.5)) for word in words)
     assert words_of(heard("- -  -"), LABELS, 0.02) == []
+    uneven = heard("ab")
+    uneven.scores[:] = np.log([0.9, 0.4])
+    assert words_of(uneven, LABELS, 0.02)[0].score == pytest.approx(0.6)  # their geometric mean
 
 
 def test_references_are_written_as_a_recogniser_writes():
@@ -89,10 +92,12 @@ def test_long_recordings_are_cut_where_they_are_quiet():
     rate, rng = 1000, np.random.default_rng(0)
     audio = rng.standard_normal(50 * rate).astype(np.float32)
     for second in (17.0, 34.5):
-        audio[int(second * rate) : int((second + 0.4) * rate)] *= 0.01
+        audio[int(second * rate) : int((second + QUIET) * rate)] *= 0.01
     places = cuts(audio, rate, 20 * rate)
     assert places[0] == 0 and places[-1] == len(audio) and len(places) == 4
-    assert 17.0 <= places[1] / rate <= 17.4 and 34.5 <= places[2] / rate <= 34.9
+    assert [place / rate for place in places[1:3]] == pytest.approx(
+        [17.0 + QUIET / 2, 34.5 + QUIET / 2], abs=0.01
+    )
     assert cuts(audio[:100], rate, 20 * rate) == [0, 100]
 
 

@@ -349,12 +349,11 @@ def test_interrupting_keeps_what_is_finished(tiny_voice, tmp_path):
         # A shell lets its background jobs ignore interrupts, and what they start inherits that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    deadline = time.monotonic() + 60
     while len(list((tmp_path / "out").glob("*.wav"))) < 3:
-        assert time.monotonic() < deadline and process.poll() is None
+        assert process.poll() is None
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate()
     assert process.returncode == 130 and errors.decode() == "interrupted\n"
     files = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert 3 <= len(files) < 4000 and all(name.endswith(".wav") for name in files)

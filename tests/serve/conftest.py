@@ -18,7 +18,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SPEECH = "/v1/audio/speech"
-PATIENCE = 60.0  # seconds that a test waits for what must come
+PATIENCE = 200.0  # seconds that a test waits for what must come, on a machine that is busy with other things
 
 
 @dataclass

@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from melforge.common.serve.scheduler import Batches, Cancelled, Hanging, Scheduler
+from melforge.common.serve.scheduler import MARGIN, Batches, Cancelled, Hanging, Job, Progress, Scheduler
 
 RATE = 100  # samples a second: a chunk of 50 is half a second of audio
 
@@ -542,3 +542,13 @@ def test_where_one_of_a_batch_hangs_the_next_ones_go_on():
     (first, second, third, fourth), left = run(test, clock=clock, batches=batches_of(Ahead()))
     assert first == third == bytes(150) + b"end" and isinstance(second, Hanging)
     assert isinstance(fourth, Cancelled) and not left
+
+
+def test_a_listener_who_runs_dry_soon_comes_before_a_new_one_and_else_behind():
+    def deadline(**course) -> float:
+        job = Job(chunks([], "", []), Plain(), RATE, Progress(**course), None, _loop=None)
+        return job.deadline
+
+    playing = deadline(arrived=9.0, started=9.5, first_audio=10.0, made=1.0)  # dry at 11 s
+    assert deadline(arrived=10.6) < playing == 11.0 - MARGIN < deadline(arrived=10.7)
+    assert deadline(arrived=9.0, started=9.5, made=1.0) == 10.5 - MARGIN  # none of it has left

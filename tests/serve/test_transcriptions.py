@@ -1,5 +1,6 @@
 """Transcripts over OpenAI's API: what `transcribe` gives, in every form, and refusals that say why."""
 
+import http.client
 import io
 import json
 import threading
@@ -94,6 +95,9 @@ def test_captions_end_at_pauses_and_stay_short():
     assert found[-1].words == tuple(late) and found[-1].log_score == pytest.approx(np.log(0.25))
     assert all(one.cue.end - one.cue.start <= 7 and len(one.text) <= 84 for one in found)
     assert [w for one in found for w in one.words] == [*word, *late]
+    assert [len(one.words) for one in found] == [17, 17, 17, 9, 1]  # of 84 characters at most
+    slow = tuple(Word("slow", n * 1.1, n * 1.1 + 0.9, 0.5) for n in range(12))
+    assert [len(one.words) for one in captions(Transcript("", slow, 14.0))] == [6, 6]  # of 7 seconds
 
 
 @pytest.mark.parametrize("form", ["flac", "ogg", "mp3"])
@@ -276,9 +280,12 @@ def test_who_leaves_ends_the_work(hears, noise, monkeypatch):
                 yield piece
 
     monkeypatch.setattr(hearing, "hear_pieces", slow)
-    with hears.client() as client, pytest.raises(httpx.ReadTimeout):
-        files = {"file": ("a.wav", sound(noise))}
-        client.post(ROUTE, files=files, data={"model": "small"}, timeout=1.0)
+    files, url = {"file": ("a.wav", sound(noise))}, httpx.URL(hears.url)
+    request = httpx.Request("POST", url.join(ROUTE), files=files, data={"model": "small"})
+    leaving = http.client.HTTPConnection(url.host, url.port)
+    leaving.request("POST", ROUTE, request.read(), dict(request.headers))
+    wait_for(lambda: steps)
+    leaving.close()
     wait_for(lambda: not hears.service.running)
     going_on.set()
     monkeypatch.undo()

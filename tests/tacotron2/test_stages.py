@@ -16,32 +16,16 @@ from melforge.common.export import to_onnx
 from melforge.common.export.examples import examples_of
 from melforge.common.weights.published import read_checkpoint
 from melforge.common.weights.voices import ModelSource
-from melforge.tacotron2.config import STOP_CHECK_STEPS, Tacotron2Config
+from melforge.tacotron2.config import STOP_CHECK_STEPS
 from melforge.tacotron2.decode import NoNoise, SeededNoise, decode, sigmoid
 from melforge.tacotron2.examples import firing_threshold
 from melforge.tacotron2.model import Tacotron2
 from melforge.tacotron2.stages import PLAN, stages
+from tests.tacotron2.test_model import TINY as SMALL
 
 pytestmark = pytest.mark.slow  # graphs of published networks are exported
 GOLDEN = Path(__file__).parent.parent / "golden" / "tacotron2"
-TINY = Tacotron2Config(
-    n_mel_channels=10,
-    n_symbols=20,
-    symbols_embedding_dim=16,
-    encoder_kernel_size=3,
-    encoder_n_convolutions=2,
-    encoder_embedding_dim=16,
-    attention_rnn_dim=14,
-    attention_dim=8,
-    attention_location_n_filters=4,
-    attention_location_kernel_size=7,
-    decoder_rnn_dim=12,
-    prenet_dim=6,
-    max_decoder_steps=40,
-    postnet_embedding_dim=8,
-    postnet_kernel_size=3,
-    postnet_n_convolutions=3,
-)
+TINY = replace(SMALL, max_decoder_steps=40)
 SIZES = {"text": 9, "steps": 30, "mel": 21}
 
 
