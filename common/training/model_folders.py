@@ -13,6 +13,8 @@ import yaml
 
 from melforge.common.errors import InputError
 from melforge.common.registry import get_model
+from melforge.common.synthesis.loading import make_driver
+from melforge.common.synthesis.vocoder import Vocoder
 from melforge.common.weights.voices import WEIGHTS, ModelSource, save_weights
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ def write_model(
     stored = {"weights": weights, "graphs": {}, "given_state": None, "written_state": None}
     kept = dataclasses.replace(source, **stored, networks={})
     exported, checks = export_source(kept, weights.parent, stages)
+    if get_model(source.model).kind == "vocoder":
+        require_even_chunks(exported)
     extra = set_by_voice(source)
     entry = {
         "config": dataclasses.asdict(source.config),
@@ -42,6 +46,20 @@ def write_model(
         **({"extra": extra} if extra else {}),
     }
     return entry, checks
+
+
+def require_even_chunks(source: ModelSource) -> None:
+    """An InputError where a vocoder's chunks do not join to the audio of the whole: a stream would click."""
+    from melforge.common.synthesis.chunk_check import CHUNK_TOLERANCE, chunk_error
+
+    vocoder = make_driver(source, "onnx", "cpu", threads=1)
+    assert isinstance(vocoder, Vocoder)
+    mel = np.random.default_rng(0).uniform(-8, 0, (1, source.mel.n_mel_channels, 64)).astype(np.float32)
+    if (error := chunk_error(vocoder, mel)) > CHUNK_TOLERANCE:
+        raise InputError(
+            f"{source.model}: a mel in chunks sounds other than the whole, by {error:.1e} of the peak: "
+            f"its receptive_field ({vocoder.context} frames) is too short"
+        )
 
 
 def require_place(folder: Path, file: str, what: str) -> None:

@@ -15,8 +15,10 @@ import soundfile
 import torch
 
 from melforge.common.cli import voice_make
+from melforge.common.errors import InputError
 from melforge.common.training import voice
-from melforge.common.weights.voices import load_voice
+from melforge.common.weights.published import read_checkpoint
+from melforge.common.weights.voices import FrontendSpec, load_voice
 from melforge.hifigan.config import HifiganSettings
 from melforge.waveglow.config import WaveglowSettings
 from tests.conftest import save_trained, tiny_waveglow
@@ -234,3 +236,15 @@ def test_make_voice_leaves_folders_alone_that_are_none(name, trained, tmp_path, 
     status, _, errors = run_here(*words)
     assert status == 2 and "is no voice and not empty: give the folder of one, or a new one" in errors
     assert all((folder / "hifigan" / "model.py").is_file() for folder in (tmp_path, tmp_path / "voices"))
+
+
+def test_a_vocoder_whose_receptive_field_is_too_short_makes_no_voice(trained, tmp_path, monkeypatch):
+    """Its streams would click."""
+    few_sizes(monkeypatch)
+    monkeypatch.setattr("melforge.hifigan.infer.receptive_field", lambda config: 1)
+    source = read_checkpoint(trained["hifigan"])
+    with pytest.raises(
+        InputError, match=r"hifigan: a mel in chunks .* its receptive_field \(1 frames\) is too"
+    ):
+        voice.write_voice(tmp_path / "new", [source], FrontendSpec("english"))
+    assert not list(tmp_path.iterdir())
