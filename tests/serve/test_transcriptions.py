@@ -13,6 +13,8 @@ from melforge.common.recognition.captions import captions
 from melforge.common.recognition.loading import load_recogniser
 from melforge.common.recognition.long_recordings import transcribe
 from melforge.common.recognition.transcript import HeardWord, Transcript
+from melforge.common.serve.hearing import Transcriber
+from melforge.common.serve.transcriptions import WholeForm
 from tests.serve.conftest import own_pcm, running, samples_of, wait_for
 from tests.serve.test_api import require_error
 
@@ -104,6 +106,16 @@ def test_captions_end_at_pauses_and_stay_short():
 def test_other_files_and_rates_are_heard(hears, noise, form):
     answer = ask(hears, sound(np.stack([noise, noise], 1), 44100 if form == "mp3" else RATE, form))
     assert answer.status_code == 200 and answer.json()["text"]
+
+
+def test_a_large_recording_lies_on_disk_and_goes_with_its_request(hears, wav, monkeypatch):
+    files, transcribe = [], Transcriber.transcribe
+    monkeypatch.setattr(WholeForm, "spool_max_size", 1000)
+    monkeypatch.setattr(
+        Transcriber, "transcribe", lambda self, file: files.append(file) or transcribe(self, file)
+    )
+    assert ask(hears, wav).status_code == 200
+    assert files[0]._rolled and files[0].closed
 
 
 def test_silence_has_no_words(hears):
@@ -225,7 +237,6 @@ def test_the_ear_is_listed(hears):
 
 
 def test_a_missing_ear_ends_the_start(tmp_path):
-    from melforge.common.serve.hearing import Transcriber
     from melforge.common.serve.settings import ServeSettings
 
     with pytest.raises(ValueError, match="is not an ear"):
