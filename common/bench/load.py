@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from melforge.common.bench.machine import versions
-from melforge.common.bench.report import Columns, Report, Row, Table, by, latency_panel
+from melforge.common.bench.report import Columns, Report, ResultTable, Row, by, latency_panel
 from melforge.common.bench.timer import summary
 from melforge.common.bench.triton_statistics import SERVER_COLUMNS, Counts, spent_on_server
 from melforge.common.serve.client import ServerError
@@ -324,7 +324,7 @@ def report_of(rows: Sequence[Row], about: str, command: str) -> Report:
         errors = [
             f"{row['number']:g}: {n} times {why}" for row in found for why, n in row["by_error"].items()
         ]
-        tables.append(Table(kind.capitalize(), columns(kind), found, errors))
+        tables.append(ResultTable(kind.capitalize(), columns(kind), found, errors))
         if known := [row for row in found if "server" in row]:
             models = {"model": "model", "audio s": "seconds g", COUNTED[kind]: "number g"}
             named = dict.fromkeys(name for row in known for name in row["server"])
@@ -334,7 +334,7 @@ def report_of(rows: Sequence[Row], about: str, command: str) -> Report:
                 for what, how in SERVER_COLUMNS.items()
             }
             spent = {"client, network ms": "client_s ms", "queue": "queue_s ms", "compute": "compute_s ms"}
-            tables.append(Table(f"{kind.capitalize()}, on the server", models | spent | each, known))
+            tables.append(ResultTable(f"{kind.capitalize()}, on the server", models | spent | each, known))
         for key, name in (("first_audio", "first audio"), ("total", "total")):
             labels = {"p50": f"{name}, median", "p95": f"{name}, 95 %"}
             panels += latency_panel(

@@ -11,7 +11,7 @@ import numpy as np
 
 from melforge.common.bench.machine import versions
 from melforge.common.bench.models import build_engines, run_as
-from melforge.common.bench.report import Columns, Report, Row, Table, by, latency_panel, ms
+from melforge.common.bench.report import Columns, Report, ResultTable, Row, by, latency_panel, ms
 from melforge.common.bench.timer import StageTimer, WatchedEngine, summary, timed
 from melforge.common.config.deployment import Deployment
 from melforge.common.engines import Engine
@@ -142,7 +142,7 @@ def report_of(rows: Sequence[Row], command: str, device: str) -> Report:
     panels = []
     for seconds, some in by(rows, lambda row: f"{row['seconds']:g} s").items():
         panels += latency_panel(seconds, ("batch size", "batch"), some, "latency", label_of, {"p50": ""})
-    tables = [Table(model, COLUMNS, some) for model, some in by(rows, lambda row: row["model"]).items()]
+    tables = [ResultTable(model, COLUMNS, some) for model, some in by(rows, lambda row: row["model"]).items()]
     return Report(command, "", versions(device), {"rows": list(rows)}, tables, panels)
 
 

@@ -37,7 +37,7 @@ FORMS: dict[str, Callable[[Any], str]] = {
 
 
 @dataclass(frozen=True)
-class Table:
+class ResultTable:
     title: str
     columns: Columns
     rows: Sequence[Row]
@@ -93,7 +93,7 @@ class Report:
     about: str  # what was measured, and where
     machine: Mapping[str, Any]
     data: Mapping[str, Any]
-    tables: Sequence[Table]
+    tables: Sequence[ResultTable]
     panels: Sequence[Panel] = field(default=())
 
     def json(self) -> str:

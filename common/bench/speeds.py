@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from melforge.common.bench.report import Columns, Report, Row, Table, by, latency_panel, ms
+from melforge.common.bench.report import Columns, Report, ResultTable, Row, by, latency_panel, ms
 from melforge.common.bench.workload import SPEAK_MANY
 
 LABEL = 26  # letters of a plot's label in a line
@@ -60,13 +60,13 @@ def report_of(found: dict[str, Any], command: str) -> Report:
         some = with_speed_up(some)
         notes = [f"{r['backend']}, {r['precision']}: {note}" for r in some for note in r.get("notes", ())]
         notes += [f"{r['backend']}, {r['precision']}: {r['profile']}" for r in some if "profile" in r]
-        tables.append(Table(title, COLUMNS, some, list(dict.fromkeys(notes))))
+        tables.append(ResultTable(title, COLUMNS, some, list(dict.fromkeys(notes))))
         if each := list(stage_rows(some)):
-            stages.append(Table(f"Stages: {title}", STAGE_COLUMNS, each))
+            stages.append(ResultTable(f"Stages: {title}", STAGE_COLUMNS, each))
         panels += latency_panel(title, ("batch size", "batch"), some, "latency", label_of, {"p50": ""})
     tables += stages
     if found["streams"]:
-        tables.append(Table("Streams", STREAM_COLUMNS, found["streams"], [STREAMS]))
+        tables.append(ResultTable("Streams", STREAM_COLUMNS, found["streams"], [STREAMS]))
     if cold := found["cold"]:
         parts = dict.fromkeys(part for row in cold for part in row.get("parts", ()))
         columns = {
@@ -76,7 +76,7 @@ def report_of(found: dict[str, Any], command: str) -> Report:
             "memory MB": "peak_bytes MB",
         }
         columns |= {f"{part.replace('_', ' ')} ms": f"parts.{part} ms" for part in parts}
-        tables.append(Table("A cold process", columns, cold, [COLD]))
+        tables.append(ResultTable("A cold process", columns, cold, [COLD]))
     return Report(command, "", found["machine"], found, tables, panels)
 
 

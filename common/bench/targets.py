@@ -141,20 +141,22 @@ def noise(seed: int, samples: int) -> np.ndarray:
 
 
 class TritonCaller:
-    """Triton's clients wait for their answers, so that each has a thread of its own."""
+    """Triton's clients wait for their answers, and stay in the thread that made them: each has its own."""
 
     def __init__(self, target: TritonTarget):
-        self._target = target
-        self._client: Client = CLIENTS[target.protocol](target.address, target.timeout)
-        self._thread = ThreadPoolExecutor(1)
+        self._target, self._thread = target, ThreadPoolExecutor(1)
+        self._client = self._thread.submit(self._open).result()
+
+    def _open(self) -> Client:
+        client: Client = CLIENTS[self._target.protocol](self._target.address, self._target.timeout)
         with suppress(ServerError, OSError):  # what is wrong, the first request says
-            target.open(self._client)
+            self._target.open(client)
+        return client
 
     async def ask(self, answer: TimedAnswer, first: int, load: Load) -> None:
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._thread, self._target.fill, answer, self._client, first, load)
-        answer.ended = time.perf_counter()
 
     def close(self) -> None:
-        self._client.close()
+        self._thread.submit(self._client.close).result()
         self._thread.shutdown()

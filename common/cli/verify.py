@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
         listener = options.listener_from(args)
         sources, setups, controls = prepare(args, model)
         spoken = args.text if args.text is not None else HEARD_TEXT if listener else TEXT
-        found = verify(spoken, sources, setups, decoder_of(args, model), controls)
+        found = verify(spoken, sources, setups, args.decoder, controls)
         heard = listen(listener, found.speech)
         if plot:
             files[plot] = report.draw(found)
@@ -187,7 +187,7 @@ def prepare(
     from melforge.common.speech import Controls
     from melforge.common.stages.choose import deployment_of, parse_backends
     from melforge.common.synthesis.loading import choose_sources, require_kernels
-    from melforge.common.verify.stages import share_layers
+    from melforge.common.verify.stages import perturb_one, share_layers
 
     wanted = {kind: getattr(args, kind, None) for kind in KINDS}
     if model and not args.published:
@@ -200,6 +200,7 @@ def prepare(
         sizes = args.overrides.get(model)
         sources[get_model(model).kind] = lasting(random_source(model, sizes=sizes))
         if "steps" in get_model(model).decoders:
+            args.decoder = args.decoder or "steps"
             controls = Controls(step_limit=STEPS, gate_threshold=1.0)
     names = {kind: source.model for kind, source in sources.items()}
     compared = [kind for kind in KINDS if not model or names[kind] == model]
@@ -214,18 +215,13 @@ def prepare(
         deployment = replace(deployment, trt_force_build=anew)
         if deployment.kernels:
             require_kernels(sources[kind], deployment.kernels, device)
-        form = decoder_of(args, model) if kind == "acoustic" else None
+        form = args.decoder if kind == "acoustic" else None
         setups[kind] = setup_of(args, sources[kind], backends[kind], device, deployment, form)
     if args.layers:
         share_layers(setups)
-    perturb(args, setups)
+    if args.perturb:
+        perturb_one(setups, args.perturb)
     return sources, setups, controls
-
-
-def decoder_of(args: argparse.Namespace, model: str | None) -> str | None:
-    """The form of the acoustic model; a decoder with random weights is compared step by step."""
-    steps = model is not None and args.published and "steps" in get_model(model).decoders
-    return args.decoder or ("steps" if steps else None)
 
 
 def place_of(args: argparse.Namespace, backends: Any) -> str:
@@ -287,17 +283,11 @@ def setup_of(
     )
 
 
-def perturb(args: argparse.Namespace, setups: dict[str, Setup]) -> None:
-    from melforge.common.verify.stages import perturb_one
-
-    if args.perturb:
-        perturb_one(setups, args.perturb)
-
-
 def verify_recordings(args: argparse.Namespace, model: str) -> Verification:
     """A recogniser on both sides, hearing sound files or a sentence of the shipped voice."""
     from melforge.common.recognition.loading import form_of
     from melforge.common.synthesis.loading import override
+    from melforge.common.verify.stages import perturb_one
     from melforge.common.verify.verification import verify_recogniser
     from melforge.common.weights.ears import stored_source
     from melforge.common.weights.published import read_checkpoints
@@ -309,7 +299,8 @@ def verify_recordings(args: argparse.Namespace, model: str) -> Verification:
     device = place_of(args, [backend])
     deployment = args.deployments.get(model, Deployment())
     setup = setup_of(args, source, backend, device, deployment, form_of(source))
-    perturb(args, {"recogniser": setup})
+    if args.perturb:
+        perturb_one({"recogniser": setup}, args.perturb)
     found = verify_recogniser(source, setup, recordings(args, source.config.sampling_rate))
     if not found.texts:
         raise InputError("nothing could be compared: nothing can be heard in the recordings")

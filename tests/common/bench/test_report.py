@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from melforge.common.bench.report import Panel, Report, Table, draw
+from melforge.common.bench.report import Panel, Report, ResultTable, draw
 from melforge.common.bench.speeds import report_of
 from melforge.common.bench.timer import summary
 
@@ -87,7 +87,7 @@ def test_what_is_written_is_what_is_printed(results, tmp_path):
     assert (tmp_path / "out" / "results.md").read_text() == report.markdown()
     assert (tmp_path / "out" / "results.json").read_text() == report.json()
     assert (tmp_path / "out" / "results.png").read_bytes().startswith(b"\x89PNG")
-    Report("it", "", {}, {}, [Table("t", {"a": "a"}, [{"a": 1}])]).write(tmp_path / "plain", "x")
+    Report("it", "", {}, {}, [ResultTable("t", {"a": "a"}, [{"a": 1}])]).write(tmp_path / "plain", "x")
     assert {file.name for file in (tmp_path / "plain").iterdir()} == {"x.json", "x.md"}
 
 

@@ -12,6 +12,7 @@ from melforge.common.bench.triton_statistics import Counts, counts_of, spent_on_
 from melforge.common.cli import benchmark_triton
 from melforge.common.errors import InputError
 from tests.plain_server import answering
+from tests.triton.test_client import output
 
 RATE = 8000
 SECONDS, FRAMES = 0.05, 25  # of each text
@@ -34,7 +35,7 @@ class Triton:
             events = [b"data: " + json.dumps({"audio": [0.0] * 200}).encode() + b"\n\n"] * 2
             handler.chunked(events, 0.01)
         else:
-            self.speak(handler, body["inputs"][0]["data"])
+            self.speak(handler, texts_of_request(handler.server.asked[-1]))
 
     def reply(self, handler, message):
         handler.whole(200, json.dumps(message).encode())
@@ -48,11 +49,12 @@ class Triton:
                 counts[0] += len(texts)
                 counts[1] += 1
         samples = np.zeros((len(texts), int(SECONDS * RATE)), "<f4")
+        count, size = samples.shape
         outputs = [
-            {"name": "audio", "parameters": {"binary_data_size": samples.nbytes}},
-            {"name": "audio_length", "data": [samples.shape[1]] * len(texts)},
-            {"name": "mel_lengths", "data": [FRAMES] * len(texts)},
-            {"name": "unspoken", "data": ["[]"] * len(texts)},
+            output("audio", "FP32", [count, size], parameters={"binary_data_size": samples.nbytes}),
+            output("audio_length", "INT64", [count, 1], data=[size] * count),
+            output("mel_lengths", "INT64", [count, 1], data=[FRAMES] * count),
+            output("unspoken", "BYTES", [count, 1], data=["[]"] * count),
         ]
         head = json.dumps({"outputs": outputs}).encode()
         handler.whole(200, head + samples.tobytes(), Inference_Header_Content_Length=str(len(head)))
@@ -80,8 +82,18 @@ def phrases(tmp_path):
     return path
 
 
+def texts_of_request(asked: dict) -> list[str]:
+    """Of the binary tensor of a request: each text behind its length."""
+    data, texts = asked["binary"], []
+    while data:
+        size = int.from_bytes(data[:4], "little")
+        texts.append(data[4 : 4 + size].decode())
+        data = data[4 + size :]
+    return texts
+
+
 def texts_of(server) -> list[list[str]]:
-    return [asked["inputs"][0]["data"] for asked in server.asked if "inputs" in asked]
+    return [texts_of_request(asked) for asked in server.asked if "binary" in asked]
 
 
 def test_static_batches_take_the_texts_in_turn(phrases, capsys):
@@ -105,7 +117,7 @@ def test_each_client_makes_its_runs_after_its_warm_up(phrases, capsys, processes
         )
     assert len(texts_of(server)) == 3 * (2 + 4)
     assert all(len(texts) == 1 for texts in texts_of(server))
-    assert all(asked["parameters"] == {"pace": 1.5} for asked in server.asked)
+    assert all(asked["parameters"] == {"pace": "1.5"} for asked in server.asked)
     (row,) = json.loads(capsys.readouterr().out)["rows"]
     assert row["answers"] == 12  # those of the warm-up do not count
     assert row["frames_per_s"] == pytest.approx(row["items_per_s"] * FRAMES)
