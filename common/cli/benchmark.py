@@ -20,76 +20,38 @@ if TYPE_CHECKING:
 
 LIMIT, TEXT_LIMIT = 120.0, 900.0  # seconds of a row
 # By option: argparse's keywords, or its metavar and help; the help of a shared option, or None for its own.
-OPTIONS: dict[str, dict[str, Any]] = {
-    "what is measured": {
-        "acoustic": "acoustic models: one, several (a,b) or all of the voice's (default: the voice's first)",
-        "vocoder": "vocoders, as --acoustic",
-        "part": (
-            "NAMES",
-            "models or stages alone instead of pairs: fastpitch,hifigan.generator,tacotron2.decoder_loop",
-        ),
-        "suite": ("NAME", "tables that belong together: h200, cpu or onnx-options"),
-        "weights": (
-            "KIND",
-            "the voice's, or published: seeded random ones in the published sizes (default: voice)",
-        ),
-        "voice": None,
-        "checkpoint": None,
-        "symbols": (
-            "N,...",
-            "text lengths, in symbols: random ids, 5 frames for each, 600 steps of Tacotron 2 "
-            "(default: sentences, as long as they become; 128 with --part and published weights)",
-        ),
-        "batches": {"default": "1", "metavar": "N,...", "help": "batch sizes, in utterances (default: 1)"},
-        "texts": {
-            **{"type": Path, "metavar": "FILE"},
-            "help": "a text a line: each is spoken once, one after the other, whole and as a stream, "
-            "after a warm-up with others of them; with --symbols beside rows of fixed lengths",
-        },
-        "batch-sizes": (
-            "N,...",
-            "with --texts: all of them by speak_many, so many at a time: utterances a second",
-        ),
-        "text-processes": {
-            **{"type": options.not_negative, "metavar": "N"},
-            "help": "with --batch-sizes: processes that analyse the texts (default: 0, the one that speaks)",
-        },
-    },
-    "how it runs": {
-        "backend": {
-            **{"dest": "backends", "action": "append", "default": [], "metavar": "NAMES"},
-            "help": "onnx, torch, trt, cuda, torch-compile, torch-graph, trt-graph (CUDA graphs), several "
-            "(onnx,torch), or one for each model or stage (acoustic=trt,vocoder=onnx); may be repeated "
-            "(default: onnx, and torch if it is installed)",
-        },
-        "precision": {
-            **{"dest": "precisions", "metavar": "NAMES"},
-            "help": "fp32, tf32, fp16, of those that a backend has (default: fp32, or what files say)",
-        },
-        "device": {"help": "cpu, cuda, cuda:N or auto (default: cpu, with trt a GPU)"},
-        "peer": {
-            **{"action": "append", "default": [], "metavar": "MODULE:FUNCTION"},
-            "help": "a function of yours in the same tables: a list of ids -> their audio; may be repeated",
-        },
-        "decoder": None,
-        "threads": None,
-        "runs": {"type": options.positive, "help": "runs for each row, fewer of slow ones (default: 10)"},
-        "warm-up": None,
-        "text-warm-up": {
-            **{"type": float, "metavar": "SECONDS"},
-            "help": "that --texts may speak others before (default: 60)",
-        },
-        "limit": {
-            "type": float,
-            "help": f"seconds for a row, with loading (default: {LIMIT:.0f}, with --texts {TEXT_LIMIT:.0f})",
-        },
-        "budget": {"type": float, "help": "seconds for all rows: no further one begins then"},
-        "graphs": {
-            "type": Path,
-            "help": "folder of graphs of published sizes, exported if missing (default: build/graphs)",
-        },
-    },
-}
+OPTIONS = f"""
+what is measured:
+  --acoustic           acoustic models: one, several (a,b) or all of the voice's (default: the voice's first)
+  --vocoder            vocoders, as --acoustic
+  --part NAMES         models or stages alone instead of pairs:
+        fastpitch,hifigan.generator,tacotron2.decoder_loop
+  --suite NAME         tables that belong together: h200, cpu or onnx-options
+  --weights KIND       the voice's, or published: seeded random ones in the published sizes (default: voice)
+  voice checkpoint
+  --symbols LIST       text lengths, in symbols, with commas: random ids, 5 frames for each, 600 steps of
+        Tacotron 2 (default: sentences, as long as they become; 128 with --part and published weights)
+  --batches LIST=1     batch sizes, in utterances, with commas
+  --texts FILE         a text a line: each is spoken once, one after the other, whole and as a stream, after a
+        warm-up with others of them; with --symbols beside rows of fixed lengths
+  --batch-sizes LIST   with --texts: all of them by speak_many, so many at a time: utterances a second
+  --text-processes N0  with --batch-sizes: processes that analyse the texts (default: 0, the one that speaks)
+how it runs:
+  --device NAME        cpu, cuda, cuda:N or auto (default: cpu, with trt a GPU)
+  --peer MODULE:FUNCTION...   a function of yours in the same tables: a list of ids -> their audio; may be
+        repeated
+  decoder threads
+  --runs N             runs for each row, fewer of slow ones (default: 10)
+  warm-up
+  --text-warm-up SECONDS   that --texts may speak others before (default: 60)
+  --limit SECONDS      for a row, with loading (default: {LIMIT:.0f}, with --texts {TEXT_LIMIT:.0f})
+  --budget SECONDS     for all rows: no further one begins then
+  --graphs DIR         folder of graphs of published sizes, exported if missing (default: build/graphs)
+"""
+BACKENDS = """onnx, torch, trt, cuda, torch-compile, torch-graph, trt-graph (CUDA graphs), several (onnx,torch),
+or one for each model or stage (acoustic=trt,vocoder=onnx); may be repeated (default: onnx, and torch if it is
+installed)"""
+PRECISIONS = "fp32, tf32, fp16, of those that a backend has (default: fp32, or what files say)"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -108,15 +70,11 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = options.Parser(
         description=__doc__, kinds=("acoustic", "vocoder"), choose=lambda args: itertools.chain(*choose(args))
     )
-    for heading, group in OPTIONS.items():
-        arguments = parser.add_argument_group(heading)
-        for name, how in group.items():
-            if isinstance(how, tuple):
-                how = {"metavar": how[0], "help": how[1]}
-            if isinstance(how, dict):
-                arguments.add_argument(f"--{name}", **how)
-            else:
-                options.add_options(arguments, name, **({name: how} if how else {}))
+    options.add_table(parser, OPTIONS, texts=Path)
+    # `backend` and `precision` are keys of the models here.
+    how, many = parser.add_argument_group("how it runs"), {"action": "append", "default": []}
+    how.add_argument("--backend", dest="backends", metavar="NAMES", **many, help=BACKENDS)
+    how.add_argument("--precision", dest="precisions", metavar="NAMES", help=PRECISIONS)
     text = "one more run of each row under torch.profiler: its table, a trace and PyTorch's memory"
     add_output(parser, "results").add_argument("--profile", type=Path, metavar="FOLDER", help=text)
     return parser.parse_args(argv)

@@ -1,7 +1,7 @@
 """An option of a command: what it is called, what a command line or a file may give it.
 
-Commands write their options as tables that read like `--help`. A row of names alone takes options of the table
-that all commands share (options.py):
+Commands write their options as tables that read like `--help`. A row of names alone takes options of the
+table that all commands share (options.py):
 
     heading:
       voice backend
