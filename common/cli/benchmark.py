@@ -48,9 +48,9 @@ how it runs:
   --budget SECONDS     for all rows: no further one begins then
   --graphs DIR         folder of graphs of published sizes, exported if missing (default: build/graphs)
 """
-BACKENDS = """onnx, torch, trt, cuda, torch-compile, torch-graph, trt-graph (CUDA graphs), several (onnx,torch),
-or one for each model or stage (acoustic=trt,vocoder=onnx); may be repeated (default: onnx, and torch if it is
-installed)"""
+BACKENDS = """onnx, torch, trt, cuda, torch-compile, torch-graph, trt-graph (CUDA graphs), several
+(onnx,torch), or one for each model or stage (acoustic=trt,vocoder=onnx); may be repeated (default: onnx, and
+torch if it is installed)"""
 PRECISIONS = "fp32, tf32, fp16, of those that a backend has (default: fp32, or what files say)"
 
 
