@@ -19,60 +19,39 @@ if TYPE_CHECKING:
     from melforge.common.bench.workload import Texts, Workload
 
 LIMIT, TEXT_LIMIT = 120.0, 900.0  # seconds of a row
-NAMES, LIST = {"metavar": "NAMES"}, {"metavar": "N,..."}
-# By option: argparse's keywords and the help. Shared options stand before them.
-SUBJECT: dict[str, tuple[dict[str, Any], str]] = {
-    "part": (NAMES, "models or stages alone instead of pairs: fastpitch,hifigan.generator"),
-    "suite": ({"metavar": "NAME"}, "tables that belong together: h200, cpu or onnx-options"),
-    "weights": (
-        {"metavar": "KIND"},
-        "the voice's, or published: seeded random ones in the published sizes (default: voice)",
-    ),
-    "symbols": (
-        LIST,
-        "text lengths, in symbols: random ids, 5 frames for each, 600 steps of Tacotron 2 "
-        "(default: sentences, as long as they become; 128 with --part and published weights)",
-    ),
-    "batches": ({**LIST, "default": "1"}, "batch sizes, in utterances (default: 1)"),
-    "texts": (
-        {"type": Path, "metavar": "FILE"},
-        "a text a line: each is spoken once, one after the other, whole and as a stream, "
-        "after a warm-up with others of them; with --symbols beside rows of fixed lengths",
-    ),
-    "batch-sizes": (LIST, "with --texts: all of them by speak_many, so many at a time: utterances a second"),
-    "text-processes": (
-        {"type": options.not_negative, "metavar": "N"},
-        "with --batch-sizes: processes that analyse the texts (default: 0, the one that speaks)",
-    ),
-}
-HOW: dict[str, tuple[dict[str, Any], str]] = {
-    "backend": (
-        {**NAMES, "dest": "backends", "action": "append", "default": []},
-        "onnx, torch, trt, cuda, torch-compile, torch-graph, trt-graph (CUDA graphs), several "
-        "(onnx,torch), or one for each model or stage (acoustic=trt,vocoder=onnx); may be repeated "
-        "(default: onnx, and torch if it is installed)",
-    ),
-    "precision": (
-        {**NAMES, "dest": "precisions"},
-        "fp32, tf32, fp16, of those that a backend has (default: fp32, or what files say)",
-    ),
-    "device": ({}, "cpu, cuda, cuda:N or auto (default: cpu, with trt a GPU)"),
-    "peer": (
-        {"action": "append", "default": [], "metavar": "MODULE:FUNCTION"},
-        "a function of yours in the same tables: a list of ids -> their audio; may be repeated",
-    ),
-    "runs": ({"type": options.positive}, "runs for each row, fewer of slow ones (default: 10)"),
-    "text-warm-up": ({"type": float, "metavar": "S"}, "that --texts may speak others before (default: 60)"),
-    "limit": (
-        {"type": float, "metavar": "S"},
-        f"seconds for a row, with loading (default: {LIMIT:.0f}, with --texts {TEXT_LIMIT:.0f})",
-    ),
-    "budget": ({"type": float, "metavar": "S"}, "seconds for all rows: no further one begins then"),
-    "graphs": (
-        {"type": Path, "metavar": "FOLDER"},
-        "folder of graphs of published sizes, exported if missing (default: build/graphs)",
-    ),
-}
+# By option: argparse's keywords, or its metavar and help; the help of a shared option, or None for its own.
+OPTIONS = f"""
+what is measured:
+  --acoustic           acoustic models: one, several (a,b) or all of the voice's (default: the voice's first)
+  --vocoder            vocoders, as --acoustic
+  --part NAMES         models or stages alone instead of pairs:
+        fastpitch,hifigan.generator,tacotron2.decoder_loop
+  --suite NAME         tables that belong together: h200, cpu or onnx-options
+  --weights KIND       the voice's, or published: seeded random ones in the published sizes (default: voice)
+  voice checkpoint
+  --symbols LIST       text lengths, in symbols, with commas: random ids, 5 frames for each, 600 steps of
+        Tacotron 2 (default: sentences, as long as they become; 128 with --part and published weights)
+  --batches LIST=1     batch sizes, in utterances, with commas
+  --texts FILE         a text a line: each is spoken once, one after the other, whole and as a stream, after a
+        warm-up with others of them; with --symbols beside rows of fixed lengths
+  --batch-sizes LIST   with --texts: all of them by speak_many, so many at a time: utterances a second
+  --text-processes N0  with --batch-sizes: processes that analyse the texts (default: 0, the one that speaks)
+how it runs:
+  --device NAME        cpu, cuda, cuda:N or auto (default: cpu, with trt a GPU)
+  --peer MODULE:FUNCTION...   a function of yours in the same tables: a list of ids -> their audio; may be
+        repeated
+  decoder threads
+  --runs N             runs for each row, fewer of slow ones (default: 10)
+  warm-up
+  --text-warm-up SECONDS   that --texts may speak others before (default: 60)
+  --limit SECONDS      for a row, with loading (default: {LIMIT:.0f}, with --texts {TEXT_LIMIT:.0f})
+  --budget SECONDS     for all rows: no further one begins then
+  --graphs DIR         folder of graphs of published sizes, exported if missing (default: build/graphs)
+"""
+BACKENDS = """onnx, torch, trt, cuda, torch-compile, torch-graph, trt-graph (CUDA graphs), several
+(onnx,torch), or one for each model or stage (acoustic=trt,vocoder=onnx); may be repeated (default: onnx, and
+torch if it is installed)"""
+PRECISIONS = "fp32, tf32, fp16, of those that a backend has (default: fp32, or what files say)"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -91,14 +70,11 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = options.Parser(
         description=__doc__, kinds=("acoustic", "vocoder"), choose=lambda args: itertools.chain(*choose(args))
     )
-    subject, how = map(parser.add_argument_group, ("what is measured", "how it runs"))
-    several = "acoustic models: one, several (a,b) or all of the voice's (default: the voice's first)"
-    helps = {"acoustic": several, "vocoder": "vocoders, as --acoustic"}
-    options.add_options(subject, "acoustic", "vocoder", "voice", "checkpoint", **helps)
-    options.add_options(how, "decoder", "threads", "warm-up")
-    for group, added in ((subject, SUBJECT), (how, HOW)):
-        for name, (keywords, text) in added.items():
-            group.add_argument(f"--{name}", help=text, **keywords)
+    options.add_table(parser, OPTIONS, texts=Path)
+    # `backend` and `precision` are keys of the models here.
+    how, many = parser.add_argument_group("how it runs"), {"action": "append", "default": []}
+    how.add_argument("--backend", dest="backends", metavar="NAMES", **many, help=BACKENDS)
+    how.add_argument("--precision", dest="precisions", metavar="NAMES", help=PRECISIONS)
     text = "one more run of each row under torch.profiler: its table, a trace and PyTorch's memory"
     add_output(parser, "results").add_argument("--profile", type=Path, metavar="FOLDER", help=text)
     return parser.parse_args(argv)

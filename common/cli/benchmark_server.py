@@ -27,28 +27,28 @@ EPILOG = f"""examples:
 An API key is taken from ${KEY_VARIABLE}."""
 
 
+OPTIONS = f"""
+what is asked:
+  --server URL={SERVER}   where it listens
+  --model NAME={MODEL}   a pair, as the server names it
+  --voice NAME={VOICE}   a voice, as the server names it
+  --sample-rate HZ     of the sound (default: {DEFAULT_RATE})
+  --texts FILE         a text a line (default: ten sentences of LJ Speech)
+how it is asked:
+  --streams LIST       closed loop: streams at a time, with commas (default: 1,4,8)
+  --iterations N       of all texts by each stream (default: 1)
+  --rates LIST         open loop: requests a second, with commas
+  --listeners LIST     listeners in real time, with commas
+  --seconds SECONDS={SECONDS:.0f}   for which rates and listeners send requests
+  --riva               NVIDIA's method for Riva: 1, 4, 6, 8, 16, 32 and 64 streams, 20 iterations
+  --processes N=1      that share the load, where one is too slow for it
+  --timeout SECONDS=300   longest wait for a chunk
+"""
+
+
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = options.Parser(description=__doc__, epilog=EPILOG)
-    add = parser.add_argument_group("what is asked").add_argument
-    add("--server", default=SERVER, metavar="URL", help=f"where it listens (default: {SERVER})")
-    add("--model", default=MODEL, help=f"a pair, as the server names it (default: {MODEL})")
-    add("--voice", default=VOICE, help=f"a voice, as the server names it (default: {VOICE})")
-    text = f"of the sound (default: {DEFAULT_RATE})"
-    add("--sample-rate", type=options.positive, metavar="HZ", help=text)
-    add("--texts", type=Path, metavar="FILE", help="a text a line (default: ten sentences of LJ Speech)")
-    add = parser.add_argument_group("how it is asked").add_argument
-    add("--streams", metavar="N,...", help="closed loop: streams at a time (default: 1,4,8)")
-    text = "of all texts by each stream (default: 1)"
-    add("--iterations", type=options.positive, metavar="N", help=text)
-    add("--rates", metavar="X,...", help="open loop: requests a second")
-    add("--listeners", metavar="N,...", help="listeners in real time")
-    text = f"for which rates and listeners send requests (default: {SECONDS:.0f})"
-    add("--seconds", type=float, default=SECONDS, help=text)
-    text = "NVIDIA's method for Riva: 1, 4, 6, 8, 16, 32 and 64 streams, 20 iterations"
-    add("--riva", action="store_true", help=text)
-    text = "that share the load, where one is too slow for it (default: 1)"
-    add("--processes", type=options.positive, default=1, metavar="N", help=text)
-    add("--timeout", type=float, default=300.0, metavar="S", help="longest wait for a chunk (default: 300 s)")
+    options.add_table(parser, OPTIONS, texts=Path)
     add_output(parser, "server")
     return parser.parse_args(argv)
 

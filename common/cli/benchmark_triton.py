@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from melforge.common.cli import options, phrases, run
 from melforge.common.cli.benchmark_output import add_output, conclude, require_output, tell
-from melforge.common.cli.triton_client import add_server_arguments, asked, reported
+from melforge.common.cli.triton_client import SERVER_OPTIONS, asked, reported
 from melforge.common.cli.triton_transcribe import ENSEMBLE
 from melforge.common.errors import InputError
 
@@ -32,33 +32,33 @@ EPILOG = """examples:
 docs/triton.md says what is measured."""
 
 
+OPTIONS = f"""
+  phrases [FILE]       a text a line (default: ten sentences of LJ Speech)
+{SERVER_OPTIONS}
+loads:
+  --batches LIST       static batching: texts in each request of one client (where none of the three is given:
+        {NUMBERS})
+  --concurrency LIST   dynamic batching: requests of one text at a time (where none of the three is given:
+        {NUMBERS})
+  --streams LIST       requests at a time of the model that streams (where none of the three is given:
+        {STREAMS})
+  --runs N={RUNS}      requests of each client
+  --warm-up-runs N0={WARM_UP_RUNS}   requests of each client before each row
+  --processes N=1      that share the clients, where one is too slow for them
+recognisers:
+  --transcribe [NAMES]   measure these ensembles around recognisers, with commas (default: {ENSEMBLE}), with
+        {BATCHES} recordings in a request and {CALLERS} at a time where neither is given
+  --seconds LIST       of the recordings (default: {SECONDS})
+{options.CONTROLS}"""
+
+
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = options.Parser(description=__doc__, epilog=EPILOG)
-    texts = "a text a line (default: ten sentences of LJ Speech)"
-    parser.add_argument("phrases", metavar="FILE", type=Path, nargs="?", help=texts)
-    add_server_arguments(parser)
-    add = parser.add_argument_group("loads").add_argument
-    for name, about, default in (
-        ("batches", "static batching: texts in each request of one client", NUMBERS),
-        ("concurrency", "dynamic batching: requests of one text at a time", NUMBERS),
-        ("streams", "requests at a time of the model that streams", STREAMS),
-    ):
-        default = f"where none of the three is given: {default}"
-        add(f"--{name}", metavar="N,...", help=f"{about} ({default})")
-    for name, kind, default, about in (
-        ("runs", options.positive, RUNS, "requests of each client"),
-        ("warm-up-runs", options.not_negative, WARM_UP_RUNS, "requests of each client before each row"),
-        ("processes", options.positive, 1, "that share the clients, where one is too slow for them"),
-    ):
-        add(f"--{name}", type=kind, default=default, metavar="N", help=f"{about} (default: {default})")
-    add = parser.add_argument_group("recognisers").add_argument
-    text = f"measure these ensembles around recognisers, with commas (default: {ENSEMBLE}), with {BATCHES} "
-    text += f"recordings in a request and {CALLERS} at a time where neither is given"
-    add("--transcribe", nargs="?", const=ENSEMBLE, metavar="NAMES", help=text)
-    add("--seconds", metavar="LIST", help=f"of the recordings (default: {SECONDS})")
-    options.add_control_arguments(parser)
+    options.add_table(parser, OPTIONS, phrases=Path)
     add_output(parser, "triton")
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    args.transcribe = ENSEMBLE if args.transcribe == "" else args.transcribe
+    return args
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,16 +1,19 @@
 """An option of a command: what it is called, what a command line or a file may give it.
 
-Commands write their options as tables that read like `--help`:
+Commands write their options as tables that read like `--help`. A row of names alone takes options of the
+table that all commands share (options.py):
 
     heading:
-      voice backend                       options of the table that all commands share (options.py)
+      voice backend
       phrases FILE                        a positional argument, with the name of its key
+      files [FILE...]                     any number of arguments; without brackets one at least
       -o, --output DIR!                   the last word says what the value is; with ! it must be given
       --count N=4                         a whole number; without the option it is 4
       --listen [EAR]                      the value may be left out, and is "" then
-      --checkpoint FILE...                may be repeated; `files [FILE...]` is any number of arguments
+      --checkpoint FILE...                may be repeated
       --stages onnx|trt                   one of these
-      --json                              true where it is given; --[no-]json may be false too
+      --force                             true where it is given
+      --[no-]warm-up                      true or false, or neither
 """
 
 from __future__ import annotations

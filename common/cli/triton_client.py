@@ -77,11 +77,6 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return args
 
 
-def add_server_arguments(parser: options.Parser) -> None:
-    """Which server is asked, and how."""
-    options.add_table(parser, SERVER_OPTIONS)
-
-
 def asked(args: argparse.Namespace) -> tuple[Address, dict[str, Any]]:
     """The server, and the controls as parameters of requests."""
     if not 0 < args.timeout < LONGEST_WAIT:

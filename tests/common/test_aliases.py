@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from melforge.common.audio.contract import MelContract
+from melforge.common.cli import option, options
 from melforge.common.cli.build import main as build
 from melforge.common.cli.options import controls_from
 from melforge.common.cli.parser import Parser
@@ -157,6 +158,28 @@ def test_a_list_may_be_broken_by_options():
     parser.add_argument("--points", nargs="+", type=float)
     args = parser.parse_args(["a", "--json", "b", "--points", "1", "-2"])
     assert (args.files, args.json, args.points) == (["a", "b"], True, [1.0, -2.0])
+
+
+def test_a_table_of_options_reads_as_its_help_says():
+    table = option.__doc__.partition("(options.py):\n")[2]
+    parser = Parser(kinds=("acoustic",))
+    options.add_table(parser, table.replace("\n    ", "\n"))
+    words = "a.txt f g -o d --listen --checkpoint x --checkpoint y --stages trt --no-warm-up --voice v"
+    args = parser.parse_args(words.split())
+    assert (args.phrases, args.files, args.output) == ("a.txt", ["f", "g"], Path("d"))
+    assert (args.count, args.listen, args.checkpoint) == (4, "", ["x", "y"])
+    assert (args.stages, args.warm_up, args.force, args.voice) == ("trt", False, False, "v")
+    text = " ".join(parser.to_argparse().format_help().split())
+    assert "heading:" in text and "is 4 (default: 4)" in text and "--warm-up, --no-warm-up" in text
+    for wrong, message in (("a.txt", "--output is missing"), ("a -o d --stages x", "unknown stages 'x'")):
+        with pytest.raises(InputError, match=message):
+            parser.parse_args(wrong.split())
+
+
+def test_decoders_are_the_forms_that_the_models_have():
+    for model in MODELS.values():
+        forms = model.module("stages").PLAN.forms
+        assert list(model.decoders) == (list(forms) if model.kind == "acoustic" and len(forms) > 1 else [])
 
 
 def test_no_alias_is_a_key_or_an_option_of_its_own(capsys):
