@@ -98,7 +98,7 @@ def test_captions_end_at_pauses_and_stay_short():
     assert all(one.cue.end - one.cue.start <= 7 and len(one.text) <= 84 for one in found)
     assert [w for one in found for w in one.words] == [*word, *late]
     assert [len(one.words) for one in found] == [17, 17, 17, 9, 1]  # of 84 characters at most
-    slow = tuple(Word("slow", n * 1.1, n * 1.1 + 0.9, 0.5) for n in range(12))
+    slow = tuple(HeardWord("slow", n * 1.1, n * 1.1 + 0.9, 0.5) for n in range(12))
     assert [len(one.words) for one in captions(Transcript("", slow, 14.0))] == [6, 6]  # of 7 seconds
 
 
