@@ -1,5 +1,5 @@
 """Durations from FastPitch's own aligner, learned from nothing but mels and their symbols (arXiv 2108.10447):
-`python -m melforge.fastpitch.align --voice NAME --corpus DIR --out durations.npy`.
+`python -m melforge.fastpitch.align --voice NAME --corpus DIR -o durations.npy`.
 
 The aligner is trained alone: by the forward sum of all monotonic alignments, near the diagonal by a
 beta-binomial prior, then also towards one path. The embeddings of the symbols are the network's, as they are.

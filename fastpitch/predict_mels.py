@@ -1,5 +1,5 @@
 """Writes a trained FastPitch's mels of a whole corpus, for a vocoder to be fine-tuned on:
-`python -m melforge.fastpitch.predict_mels --weights RUN/weights.safetensors --corpus DIR --out mels.npy`.
+`python -m melforge.fastpitch.predict_mels --weights RUN/weights.safetensors --corpus DIR -o mels.npy`.
 
 Durations, pitch and energy are the corpus's own, so that each mel stays in time and in tune with its audio.
 With `--predicted` only the durations are: a mel is then a function of the text, from which a model that

@@ -1,4 +1,4 @@
-"""Trains FastPitch: `python -m melforge.fastpitch.train --corpus DIR --out DIR`.
+"""Trains FastPitch: `python -m melforge.fastpitch.train --corpus DIR -o DIR`.
 
 Durations come from the corpus's forced alignment, so that no alignment has to be learnt. A vocoder is then
 fine-tuned on the mels that `melforge.fastpitch.predict_mels` writes. `melforge voice train` starts from the

@@ -1,5 +1,5 @@
 """Durations from Tacotron 2's attention, which is how NVIDIA's FastSpeech gets them:
-`python -m melforge.fastspeech.align_tacotron2 --weights WEIGHTS --corpus DIR --out durations.npy`.
+`python -m melforge.fastspeech.align_tacotron2 --weights WEIGHTS --corpus DIR -o durations.npy`.
 
 Tacotron 2 is shown the corpus's own mel; each frame goes to the symbol that its step looked at most. A .png
 beside the file shows the attention on the corpus's last utterance.

@@ -1,4 +1,4 @@
-"""Trains FastSpeech: `python -m melforge.fastspeech.train --corpus DIR --out DIR`.
+"""Trains FastSpeech: `python -m melforge.fastspeech.train --corpus DIR -o DIR`.
 
 Durations are the corpus's forced alignment, or with `--durations` Tacotron 2's attention (`python -m
 melforge.fastspeech.align_tacotron2`). With `--mels` the targets are another model's mels instead of the

@@ -1,4 +1,4 @@
-"""Trains a HiFi-GAN generator: `python -m melforge.hifigan.train --corpus DIR --out DIR`.
+"""Trains a HiFi-GAN generator: `python -m melforge.hifigan.train --corpus DIR -o DIR`.
 
 The losses and the discriminators are training/vocoder.py's. `--mels` fine-tunes on predicted mels.
 

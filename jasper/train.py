@@ -1,4 +1,4 @@
-"""Trains Jasper: `python -m melforge.jasper.train --hparam hparams/jasper/train.yaml --corpus DIR --out DIR`.
+"""Trains Jasper: `python -m melforge.jasper.train --hparam hparams/jasper/train.yaml --corpus DIR -o DIR`.
 
 Recordings stay in the GPU's memory; augmentation and features are computed there. A step is two CUDA graphs:
 PyTorch's CTC loss, which takes lengths from the host, runs between them.

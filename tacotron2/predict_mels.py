@@ -1,5 +1,5 @@
 """Writes a trained Tacotron 2's mels of a whole corpus, for a vocoder to be fine-tuned on:
-`python -m melforge.tacotron2.predict_mels --weights RUN/weights.safetensors --corpus DIR --out mels.npy`.
+`python -m melforge.tacotron2.predict_mels --weights RUN/weights.safetensors --corpus DIR -o mels.npy`.
 
 Every step sees the corpus's own frame before it, so that each mel stays in time with its audio; the prenet's
 dropout is on, as in speaking.

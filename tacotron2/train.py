@@ -1,4 +1,4 @@
-"""Trains Tacotron 2: `python -m melforge.tacotron2.train --corpus DIR --out DIR`.
+"""Trains Tacotron 2: `python -m melforge.tacotron2.train --corpus DIR -o DIR`.
 
 The corpus's forced alignment supervises the attention (a cross entropy besides the mel losses), so that it
 converges within minutes. All decoder steps of a batch are in one CUDA graph. With every log line

@@ -1,4 +1,4 @@
-"""Trains WaveGlow: `python -m melforge.waveglow.train --corpus DIR --out DIR`, in two runs.
+"""Trains WaveGlow: `python -m melforge.waveglow.train --corpus DIR -o DIR`, in two runs.
 
 The first maximises the likelihood of the audio, as the paper does (arXiv:1811.00002, equation 3). Audio of a
 network small enough for a CPU stays noisy that way. So the second (`--hparam

@@ -22,8 +22,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     require_torch("training")
     from melforge.common.training.tuning import TuningSettings
 
-    taken = [field.name for field in fields(TuningSettings) if field.name not in ("resume", "init")]
-    settings = TuningSettings(**{name: getattr(args, name) for name in taken})
+    others = {field.name for field in fields(TuningSettings)} - {"out", "resume", "init"}
+    settings = TuningSettings(args.output, **{name: getattr(args, name) for name in others})
     fine_tune(
         args.corpus, settings, args.start, args.model, args.resume, args.learning_rate, align=args.align
     )
