@@ -26,7 +26,7 @@ def require_writable_folder(folder: Path) -> None:
 
 
 def require_writable_file(path: Path) -> None:
-    """The same of one file. Its folder must be there: what is misspelt in the name of a file makes none."""
+    """The same of one file. Its folder must exist: a misspelt path must not create one."""
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder: give a file name")
     if path.exists() and not path.is_file():  # a device such as /dev/null, written without its folder
@@ -131,10 +131,10 @@ def config_hash(config: Any, without: Collection[str] = ()) -> str:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Waits until no other process of this machine builds the same file. A killed one lets go."""
+    """Waits until no other process here builds the same file. The lock is released if its process dies."""
     try:
         import fcntl
-    except ImportError:  # Windows: the files still appear whole, whoever is last
+    except ImportError:  # no locks on Windows: files are still written whole, and the last one wins
         yield
         return
     import hashlib

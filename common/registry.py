@@ -96,7 +96,7 @@ SPECS = (
     ),
 )
 MODELS = {model.name: model for model in SPECS}
-# Each kind in the words of messages.
+# How messages name each kind.
 KIND_WORDS = {"acoustic": "acoustic model", "vocoder": "vocoder", "recogniser": "recogniser"}
 
 

@@ -20,7 +20,7 @@ class HifiganVocoder(Vocoder[HifiganConfig]):
     def __init__(self, source: ModelSource, engines: StageEngines):
         super().__init__(source, engines, receptive_field(source.config))
         self.pitch = MelPitch(engines, self.longest_mel)
-        # Fewer frames take more time for their seams, more for what caches do not hold: upsampled ones.
+        # Smaller pieces waste time on overlaps, larger ones overflow the caches.
         self.piece = 960 if source.config.source else 360
         self._join = self.kernel_between("join_source", self.generator) or join_source
         if source.config.source and engines.on_kernels and engines.captures:

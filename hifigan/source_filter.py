@@ -144,7 +144,7 @@ def pulses(source: Tensor, hop: int, mask: Tensor | None = None) -> Tensor:
         last = last | (F.pad(mask[:, 0, 1:], (0, 1)) == 0)
     following = torch.where(last, rate, following)
     evenly = 0.5 * (rate + following)
-    # Phases are known but for whole cycles.
+    # Phases are known modulo one cycle.
     missing = torch.where(last, torch.zeros_like(rate), change - evenly)
     advance = evenly + (missing - (missing + 0.5).floor())
     place = torch.arange(hop, device=rate.device, dtype=rate.dtype) / hop

@@ -52,10 +52,7 @@ class Driver(ABC, Generic[Config]):
         """Whether the items of a batch equal those alone, and take less time than one by one."""
 
     def padded_batch(self, items: int) -> int:
-        """Of how many items the batch is that is run for so many of several callers.
-
-        CUDA kernels are captured for each number, so that on them few numbers should do.
-        """
+        """The batch size that is run for this many items, rounded up so that few CUDA graphs are captured."""
         return 1 << (items - 1).bit_length() if self.engines.on_kernels else items
 
     def batch_key(self, controls: Controls) -> Hashable:

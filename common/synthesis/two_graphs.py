@@ -81,7 +81,7 @@ class TwoGraphs:
         return outputs
 
     def _stage(self, inputs: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
-        """The inputs where the graph reads them. It has done so once its outputs have reached the host."""
+        """Copies the inputs to the graph's pinned memory; reusable once its outputs are on the host."""
         key = tuple((value.shape, value.dtype) for value in inputs.values())
         staged = self._staged.get_or_make(
             key, lambda: {name: torch.as_tensor(value).pin_memory() for name, value in inputs.items()}
