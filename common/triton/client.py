@@ -1,6 +1,6 @@
 """Clients of our models in a Triton server, over HTTP or gRPC, by NVIDIA's library `tritonclient`.
 
-A client has one connection, for one thread at a time.
+A client has one connection, and belongs to the thread that makes it: over HTTP the library waits by gevent.
 """
 
 from __future__ import annotations
