@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from melforge.common.runner import TextToSpeech
+from melforge.common.synthesis import subtitles
 from melforge.common.synthesis.subtitles import LONGEST, LONGEST_SECONDS, cues, srt, vtt, words_json
 from melforge.common.synthesis.timestamps import timestamps, utterance_timestamps
 
@@ -55,6 +56,8 @@ def test_words_are_in_order_apart_and_within_the_audio(spoken, acoustic):
         assert phonemes == [s.removeprefix("@") for s in utterance.symbols if s.startswith("@")]
         for word in words:
             assert (word.start, word.end) == (word.phonemes[0].start, word.phonemes[-1].end)
+            edges = [edge for phoneme in word.phonemes for edge in (phoneme.start, phoneme.end)]
+            assert edges == sorted(edges)
 
 
 @pytest.mark.parametrize("acoustic", ACOUSTIC)
@@ -150,3 +153,8 @@ def test_an_utterance_without_sound_has_words_without_length(spoken):
     audio = spoken["fastpitch"]
     silent = replace(audio, durations=tuple(np.zeros_like(d) for d in audio.durations))
     assert all(word.start == word.end for word in timestamps(silent))
+
+
+def test_two_lines_of_a_cue_are_about_equally_long():
+    block = subtitles.srt_of([subtitles.Cue("one two three four five six seven eight nine ten", 0.0, 1.5)])
+    assert block.splitlines()[2:] == ["one two three four five", "six seven eight nine ten"]

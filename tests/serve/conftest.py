@@ -61,7 +61,8 @@ def ratio_db(wanted: np.ndarray, got: np.ndarray) -> float:
     """Of signal to noise, as far as both go."""
     length = min(len(wanted), len(got))
     noise = np.mean((wanted[:length] - got[:length]) ** 2)
-    return 10 * np.log10(np.mean(wanted[:length] ** 2) / noise)
+    with np.errstate(divide="ignore"):
+        return 10 * np.log10(np.mean(wanted[:length] ** 2) / noise)
 
 
 def wait_for(condition: Callable[[], object], what: str = "") -> None:

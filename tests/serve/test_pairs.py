@@ -1,6 +1,7 @@
 """Pairs of models: their names, what they share, and what is let go of."""
 
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -87,3 +88,38 @@ def test_engines_that_threads_cannot_share_take_turns():
     for backend in ("torch", "cuda", "onnx,vocoder=cuda"):
         how = LoadOptions(device="cpu", backend=backend)
         assert not how.shares_engines() and how.with_threads().threads is None
+
+
+def test_what_was_not_asked_for_longest_goes_first():
+    pairs = Pairs(OPTIONS, memory_limit=3.5)
+    driver = SimpleNamespace(engines=SimpleNamespace(memory_bytes=10**6))
+    used = {"tacotron2": 3.0, "fastspeech": 1.0, "waveglow": 2.0, "fastpitch": 0.0, "hifigan": 0.0}
+    pairs._drivers = {("hazel", model): driver for model in used}
+    pairs._used = {("hazel", model): when for model, when in used.items()}
+    pairs._keep_to_limit(find(pairs, "fastpitch-hifigan"))
+    assert sorted(pairs.loaded) == ["hazel/fastpitch", "hazel/hifigan", "hazel/tacotron2"]
+
+
+def test_a_pair_that_was_asked_for_again_is_not_idle():
+    clock = Clock()
+    pairs = Pairs(OPTIONS, clock=clock)
+    pair = find(pairs, "fastspeech-waveglow")
+    drivers = {
+        name: SimpleNamespace(source=SimpleNamespace(model=name)) for name in (pair.acoustic, pair.vocoder)
+    }
+    pairs._drivers = {("hazel", name): driver for name, driver in drivers.items()}
+    pairs._used = {("hazel", name): 0.0 for name in drivers}
+    pairs._ready[pair] = SimpleNamespace(acoustic=drivers[pair.acoustic], vocoder=drivers[pair.vocoder])
+    clock.now = 100.0
+    assert pairs.get(pair) is pairs._ready[pair]
+    clock.now = 140.0
+    pairs.unload_idle(50.0)
+    assert pairs.is_ready(pair) and len(pairs.loaded) == 2
+    pairs.unload_idle(30.0)
+    assert not pairs.is_ready(pair) and not pairs.loaded
+
+
+def test_all_processes_together_have_a_worker_for_each_core(monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: range(6))
+    assert [OPTIONS.workers(processes) for processes in (1, 2, 4, 9)] == [6, 3, 1, 1]
+    assert LoadOptions(device="cpu", backend="torch").workers() == 1

@@ -8,7 +8,15 @@ import threading
 import numpy as np
 import pytest
 
-from melforge.common.serve.scheduler import MARGIN, Batches, Cancelled, Hanging, Job, Progress, Scheduler
+from melforge.common.serve.scheduler import (
+    MARGIN,
+    Batches,
+    Cancelled,
+    Hanging,
+    JobProgress,
+    Scheduler,
+    SpeechJob,
+)
 
 RATE = 100  # samples a second: a chunk of 50 is half a second of audio
 
@@ -546,7 +554,7 @@ def test_where_one_of_a_batch_hangs_the_next_ones_go_on():
 
 def test_a_listener_who_runs_dry_soon_comes_before_a_new_one_and_else_behind():
     def deadline(**course) -> float:
-        job = Job(chunks([], "", []), Plain(), RATE, Progress(**course), None, _loop=None)
+        job = SpeechJob(chunks([], "", []), Plain(), RATE, JobProgress(**course), None, _loop=None)
         return job.deadline
 
     playing = deadline(arrived=9.0, started=9.5, first_audio=10.0, made=1.0)  # dry at 11 s
