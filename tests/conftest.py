@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -570,3 +570,17 @@ def small_ear(tmp_path_factory) -> Path:
         patch.setattr("melforge.common.export.to_onnx.check_sizes", lambda stage: [])
         write_ear(folder, read_checkpoint(checkpoint), {"language": "en", "licence": "test"})
     return folder
+
+
+@pytest.fixture
+def whole_float32() -> Iterator[None]:
+    """PyTorch's products and convolutions on a GPU without TF32, in which a phase is off by up to a tenth."""
+    import torch
+
+    flags = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = [flag.allow_tf32 for flag in flags]
+    for flag in flags:
+        flag.allow_tf32 = False
+    yield
+    for flag, value in zip(flags, before, strict=True):
+        flag.allow_tf32 = value

@@ -78,9 +78,8 @@ def test_tacotron2s_encoder_and_postnet_are_pytorchs_at_any_length(masked):
 @pytest.mark.gpu
 @pytest.mark.parametrize("vocoder", ["hifigan", "waveglow"])
 @pytest.mark.parametrize("acoustic", ["fastpitch", "fastspeech", "tacotron2"])
-def test_a_batch_on_kernels_is_each_text_alone_and_pytorchs(acoustic, vocoder, monkeypatch):
+def test_a_batch_on_kernels_is_each_text_alone_and_pytorchs(acoustic, vocoder, whole_float32):
     """To the bit where nothing is autoregressive: a batch does not change in which order sums are added."""
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # in which a phase is off by up to a tenth
     tts = TextToSpeech.load(acoustic, vocoder, backend="cuda")
     controls = Controls(denoising_strength=0.1)
     alone = [tts.speak(text, controls) for text in TEXTS]

@@ -233,11 +233,9 @@ def test_recordings_are_read_as_pytorch_reads_them():
 
 @pytest.mark.gpu
 @pytest.mark.triton
-def test_a_training_step_gives_the_networks_gradients(monkeypatch):
+def test_a_training_step_gives_the_networks_gradients(whole_float32):
     """In float32: the order of additions differs, and so the side of ReLU of few values near 0."""
     torch.manual_seed(0)
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
     plain = Jasper(replace(SEPARABLE, dropouts=(0.0,) * 5)).cuda().train()
     fast = copy.deepcopy(plain)
     encode = training_encoder(fast)

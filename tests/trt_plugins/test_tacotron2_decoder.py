@@ -334,7 +334,7 @@ def test_launches_follow_each_other_and_repeat_themselves():
 
 
 @pytest.mark.gpu
-def test_the_shipped_voice():
+def test_the_shipped_voice(whole_float32):
     from melforge.trt_plugins.tacotron2_decoder.engine import DecoderLoop
 
     source = load_voice("hazel").source("tacotron2")

@@ -89,10 +89,8 @@ def published(request, tmp_path_factory):
 @pytest.mark.gpu
 class TestOnGpu:
     @pytest.fixture(autouse=True)
-    def precision(self, monkeypatch):
+    def precision(self, whole_float32):
         """All of float32 for PyTorch."""
-        monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
-        monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
 
     def test_published_sizes_are_near_float32(self, published):
         source, name = published

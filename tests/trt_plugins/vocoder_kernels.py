@@ -73,10 +73,8 @@ class OnGpu:
     voice_tolerance = VOICE_TOLERANCE
 
     @pytest.fixture(autouse=True)
-    def precision(self, monkeypatch):
+    def precision(self, whole_float32):
         """All of float32 for PyTorch."""
-        monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
-        monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
 
     @pytest.mark.parametrize("name", graphs.STAGES)
     def test_the_shipped_voice_is_near_float32(self, voice, name):
