@@ -12,7 +12,7 @@ import numpy as np
 
 from melforge.common.arrays import Array, to_numpy
 from melforge.common.config.deployment import Bucket
-from melforge.common.engines import Engine, as_capturable
+from melforge.common.engines import Engine, Run, as_capturable
 from melforge.common.speech import Controls
 from melforge.common.synthesis.acoustic import AcousticModel, Config
 from melforge.common.synthesis.driver import WarmUp
@@ -53,7 +53,9 @@ class ParallelModel(AcousticModel[Config]):
         shared: Mapping[str, int | None],
     ):
         super().__init__(source, engines, encoder, decoder)
-        self.two_engines = TwoEngines(encoder, decoder, regulation, tuple(shared))
+        # Looked up at each call: a test or a benchmark may put another engine in their place.
+        runs: tuple[Run, Run] = lambda given: self.encoder(**given), lambda given: self.decoder(**given)
+        self.two_engines = TwoEngines(encoder.device, *runs, regulation, tuple(shared))
         # One engine for both has nothing between its stages.
         if engines.captures and encoder.can_be_captured and encoder is not decoder:
             both = as_capturable(encoder), as_capturable(decoder)

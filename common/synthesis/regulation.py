@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from melforge.common.arrays import Array, repeat_index, to_device
-from melforge.common.engines import Engine, Run
+from melforge.common.engines import Run
 
 
 @dataclass(frozen=True)
@@ -22,13 +22,13 @@ class Regulation:
 class TwoEngines:
     """An encoder and a decoder with what is computed between them, one after the other.
 
-    `shared` names what the decoder takes of the regulated encoder's outputs.
+    `encode` and `decode` run them on a device. `shared` names what the decoder takes of the regulated
+    encoder's outputs.
     """
 
-    def __init__(self, encoder: Engine, decoder: Engine, regulation: Regulation, shared: Sequence[str]):
-        self._device, self._shared = encoder.device, shared
-        self._encode = regulation.regulating(lambda inputs: encoder(**inputs))
-        self._decode = regulation.expanding(lambda inputs: decoder(**inputs))
+    def __init__(self, device: str, encode: Run, decode: Run, regulation: Regulation, shared: Sequence[str]):
+        self._device, self._shared = device, shared
+        self._encode, self._decode = regulation.regulating(encode), regulation.expanding(decode)
 
     def encode(self, symbols: np.ndarray, lengths: np.ndarray, **settings: np.ndarray) -> dict[str, Array]:
         """What the regulated encoder gives, of padded texts."""
