@@ -1,5 +1,6 @@
 """The API against a server in this process: what it speaks equals `speak`, and what it refuses says why."""
 
+import asyncio
 import base64
 import concurrent.futures
 import io
@@ -9,6 +10,7 @@ import socket
 import string
 import threading
 import wave
+from types import SimpleNamespace
 
 import httpx
 import numpy as np
@@ -586,3 +588,39 @@ def test_a_request_that_takes_too_long_ends():
     with running(seconds=0.0) as server:
         assert require_error(server.speak(TEXT * 20), 503)["code"] == "timeout"
         wait_for(lambda: not server.service.scheduler.jobs)
+
+
+def test_who_leaves_without_an_answer_is_counted_as_one_who_left():
+    from melforge.common.serve.gate import LEFT, Gate
+    from melforge.common.serve.metrics import Metrics
+
+    async def silent(scope, receive, send):
+        pass
+
+    service = SimpleNamespace(scheduler=SimpleNamespace(clock=lambda: 0.0), keys=(), metrics=Metrics())
+    scope = {"type": "http", "method": "POST", "path": SPEECH, "headers": []}
+    asyncio.run(Gate(silent, service)(scope, None, None))
+    assert f'status="{LEFT}"' in service.metrics.page().decode() and LEFT == 499
+
+
+def test_seconds_of_a_text_count_from_its_arrival():
+    from melforge.common.serve.metrics import Metrics
+    from melforge.common.serve.scheduler import JobProgress
+
+    metrics = Metrics()
+    metrics.spoken(JobProgress(arrived=100.0, first_audio=100.5, ended=102.0, made=3.0, underruns=2), 7)
+    page = metrics.page().decode()
+    for line in ("first_audio_seconds_sum 0.5", "request_seconds_sum 2.0", "audio_seconds_total 3.0"):
+        assert f"melforge_{line}" in page
+    assert "melforge_characters_total 7.0" in page and "melforge_underruns_total 2.0" in page
+
+
+def test_a_key_is_a_bearer_s():
+    from melforge.common.serve.errors import ApiError
+    from melforge.common.serve.gate import Gate
+
+    gate = Gate(None, SimpleNamespace(keys=(b"first", b"second")))
+    assert gate._caller("/v1/models", b"bearer second") == "1" and gate._caller("/health", b"") == ""
+    for given in (b"Basic second", b"second", b"Bearer third", b""):
+        with pytest.raises(ApiError, match="a valid API key is needed"):
+            gate._caller("/v1/models", given)
