@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from melforge.common.cli import check_gpu
+from melforge.common.cli import benchmark, check_gpu
 from melforge.common.cli.check_gpu import GpuCheck, checks_of, main, parse, run_check
 from melforge.common.errors import InputError
 
@@ -62,7 +62,7 @@ def test_every_check_is_a_command_that_its_parser_takes():
     ]
 
 
-@pytest.mark.parametrize("step", ["mix", "speed", "sentences"])
+@pytest.mark.parametrize("step", ["mix", "sentences"])
 def test_a_check_fails_for_its_gpu_alone(step, monkeypatch, capsys):
     """The command line is understood: what is wrong is what this machine lacks."""
     from melforge.__main__ import main as melforge
@@ -74,6 +74,17 @@ def test_a_check_fails_for_its_gpu_alone(step, monkeypatch, capsys):
         melforge()
     said = capsys.readouterr().err
     assert "PyTorch sees n" in said or "not installed: pip install" in said, said
+
+
+def test_the_speed_of_all_pairs_is_one_benchmark():
+    (check,) = checks_of("speed", parse(["--precision", "fp16"]), [])
+    args = benchmark.parse(check.words[4:])
+    assert (args.acoustic, args.vocoder, args.backends, args.precisions) == (
+        "all",
+        "all",
+        ["torch,trt"],
+        "fp16",
+    )
 
 
 def report(excess: float) -> dict:
