@@ -132,11 +132,6 @@ def add_decoder_argument(parser: Group, default: str = "the model's") -> None:
     add_options(parser, "decoder", decoder=str(ROWS["decoder"][1]["help"]).replace("the model's", default))
 
 
-def add_control_arguments(parser: Group) -> None:
-    """The fields of Controls as options; one that the models do not have is an error."""
-    add_table(parser, CONTROLS)
-
-
 def controls_from(args: argparse.Namespace) -> Controls:
     """The controls that the options ask for; those that the command does not have keep their defaults."""
     given, values = vars(args), {}
