@@ -1,0 +1,231 @@
+"""Trains one HiFi-GAN for all voices: `python -m recipes.kokoro.vocoder --corpus DIR --start VOICE -o RUN`.
+
+It begins with the generator of a voice. Kokoro says the pitch and the phase of its source: the pitch network
+is taught with it alone at first, then beside the generator, whose pulses are Kokoro's. No audio of the
+harmonic part exists, as the first teacher's corpus has it (`melforge.hifigan.train`): spectra are compared of
+all of the sound.
+"""
+
+if __name__ == "__main__":  # before the package, so that something may be missing
+    from melforge.common.cli import run_command
+
+    run_command("recipes.kokoro.vocoder")
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from melforge.common.audio.contract import MelContract
+from melforge.common.cli.options import positive
+from melforge.common.cli.training import parse_recipe, vocoder_parser
+from melforge.common.training.corpus.batches import VALIDATION_FRAMES, corpus_mel, load_mels, validation_count
+from melforge.common.training.corpus.dataset import RATE, load_audio, load_labels
+from melforge.common.training.corpus.sources import SourcedSegments
+from melforge.common.training.fine_tune import find_start
+from melforge.common.training.loop import GraphedSteps, Run, RunSettings, TrainingPlan, adamw, autocast, start
+from melforge.common.training.pitch import SEMITONES, pitch_loss
+from melforge.common.training.vocoder import set_gradients
+from melforge.common.weights.voices import ModelSource, read_weights, save_weights
+from melforge.hifigan.config import HifiganConfig
+from melforge.hifigan.source_filter import SourceFilterGenerator
+from melforge.hifigan.train import HifiganRecipe, SourceFilterTrainer, phase_loss, with_noise
+
+HPARAM = Path(__file__).with_name("vocoder.yaml")
+PITCH_BATCH, PITCH_RATE, PITCH_LAST_RATE = 64, 2e-3, 1e-4  # of the lessons that the pitch network has alone
+JUDGES_BYTES = 12 * 2**20
+FAR = 2.0  # semitones: a frame that is further off is heard
+
+
+class PitchedSegments(SourcedSegments):
+    """Segments of several corpora that `recipes.kokoro.corpus` wrote, the one that validates last.
+
+    Batches have `source`, phase in cycles and pitch in cycles a sample (B, 2, T), and `weight`, how much a
+    frame's pitch counts (B, T). Predicted mels are of the last corpus: the others have their own in their
+    place.
+    """
+
+    def __init__(
+        self,
+        corpora: Sequence[Path],
+        contract: MelContract,
+        mels: Sequence[Path],
+        device: torch.device,
+        edges: int,
+    ):
+        labels = [load_labels(corpus) for corpus in corpora]
+        sounds = [load_audio(*pair, contract.hop_length)[0] for pair in zip(corpora, labels, strict=True)]
+        sources = [dict(np.load(corpus / "sources.npz")) for corpus in corpora]
+        self.device, self.edges, self.hop = device, edges, contract.hop_length
+        self.audio = torch.from_numpy(np.concatenate(sounds)).to(device)
+        self.frames = len(self.audio) // self.hop
+        true = corpus_mel(self.audio, contract)
+        others = self.frames - len(sources[-1]["phase"])
+        predicted = [load_mels(path, self.frames - others, device) for path in mels]
+        self.mels = [true, *(torch.cat((true[:, :others], mel), dim=1) for mel in predicted)]
+        self.validation_frames = validation_count(VALIDATION_FRAMES, self.frames)
+        frames = np.concatenate([one.frames for one in labels])
+        self.ends = torch.from_numpy(frames.cumsum()).to(device)
+        self.firsts = self.ends - torch.from_numpy(frames).to(device)
+
+        def whole(name: str) -> Tensor:
+            return torch.from_numpy(np.concatenate([one[name] for one in sources])).float().to(device)
+
+        self.phase, self.pitch, self.weight = whole("phase"), whole("contour") / RATE, whole("weight")
+
+    def beside(self, starts: Tensor, frames: int) -> dict[str, Tensor]:
+        at = starts[:, None] + torch.arange(frames, device=starts.device)
+        source = torch.stack((self.phase[at], self.pitch[at]), dim=1)
+        return {"source": source, "weight": self.weight[at]}
+
+    def held_out_pitch(self) -> tuple[Tensor, Tensor]:
+        """Pitch in cycles a sample and weight of the frames that validate (T,)."""
+        return self.pitch[-self.validation_frames :], self.weight[-self.validation_frames :]
+
+
+class AllVoicesTrainer(SourceFilterTrainer):
+    """Both sides' updates, and the pitch network's, in one step; audio is made of Kokoro's own pulses."""
+
+    segments: PitchedSegments
+
+    def __init__(
+        self,
+        plan: TrainingPlan[HifiganConfig, HifiganRecipe],
+        segments: PitchedSegments,
+        begun: ModelSource | None = None,
+    ):
+        super().__init__(plan, segments, begun)
+        self.model.pitch.requires_grad_(True)  # that of a voice is frozen
+        self.parameters = list(self.model.parameters())
+        generator = adamw(self.model, self.recipe.learning_rate, (0.8, 0.99), 0.01)
+        self.optimisers = self.optimisers | {"generator_optimiser": generator}
+
+    def step(
+        self, key: object, mel: Tensor, audio: Tensor, source: Tensor, weight: Tensor
+    ) -> dict[str, Tensor]:
+        """mel (B, n_mels, T), audio (B, 1, S), source (B, 2, T), weight (B, T)."""
+        recipe = self.recipe
+        made, true = self.judged(self.made_of(mel, source)), self.judged(audio)
+        losses = self.losses(made, true)
+        losses["phase"] = phase_loss(made, true)
+        losses["pitch"] = pitch_loss(self.model.pitch, mel, clipped(source[:, 1], self.model), weight)
+        generator = losses.pop("generator") + recipe.phase_loss_weight * losses["phase"]
+        return self.learn(losses, generator + recipe.pitch_loss_weight * losses["pitch"])
+
+    def made_of(self, mel: Tensor, source: Tensor) -> Tensor:
+        """Audio (B, 1, S) of these phases and pitches (B, 2, T)."""
+        source = with_noise(source, self.model)
+        with autocast(self.device):
+            features = self.model.body(mel, source)
+        return self.model.head(features.float(), source)[0][:, None]
+
+    @torch.no_grad()
+    def validate(self) -> dict[str, float]:
+        """Mel loss with the pitch that the network finds, and how well it finds it."""
+        return super().validate() | self.pitch_errors(self.averaged_model())
+
+    @torch.no_grad()
+    def pitch_errors(self, model: SourceFilterGenerator) -> dict[str, float]:
+        """Of held-out frames that are surely voiced: semitones off in the median, and the share far off."""
+        pitch, weight = self.segments.held_out_pitch()
+        found = model.find_pitch(self.held_out[0])[0][0]
+        off = (SEMITONES * (found / pitch).log()).abs()[weight > 0.5]
+        return {"semitones": off.median().item(), "far_off": (off > FAR).float().mean().item()}
+
+    def teach_pitch(self, steps: int, seed: int) -> None:
+        """The pitch network alone, at a rate that falls; the average takes what it has learnt."""
+        network = self.model.pitch
+        optimiser = adamw(network, PITCH_RATE, (0.9, 0.98), 0.0)
+
+        def step(key: object, mel: Tensor, source: Tensor, weight: Tensor) -> dict[str, Tensor]:
+            loss = pitch_loss(network, mel, clipped(source[:, 1], self.model), weight)
+            set_gradients([*network.parameters()], loss)
+            torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+            optimiser.step()
+            return {"pitch": loss.detach()}
+
+        graphed = GraphedSteps(step)
+        batches = self.segments.batches(
+            PITCH_BATCH, self.recipe.segment_frames, self.recipe.predicted_share, seed
+        )
+        for number in range(steps):
+            _, inputs = next(batches)
+            for group in optimiser.param_groups:
+                rate = PITCH_LAST_RATE + (PITCH_RATE - PITCH_LAST_RATE) * (1 - number / steps)
+                group["lr"] = group["lr"].fill_(rate) if isinstance(group["lr"], Tensor) else rate
+            graphed("pitch", **{name: inputs[name] for name in ("mel", "source", "weight")})
+        for name, average in self.ema.averages.items():
+            if name.startswith("pitch."):
+                average.copy_(self.ema.parameters[name])
+
+
+def clipped(pitch: Tensor, model: SourceFilterGenerator) -> Tensor:
+    """Pitch in cycles a sample within what the network can say."""
+    return pitch.clamp(1 / model.config.longest_period, 1 / model.config.shortest_period)
+
+
+def begin_with(start: str, config: HifiganConfig) -> ModelSource:
+    """A voice's weights for these sizes; of a pitch network of another range a new one's in their place."""
+    source = find_start(start, "hifigan")
+    if config == source.config:
+        return source
+    new = SourceFilterGenerator(config, weight_norm=False).pitch.state_dict()
+    state = {name: value for name, value in source.state.items() if not name.startswith("pitch.")}
+    state |= {f"pitch.{name}": value.numpy() for name, value in new.items()}
+    return replace(source, config=config, given_state=state)
+
+
+def save_judges(trainer: AllVoicesTrainer, folder: Path) -> None:
+    """The discriminators, for a run that goes on from the weights, in files of at most JUDGES_BYTES."""
+    files: list[dict[str, np.ndarray]] = [{}]
+    for name, value in trainer.discriminators.state_dict().items():
+        if sum(array.nbytes for array in files[-1].values()) + 2 * value.numel() > JUDGES_BYTES and files[-1]:
+            files.append({})
+        files[-1][name] = value.half().cpu().numpy()
+    for number, arrays in enumerate(files, 1):
+        save_weights(folder / f"judges-{number}.safetensors", arrays, {})
+
+
+def load_judges(trainer: AllVoicesTrainer, paths: Sequence[Path]) -> None:
+    arrays = {name: value for path in paths for name, value in read_weights(path).items()}
+    state = {name: torch.from_numpy(np.array(value, np.float32)) for name, value in arrays.items()}
+    trainer.discriminators.load_state_dict(state)
+
+
+def train(
+    settings: RunSettings, trainer: AllVoicesTrainer, pitch_steps: int | None, log_every: int = 500
+) -> None:
+    """The pitch network alone for so many steps, then all together to the schedule's end."""
+    if pitch_steps:
+        trainer.teach_pitch(pitch_steps, settings.seed)
+        found = trainer.pitch_errors(trainer.averaged_model())
+        print(f"pitch alone, {pitch_steps} steps: {found}", flush=True)
+    run = Run(settings, trainer)
+    for losses in run.steps():
+        step = run.schedule.step
+        if step % log_every == 0 or step in (1, 10, 100):
+            values = {name: loss.item() for name, loss in losses.items()}
+            run.log.write(step, values | trainer.validate() | {"rate": run.rate})
+    if run.log.path.exists():
+        run.log.plot()
+    save_judges(trainer, settings.out)
+
+
+def main() -> None:
+    parser = vocoder_parser("hifigan", HifiganRecipe)
+    option = parser.add_argument
+    option("--more", type=Path, nargs="*", default=[], help="corpora without predicted mels")
+    option("--start", help="voice, or weights.safetensors of a run, that the generator begins with")
+    option("--judges", type=Path, nargs="*", default=[], help="discriminators of a run, judges-*.safetensors")
+    option("--pitch-steps", type=positive, help="lessons of the pitch network alone, at first")
+    args, settings, plan = parse_recipe(parser)
+    corpora, device = [*args.more, args.corpus], start(settings)
+    segments = PitchedSegments(corpora, plan.contract, args.mels, device, plan.recipe.edge_segments)
+    begun = begin_with(args.start, plan.config) if args.start else None
+    trainer = AllVoicesTrainer(plan, segments, begun)
+    if args.judges:
+        load_judges(trainer, args.judges)
+    train(settings, trainer, args.pitch_steps)
