@@ -26,7 +26,8 @@ def package_folders(root: Path) -> dict[str, str]:
 
 
 def version(root: Path) -> str:
-    return re.search(r'__version__ = "(.+)"', (root / "melforge/__init__.py").read_text(encoding="utf-8"))[1]
+    code = (root / "melforge/__init__.py").read_text(encoding="utf-8")
+    return re.findall(r'__version__ = "(.+)"', code)[0]
 
 
 def description(root: Path) -> str:

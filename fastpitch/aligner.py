@@ -4,6 +4,7 @@ Shape letters as in model.py: B batch, N symbols, T mel frames, C channels.
 """
 
 from collections import OrderedDict
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -40,7 +41,9 @@ def monotonic_alignment(log_attn: Tensor, lengths: Tensor, mel_lengths: Tensor) 
     return hard.to(device, log_attn.dtype)
 
 
-def aligner_conv(channels: int, out: int, kernel_size: int = 1, gain: str = "linear") -> nn.Module:
+def aligner_conv(
+    channels: int, out: int, kernel_size: int = 1, gain: Literal["linear", "relu"] = "linear"
+) -> nn.Module:
     conv = nn.Conv1d(channels, out, kernel_size, padding=kernel_size // 2)
     nn.init.xavier_uniform_(conv.weight, nn.init.calculate_gain(gain))
     return nn.Sequential(OrderedDict(conv=conv))

@@ -143,8 +143,15 @@ def _is_line_break_meant(text: str, next_line: int, length: int, widest: int) ->
     """
     if _LIST_ITEM.match(text, next_line):
         return True
-    word = _NEXT_WORD.match(text, next_line)[1]
+    word = _next_word(text, next_line)[1]
     return not word[:1].islower() and length + 1 + len(word) <= max(widest, _WRAP_WIDTH)
+
+
+def _next_word(text: str, at: int) -> re.Match[str]:
+    """The word after blanks and opening marks, which may be empty."""
+    match = _NEXT_WORD.match(text, at)
+    assert match
+    return match
 
 
 def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> bool:
@@ -154,7 +161,7 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
     end = mark.end()
     if end < len(text) and not text[end].isspace():
         return False
-    following = _NEXT_WORD.match(text, end)
+    following = _next_word(text, end)
     next_word = following[1]
     if following.end() == len(text) and not next_word:
         return True

@@ -150,7 +150,7 @@ def frontend_symbols(path: Path | None) -> list[str]:
 
 def make(args: argparse.Namespace) -> None:
     kept = read_lines(args.lines, args.only, args.limit)
-    rising = [tuple(map(int, pair)) if pair[0] >= 0 else None for pair in kept["rising"]]
+    rising = [(int(first), int(last)) if first >= 0 else None for first, last in kept["rising"]]
     lines = [Line(kept["phonemes"][i], str(kept["speakers"][i]), rising[i]) for i in range(len(rising))]
     purposes = [args.only] if args.only else [ACOUSTIC, VOCODER]
     for purpose in purposes:
@@ -184,7 +184,7 @@ def make(args: argparse.Namespace) -> None:
 
 def jobs(spoken: Spoken, kept: dict, louder: dict[str, float]) -> Iterator[tuple[int, Job]]:
     """The number and a worker's job of each line of a batch, resampled."""
-    played: dict[float, torch.Tensor] = {}
+    played: dict[float, np.ndarray] = {}
     pitch, samples = spoken.prosody.pitch.cpu().numpy(), spoken.samples.tolist()
     for row, number in enumerate(spoken.lines):
         rate = round(network.RATE * float(kept["higher"][number]) / RATE_STEP) * RATE_STEP
@@ -207,10 +207,9 @@ def jobs(spoken: Spoken, kept: dict, louder: dict[str, float]) -> Iterator[tuple
 def write(folder: Path, purpose: str, kept: dict, results: dict[int, Labelled | str]) -> None:
     """labels.npz, metadata.csv, sources.npz, and failed.txt with what cannot be used and why."""
     mine = [number for number in results if kept["purposes"][number] == purpose]
-    used = [number for number in mine if isinstance(results[number], Labelled)]
-    failed = [
-        f"{kept['names'][n]}|{kept['texts'][n]}|{results[n]}\n" for n in mine if isinstance(results[n], str)
-    ]
+    labelled = {n: result for n in mine if isinstance(result := results[n], Labelled)}
+    used = list(labelled)
+    failed = [f"{kept['names'][n]}|{kept['texts'][n]}|{results[n]}\n" for n in mine if n not in labelled]
     (folder / "failed.txt").write_text("".join(failed), encoding="utf-8")
     if not used:
         return
@@ -219,16 +218,18 @@ def write(folder: Path, purpose: str, kept: dict, results: dict[int, Labelled | 
         names=[str(kept["names"][n]) for n in used],
         texts=[str(kept["texts"][n]) for n in used],
         ids=[kept["ids"][n] if purpose == ACOUSTIC else np.zeros(1, np.int64) for n in used],
-        durations=[results[n].durations for n in used],
-        pitch=[results[n].pitch for n in used],
+        durations=[one.durations for one in labelled.values()],
+        pitch=[one.pitch for one in labelled.values()],
         speakers=speakers,
         speaker=np.array([speakers.index(str(kept["speakers"][n])) for n in used]),
     )
     save_labels(folder, labels)
     write_metadata(folder, labels)
-    parts = ("phase", "contour", "weight")
     np.savez(
-        folder / "sources.npz", **{p: np.concatenate([getattr(results[n], p) for n in used]) for p in parts}
+        folder / "sources.npz",
+        phase=np.concatenate([one.phase for one in labelled.values()]),
+        contour=np.concatenate([one.contour for one in labelled.values()]),
+        weight=np.concatenate([one.weight for one in labelled.values()]),
     )
     hours = labels.frames.sum() * HOP / RATE / 3600
     print(f"{folder}: {len(used)} of {len(mine)} lines, {hours:.2f} h, {len(speakers)} speakers", flush=True)

@@ -86,7 +86,8 @@ class AlbertLayer(nn.Module):
 
     def forward(self, x: Tensor, bias: Tensor) -> Tensor:
         parts = (layer(x).unflatten(2, (self.heads, -1)) for layer in (self.query, self.key, self.value))
-        heads = F.scaled_dot_product_attention(*(part.transpose(1, 2) for part in parts), bias)
+        query, key, value = (part.transpose(1, 2) for part in parts)
+        heads = F.scaled_dot_product_attention(query, key, value, bias)
         x = self.attention_norm(x + self.dense(heads.transpose(1, 2).flatten(2)))
         return self.norm(x + self.ffn_output(F.gelu(self.ffn(x), approximate="tanh")))
 
@@ -257,7 +258,8 @@ class Generator(nn.Module):
                 x = F.pad(x, (1, 0), mode="reflect")
             beside = self.noise_res[stage](self.noise_convs[stage](harmonic) * mask, style, mask)
             x = (x + beside) * mask
-            x = sum(block(x, style, mask) for block in self.resblocks[3 * stage : 3 * stage + 3]) / 3
+            blocks = self.resblocks[3 * stage : 3 * stage + 3]
+            x = torch.stack([block(x, style, mask) for block in blocks]).sum(0) / 3
         maps = self.conv_post(F.leaky_relu(x, 0.01))
         log_magnitude, phase = maps.chunk(2, dim=1)
         return self.waveform(torch.polar(log_magnitude.exp() * mask, phase.sin()), mask)

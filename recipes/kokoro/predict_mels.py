@@ -20,7 +20,7 @@ BATCH = 64
 
 
 def main() -> None:
-    args = prediction_parser("recipes.kokoro.predict_mels", __doc__, ".npy").parse_args()
+    args = prediction_parser("recipes.kokoro.predict_mels", __doc__ or "", ".npy").parse_args()
     network, corpus = load(args, "fastpitch", FastPitch)
     measure_by_speaker(corpus)
     mels = predict_mels(network, corpus, BATCH, teach)

@@ -69,10 +69,10 @@ def main() -> None:
     for line, speaker, purpose, higher in drawn(all_lines(args.transcripts), speakers, args.seed):
         if line.name not in read:
             read[line.name] = spelled(line, frontend, vocabulary)
-        if read[line.name] is None:
+        if (found := read[line.name]) is None:
             left_out += 1
             continue
-        rows.append((f"{speaker}-{len(rows):06d}", line.text, speaker, purpose, higher, *read[line.name]))
+        rows.append((f"{speaker}-{len(rows):06d}", line.text, speaker, purpose, higher, *found))
     save(args.output, rows)
     print(f"{len(rows)} lines in {args.output}, {left_out} left out")
 

@@ -90,6 +90,7 @@ class AllVoicesTrainer(SourceFilterTrainer):
     """Both sides' updates, and the pitch network's, in one step; audio is made of Kokoro's own pulses."""
 
     segments: PitchedSegments
+    model: SourceFilterGenerator
 
     def __init__(
         self,
@@ -125,12 +126,14 @@ class AllVoicesTrainer(SourceFilterTrainer):
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
         """Mel loss with the pitch that the network finds, and how well it finds it."""
-        return super().validate() | self.pitch_errors(self.averaged_model())
+        return super().validate() | self.pitch_errors()
 
     @torch.no_grad()
-    def pitch_errors(self, model: SourceFilterGenerator) -> dict[str, float]:
+    def pitch_errors(self) -> dict[str, float]:
         """Of held-out frames that are surely voiced: semitones off in the median, and the share far off."""
         pitch, weight = self.segments.held_out_pitch()
+        model = self.averaged_model()
+        assert isinstance(model, SourceFilterGenerator)
         found = model.find_pitch(self.held_out[0])[0][0]
         off = (SEMITONES * (found / pitch).log()).abs()[weight > 0.5]
         return {"semitones": off.median().item(), "far_off": (off > FAR).float().mean().item()}
@@ -201,7 +204,7 @@ def train(
     """The pitch network alone for so many steps, then all together to the schedule's end."""
     if pitch_steps:
         trainer.teach_pitch(pitch_steps, settings.seed)
-        found = trainer.pitch_errors(trainer.averaged_model())
+        found = trainer.pitch_errors()
         print(f"pitch alone, {pitch_steps} steps: {found}", flush=True)
     run = Run(settings, trainer)
     for losses in run.steps():

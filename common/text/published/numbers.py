@@ -24,7 +24,7 @@ def _inflect() -> Any:
 @lru_cache(maxsize=1024)
 def _words(number: int | str, **options: Any) -> str:
     """A number in words by inflect; digit by digit where it has no name."""
-    digits = re.match(r"[0-9]*", str(number))[0]
+    digits = re.sub(r"[^0-9].*", "", str(number), flags=re.DOTALL)
     if len(digits) > _MAX_DIGITS:
         return " ".join(_DIGITS[int(digit)] for digit in digits)
     return _inflect().number_to_words(number, **options)

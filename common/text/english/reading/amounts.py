@@ -112,6 +112,7 @@ def _numbers(cursor: Cursor) -> tuple[list[str], str, int]:
     """One number; two with "to"; some with "by"; and where they end."""
     text = cursor.text
     first = NUMBER.match(text, cursor.at)
+    assert first  # its rule begins with one
     numbers, joint, end = [first[0]], "", first.end()
     if spaced := _SPACED_THOUSANDS.match(text, cursor.at):
         is_sure = spaced.end() - cursor.at > 7 or spaced[0].endswith("000") or " " not in spaced[0]

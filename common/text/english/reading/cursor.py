@@ -73,7 +73,8 @@ class Cursor:
 
     def next(self, at: int) -> str:
         """The word, number or sign that follows the index `at`, "" at the end."""
-        return _NEXT.match(self.text, at)[1] or ""
+        match = _NEXT.match(self.text, at)
+        return match[1] or "" if match else ""
 
     def last_stop(self, end: int) -> str:
         """The full stop of an abbreviation that ends at `end`: spoken where it also ends the sentence."""

@@ -299,7 +299,7 @@ def mixed(cursor: Cursor, m: re.Match) -> str:
     """2x4, 3D, 1080p, 5G; not 5km."""
     if respelled := tables.respelled(m[0]):
         return respelled
-    number = NUMBER.match(m[0])[0]
+    number = NUMBER.findall(m[0])[0]
     rest = m[0][len(number) :]
     if rest == "x" and cursor.next(m.end())[:1].isalpha():
         return f"{say.decimal(number)} times"
