@@ -161,8 +161,8 @@ def test_settings_come_from_files_options_and_set(tmp_path):
     with pytest.raises(InputError, match=r"serve.yaml, line 1: queue must be at least 1, not 0"):
         settings_from(parse(["--hparam", str(file)]), ServeSettings)
     for words, message in (
-        (["--recording-seconds", "nan"], "recording_seconds must be at least 1, not nan"),
-        (["--seconds", "inf"], "seconds must be at least 0, not inf"),
+        (["--recording-seconds", "nan"], "--recording-seconds must be a number, not 'nan'"),
+        (["--seconds", "inf"], "--seconds must be a number, not 'inf'"),
         (["--port", "65536"], "port must be at most 65535, not 65536"),
         (["--workers", "1000000"], "workers must be at most 1024, not 1000000"),
     ):
