@@ -35,7 +35,7 @@ class DecoderState(NamedTuple):
     attention_context: Tensor  # (B, C)
 
 
-class Synthesis(NamedTuple):
+class Tacotron2Synthesis(NamedTuple):
     """What `infer` returns. Frames behind an item's length are valid numbers without meaning."""
 
     mel: Tensor  # (B, n_mels, T) after the postnet
@@ -46,7 +46,7 @@ class Synthesis(NamedTuple):
     mel_before_postnet: Tensor  # (B, n_mels, T)
 
 
-class Prediction(NamedTuple):
+class Tacotron2Prediction(NamedTuple):
     """What the teacher-forced forward returns."""
 
     mel_before_postnet: Tensor  # (B, n_mels, T)
@@ -384,7 +384,7 @@ class Tacotron2(nn.Module):
         prenet_noise: Tensor | None = None,
         gate_threshold: float | None = None,
         max_steps: int | None = None,
-    ) -> Synthesis:
+    ) -> Tacotron2Synthesis:
         """Text to mel: steps until every item's gate has fired, or the limit.
 
         `prenet_noise` (S, 2, B, P) has a row for every possible step; a bool tensor is used as the dropout
@@ -404,7 +404,7 @@ class Tacotron2(nn.Module):
         mel, mel_lengths, gate, alignment, stopped = self.decode_loop(
             memory, processed_memory, lengths, prenet_noise[:limit].to(memory.dtype), dropout, threshold
         )
-        return Synthesis(self.postnet(mel), mel_lengths, alignment, gate, stopped, mel)
+        return Tacotron2Synthesis(self.postnet(mel), mel_lengths, alignment, gate, stopped, mel)
 
     def forward(
         self,
@@ -413,7 +413,7 @@ class Tacotron2(nn.Module):
         mel: Tensor,
         mel_lengths: Tensor,
         prenet_noise: Tensor | None = None,
-    ) -> Prediction:
+    ) -> Tacotron2Prediction:
         """Teacher forcing: every step's input is the true previous frame of mel (B, n_mels, T).
 
         `prenet_noise` (2, S, B, P) may have one more row, for the last frame, which is no step's input.
@@ -433,7 +433,7 @@ class Tacotron2(nn.Module):
             padded = ~length_mask(mel_lengths, mel.size(2))
             before, after = (x.masked_fill(padded[:, None], 0.0) for x in (before, after))
             gate = gate.masked_fill(padded[:, :: self.config.n_frames_per_step], MASKED_GATE)
-        return Prediction(before, after, gate, alignment.transpose(0, 1))
+        return Tacotron2Prediction(before, after, gate, alignment.transpose(0, 1))
 
     def _join(self, frames: Tensor) -> Tensor:
         """Steps' values (B, S, F) -> mel (B, n_mels, T)."""

@@ -31,7 +31,7 @@ from melforge.common.training.corpus.batches import LengthGroup, Utterances
 from melforge.common.training.log import save_alignment_picture
 from melforge.common.training.loop import TrainingPlan, run_training
 from melforge.tacotron2.config import Tacotron2Config
-from melforge.tacotron2.model import PRENET_LAYERS, Prediction, Tacotron2
+from melforge.tacotron2.model import PRENET_LAYERS, Tacotron2, Tacotron2Prediction
 
 SILENCE = -11.5  # log mel behind an utterance's end, the decoder's input while it learns to stop
 STEPS_AFTER_END = 4  # with the gate's target at stop
@@ -61,7 +61,7 @@ def batch(
     }
 
 
-def teach(model: Tacotron2, corpus: Utterances, members: Tensor) -> Prediction:
+def teach(model: Tacotron2, corpus: Utterances, members: Tensor) -> Tacotron2Prediction:
     symbols, frames = corpus.longest(members)
     step = model.config.n_frames_per_step
     return model(**batch(model.config, corpus, members, symbols, -(-frames // step) * step))
@@ -109,7 +109,7 @@ class Tacotron2Trainer(AcousticTrainer[Tacotron2, Tacotron2Recipe]):
         alignment = -masked_mean(weights.clamp(min=WEIGHT_FLOOR).log(), length_mask(steps, count))
         return {"mel": before + after, "gate": masked_mean(gate, counted), "alignment": alignment}, out
 
-    def inspect(self, model: Tacotron2, members: Tensor, prediction: Prediction) -> dict[str, float]:
+    def inspect(self, model: Tacotron2, members: Tensor, prediction: Tacotron2Prediction) -> dict[str, float]:
         """Free-running: the share of items that stopped and the mean relative difference in length."""
         members = members[:SPOKEN_UTTERANCES]
         lengths, frames = self.corpus.lengths[members], self.corpus.frames[members]

@@ -242,3 +242,14 @@ def test_what_stands_in_one_place_or_in_none(pattern, home):
     }
     found.discard("tests/test_layers.py")
     assert found == ({home} if home else set())
+
+
+def test_a_class_name_of_the_library_means_one_thing():
+    places: dict[str, list[str]] = {}
+    for module, path in SOURCES.items():
+        if module.startswith(("recipes.", "examples.")):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(module)
+    assert not {name: found for name, found in places.items() if len(found) > 1}
