@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     plot, output = getattr(args, "plot", None), getattr(args, "output", None)
 
     for path in (Path(name) for name in (args.json, plot) if name and name != "-"):
-        if path.parent.is_dir():
+        if hears or path.parent.is_dir():
             require_writable_file(path)
         else:  # which is made
             require_writable_folder(path.parent)

@@ -15,6 +15,7 @@ from melforge.common.export.to_onnx import check_source, source_stages, with_gra
 from melforge.common.recognition.loading import make_recogniser
 from melforge.common.stages import plan_of
 from melforge.common.synthesis.loading import override
+from melforge.common.verify.report import conclusion
 from melforge.common.verify.stages import Setup, perturb
 from melforge.common.verify.verification import verify_recogniser
 from melforge.common.weights.published import read_checkpoint
@@ -115,10 +116,10 @@ def test_verify_finds_a_wrong_weight_where_it_is(source, audios, weight, layer):
         assert found.ok and not found.other_texts and max(found.errors) < 1e-3
         layers = {one.name for one in found.comparisons if one.layer}
         assert {"encoder.layers.1.res.0.0", "encoder.layers.6.conv.1", "decoder.layers.0"} <= layers
-        assert "all" in found.conclusion()[-1]
+        assert "all" in conclusion(found)[-1]
     else:
         assert not found.ok and (found.first_wrong.name, found.first_wrong.layer) == (layer, True)
-        assert layer in found.conclusion()[-1]
+        assert layer in conclusion(found)[-1]
     assert json.loads(json.dumps(found.report()))["ok"] == found.ok
 
 
