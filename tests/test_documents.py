@@ -144,7 +144,7 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", sorted({one.page for one in EVERY if one.need is None}, key=len))
+@pytest.mark.parametrize("page", sorted({one.page for one in EVERY if one.need is None}))
 def test_commands_that_need_nothing_run_as_they_stand(page, folder):
     environment = ENVIRONMENT | {"PATH": f"{folder}/bin:{os.environ['PATH']}"}
     if not (folder / "speech.wav").exists():  # of the README's first command, which installs too
