@@ -139,6 +139,7 @@ NEEDS: dict[str, Need] = {
         "pip install -e '.[trt]'",
         lambda: has_tensorrt(portable=True),
     ),
+    "pycuda": Need("pycuda", "pip install pycuda", modules("pycuda.driver")),
     "triton": Need("Triton", "PyTorch's build for CUDA", modules("triton")),
     "cuda_bindings": Need("cuda.bindings", "PyTorch's build for CUDA", modules("cuda.bindings.nvrtc")),
     "nvrtc": Need("cuda.bindings and NVRTC", "PyTorch's build for CUDA", has_nvrtc),
@@ -253,7 +254,8 @@ class Outcome:
         skipped = terminalreporter.stats.get("skipped", [])
         reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped)
         for reason, count in reasons.most_common():
-            terminalreporter.write_line(f"{count:5d} tests need {reason}")
+            tests = "test needs" if count == 1 else "tests need"
+            terminalreporter.write_line(f"{count:5d} {tests} {reason}")
         if self.slow:
             terminalreporter.write_line(f"{self.slow:5d} slow tests: pytest --all")
 
@@ -575,12 +577,7 @@ def small_ear(tmp_path_factory) -> Path:
 @pytest.fixture
 def whole_float32() -> Iterator[None]:
     """PyTorch's products and convolutions on a GPU without TF32, in which a phase is off by up to a tenth."""
-    import torch
+    from melforge.common.verify.stages import exact_products
 
-    flags = torch.backends.cudnn, torch.backends.cuda.matmul
-    before = [flag.allow_tf32 for flag in flags]
-    for flag in flags:
-        flag.allow_tf32 = False
-    yield
-    for flag, value in zip(flags, before, strict=True):
-        flag.allow_tf32 = value
+    with exact_products():
+        yield

@@ -7,6 +7,7 @@ import io
 import shutil
 import subprocess
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Container
 from dataclasses import dataclass
 from typing import IO, Any
@@ -136,17 +137,17 @@ def encode(samples: np.ndarray, format: str, source_rate: int, rate: int) -> byt
     return encoder.write(samples) + encoder.close()
 
 
-class _Coder:
+class _Coder(ABC):
     """float32 (S,) at the rate of the wire -> bytes."""
 
-    def write(self, samples: np.ndarray) -> bytes:
-        raise NotImplementedError
+    @abstractmethod
+    def write(self, samples: np.ndarray) -> bytes: ...
 
     def close(self) -> bytes:
         return b""
 
     def discard(self) -> None:
-        pass
+        self.close()
 
 
 def _coder(format: str, rate: int, whole: bool) -> _Coder:

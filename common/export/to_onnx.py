@@ -290,7 +290,8 @@ def check_source(
         return []
     total = sum(len(check_sizes(stage)) for stage in stages)
     tell(f"comparing {source.model} with PyTorch at {total} sizes")
-    usual = contextlib.nullcontext() if seconds == math.inf else without_onednn()
+    # oneDNN prepares each of PyTorch's convolutions for each length, seconds where there are hundreds.
+    usual = contextlib.nullcontext() if seconds == math.inf else torch.backends.mkldnn.flags(enabled=False)
     title = f"checking {source.model}"
     with usual, tqdm(desc=title, total=total, unit="size", leave=False, disable=None) as bar:
         return [check for stage in stages for check in check_stage(stage, source, seconds / len(stages), bar)]
@@ -300,17 +301,6 @@ def tell(line: str) -> None:
     """What takes long is said on stderr where no bar shows it."""
     if not sys.stderr.isatty():
         print(line, file=sys.stderr, flush=True)
-
-
-@contextlib.contextmanager
-def without_onednn() -> Iterator[None]:
-    """oneDNN prepares each of PyTorch's convolutions for each length, seconds where there are hundreds."""
-    before = torch.backends.mkldnn.enabled
-    torch.backends.mkldnn.enabled = False
-    try:
-        yield
-    finally:
-        torch.backends.mkldnn.enabled = before
 
 
 def check_stage(stage: Stage, source: ModelSource, seconds: float, bar: tqdm) -> list[Check]:

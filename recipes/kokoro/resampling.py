@@ -1,13 +1,13 @@
 """Sampling rates changed on a GPU, by a windowed sinc in as many phases as the ratio has."""
 
-import contextlib
 import math
-from collections.abc import Iterator
 from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from melforge.common.verify.stages import exact_products
 
 HALF_WIDTH = 96  # samples of the slower rate on each side of the filter's middle
 PASSED = 0.955  # share of the slower rate's Nyquist frequency in the middle of the slope
@@ -30,17 +30,6 @@ def filters(up: int, down: int) -> tuple[Tensor, int]:
     return taps.float()[:, None], reach
 
 
-@contextlib.contextmanager
-def precise() -> Iterator[None]:
-    """Whole float32 in cuDNN's layers, where a GPU would round their inputs to ten bits."""
-    before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.allow_tf32 = before
-
-
 def resample(audio: Tensor, source: int, target: int) -> Tensor:
     """audio (B, S) of rate `source` -> (B, ceil(S * target / source)) of rate `target`."""
     divisor = math.gcd(source, target)
@@ -50,6 +39,6 @@ def resample(audio: Tensor, source: int, target: int) -> Tensor:
     taps, reach = filters(up, down)
     blocks = -(-audio.size(1) // down)
     padded = F.pad(audio, (reach, blocks * down - audio.size(1) + reach + 1))
-    with precise():
+    with exact_products():  # a GPU would round what cuDNN takes to ten bits
         made = F.conv1d(padded[:, None], taps.to(audio.device), stride=down)
     return made.transpose(1, 2).flatten(1)[:, : -(-audio.size(1) * up // down)]

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from melforge.common.verify.stages import exact_products
 from recipes.hazel.intonation import with_rise
 from recipes.hazel.teacher import rising_part
 from recipes.kokoro.network import HALF, LONGEST, Kokoro, Prosody
-from recipes.kokoro.resampling import precise
 from recipes.kokoro.weights import load_weights, read_styles
 from recipes.misaki import to_misaki
 
@@ -95,7 +95,7 @@ class KokoroTeacher:
         for row, number in enumerate(numbers):
             ids[row, : lengths[row]] = torch.from_numpy(lines[number].ids)
         styles = torch.from_numpy(np.stack([self.style(lines[number]) for number in numbers])).to(self.device)
-        with precise():  # a duration is rounded, and must not depend on the device
+        with exact_products():  # a duration is rounded, and must not depend on the device
             made = self.network.prosody(ids.to(self.device), lengths.to(self.device), styles)
         items = []
         for row, (number, frames) in enumerate(zip(numbers, made.frames.tolist(), strict=True)):

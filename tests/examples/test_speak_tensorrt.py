@@ -211,10 +211,10 @@ def test_an_engine_that_does_not_load_is_named(stand_ins):
 
 
 @pytest.mark.gpu
+@pytest.mark.pycuda
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_on_a_gpu_it_speaks_as_the_runner_does(tmp_path, precision):
     """A process of its own, without PyTorch, and the runner with the same engines; the wav has 16 bits."""
-    pytest.importorskip("pycuda.driver")
     models = ("fastpitch", "hifigan")
     sets = [f"precision={precision}", "backend=trt"]
     sets += [f"{model}.trt_file_path={tmp_path}/{model}.trt" for model in models]

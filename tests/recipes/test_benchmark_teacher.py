@@ -4,8 +4,8 @@ import pytest
 from melforge.common.text.frontends import get_frontend
 
 
+@pytest.mark.teacher
 def test_its_seconds_are_those_of_its_audio():
-    pytest.importorskip("hibari")
     from recipes.hazel import benchmark_teacher
 
     text = "Printing was the first of the arts that anybody could afford."
