@@ -198,9 +198,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if other := os.environ.get("MELFORGE_TEST_AS"):
+        stand_for(other)
     for marker, need in NEEDS.items():
         config.addinivalue_line("markers", f"{marker}: needs {need.what}")
     config.pluginmanager.register(Outcome(), "outcome")
+
+
+def stand_for(other: str) -> None:
+    """Has kernels chosen and compiled for another GPU, as in "sm_86:46", which run on the one at hand.
+
+    Triton makes for it what it then assembles for this one. Blocks get no more shared memory than there, and
+    grids are of so many multiprocessors.
+    """
+    from triton.compiler import compiler
+
+    from melforge.trt_plugins import limits
+
+    architecture, _, multiprocessors = other.partition(":")
+    capability = divmod(int(architecture.removeprefix("sm_")), 10)
+    found = limits.Limits(
+        capability, int(multiprocessors), limits.SHARED_KIB[10 * capability[0] + capability[1]] << 10, True
+    )
+    os.environ["TRITON_OVERRIDE_ARCH"] = architecture.replace("_", "")
+    compiler.max_shared_mem = lambda device: found.shared_bytes
+    limits.device_limits = lambda device: found
 
 
 @functools.cache

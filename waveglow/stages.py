@@ -60,5 +60,5 @@ PLAN = vocoder_plan(
     generator="melforge.trt_plugins.waveglow.engine:WaveglowKernels",
     layers=(":_upsampled", "cond", "WN.*.start", "WN.*.*_layers.*", "WN.*.end", "convinv.*:undo"),
     first="pitch",
-    first_engine="melforge.trt_plugins.pitch.engine:make_pitch",
+    first_engine="melforge.trt_plugins.pitch.engine:PitchKernels",
 )

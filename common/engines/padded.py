@@ -11,7 +11,7 @@ from melforge.common.config.deployment import Bucket
 from melforge.common.engines import MEL_STEP, TEXT_STEP, CapturableEngine, Run, check_inputs
 from melforge.common.engines.buckets import cut, resized
 from melforge.common.engines.cuda_graphs import Captured, new_stream
-from melforge.common.engines.torch_engine import build_network
+from melforge.common.engines.torch_engine import META, build_network
 from melforge.common.errors import InputError
 from melforge.common.stages import Dim, Stage, root
 from melforge.common.weights.voices import ModelSource
@@ -69,7 +69,7 @@ class CapturedNetwork(PaddedEngine):
     in_float32 = False
 
     def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
-        if device == "cpu" or not torch.cuda.is_available():
+        if device == "cpu" or (device != META and not torch.cuda.is_available()):
             raise InputError(f"device {device!r}: {stage.full_name} as a CUDA graph needs an NVIDIA GPU")
         self.stage, self.device = stage, device
         exact = self.in_float32 or stage.float32_layers == ("*",)
@@ -77,7 +77,7 @@ class CapturedNetwork(PaddedEngine):
         key = (stage.network, device, "captured", self._type, type(self).prepared)
         network: torch.nn.Module | None = source.networks.get(key)
         if network is None:
-            network = self.prepared(build_network(stage, source))
+            network = self.prepared(build_network(stage, source, META if device == META else "cpu"))
             network = source.networks[key] = network.to(device, self._type)
         self._method = self.method_of(network)
         self.memory_owner = network

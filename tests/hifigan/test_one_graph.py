@@ -15,7 +15,7 @@ from melforge.common.synthesis.loading import make_driver
 from melforge.common.synthesis.stage_engines import StageEngines
 from melforge.common.weights.published import read_checkpoint
 from melforge.common.weights.voices import load_voice
-from melforge.trt_plugins import graphs as triton_graphs
+from melforge.trt_plugins import limits
 from tests.conftest import save_trained, tiny_source_filter
 
 CONTROLS = [Controls(seed=seed) for seed in (3, 0, 7)]
@@ -92,7 +92,7 @@ class TestOnGpu:
     @pytest.mark.parametrize("has_triton", [pytest.param(True, marks=pytest.mark.triton), False])
     def test_it_makes_what_the_engines_make(self, make, has_triton, monkeypatch):
         if not has_triton:
-            monkeypatch.setattr(triton_graphs, "can_launch", lambda: False)
+            monkeypatch.setattr(limits, "can_launch", lambda: False)
         graphed, plain = make(), make()
         plain.one_graph = None
         mels = [torch.from_numpy(mel).cuda() for mel in mels_of(130, 50, 700)]

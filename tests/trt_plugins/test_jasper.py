@@ -21,6 +21,7 @@ from melforge.trt_plugins.jasper.convolution import TilingChooser
 from melforge.trt_plugins.jasper.encoder import FoldedJasper
 from melforge.trt_plugins.jasper.features import KernelFeatures
 from melforge.trt_plugins.jasper.tiling import Tiling, tilings
+from melforge.trt_plugins.limits import H200
 from tests.jasper.test_model import GOLDEN
 from tests.jasper.test_training_forward import CONFIG as SEPARABLE_AND_DENSE
 from tests.networks import load_network
@@ -140,7 +141,9 @@ def test_each_shape_is_timed_once_and_never_while_it_is_captured(monkeypatch):
 
 def test_tilings_cover_few_rows_and_many():
     for items, steps, columns, depth in ((1, 352, 768, 300), (1, 1, 32, 3), (8, 352, 256, 44)):
-        found = tilings(items, steps, columns, depth, 132)
+        found = tilings(items, steps, columns, depth, H200)
+        small = H200._replace(shared_bytes=99 << 10)
+        assert all(one.shared_bytes <= 99 << 10 for one in tilings(items, steps, columns, depth, small))
         assert len(set(found)) == len(found) and all(1 <= one.splits <= depth for one in found)
         assert max(one.programs(items, steps, columns) for one in found) > min(60, columns // 32)
 

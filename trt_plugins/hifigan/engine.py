@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from melforge.common.engines import Engine
 from melforge.common.engines.padded import CapturedNetwork
-from melforge.common.stages import Stage
+from melforge.common.errors import InputError
 from melforge.hifigan.config import HifiganConfig
 from melforge.hifigan.model import LAST_LEAKY_SLOPE, LEAKY_SLOPE
 from melforge.hifigan.source_filter import SourceFilterGenerator
@@ -23,8 +22,6 @@ from melforge.trt_plugins.graphs import (
     TritonLaunch,
     Zeros,
     describe,
-    processors_of,
-    why_not,
 )
 from melforge.trt_plugins.hifigan.fold import (
     CHUNK,
@@ -36,10 +33,8 @@ from melforge.trt_plugins.hifigan.fold import (
     layout_of,
 )
 from melforge.trt_plugins.hifigan.source_filter import KernelSourceFilter, join_source
+from melforge.trt_plugins.limits import PLAIN, PRODUCTS, Needs, limits_of
 from melforge.trt_plugins.noise import DrawsOnGpu
-
-if TYPE_CHECKING:
-    from melforge.common.weights.voices import ModelSource
 
 kernels = KernelModule("melforge.trt_plugins.hifigan.kernels")
 
@@ -115,7 +110,7 @@ class HifiganShape(GraphedShape):
         self.layout: HifiganLayout = folded.layout
         self.batch, self.frames = batch, frames
         self.stride = frames + self.layout.margin  # frames from one item to the next
-        self.processors = processors_of(device)
+        self.processors = limits_of(device).multiprocessors
 
     def allocate(self, zeros: Zeros) -> None:
         config, batch, frames = self.config, self.batch, self.frames
@@ -261,7 +256,7 @@ class HifiganShape(GraphedShape):
 
 
 class HifiganKernels(ShapedGenerator):
-    name, shape = "HiFi-GAN", HifiganShape
+    shape, otherwise = HifiganShape, CapturedNetwork
     check, fold = staticmethod(layout_of), staticmethod(fold)
 
 
@@ -271,10 +266,24 @@ class GeneratorNetwork(DrawsOnGpu, CapturedNetwork):
     in_float32 = True
 
 
-class SourceGenerator(DrawsOnGpu, CapturedNetwork):
+class InverseStftGenerator(GeneratorNetwork):
+    """With an inverse STFT and no source: there are no kernels for it."""
+
+    otherwise = GeneratorNetwork
+
+    @classmethod
+    def needs(cls, config: HifiganConfig) -> Needs:
+        raise InputError("ours have an inverse STFT only with a source")
+
+
+class SourceGenerator(GeneratorNetwork):
     """With a harmonic source, on kernels of our own: only convolutions are products in half precision."""
 
-    in_float32 = True
+    otherwise = GeneratorNetwork
+
+    @classmethod
+    def needs(cls, config: HifiganConfig) -> Needs:
+        return PRODUCTS
 
     def prepared(self, network: torch.nn.Module) -> torch.nn.Module:
         assert isinstance(network, SourceFilterGenerator)
@@ -283,7 +292,7 @@ class SourceGenerator(DrawsOnGpu, CapturedNetwork):
 
 def kernel_join(device: str) -> Callable[[Tensor, Tensor, int], Tensor] | None:
     """`join_source` on a device; None where its kernel does not run there."""
-    if why_not(device, "HiFi-GAN"):
+    if PLAIN.lacking(device):
         return None
 
     def join(pitch: Tensor, drawn: Tensor, hop: int) -> Tensor:
@@ -293,16 +302,7 @@ def kernel_join(device: str) -> Callable[[Tensor, Tensor, int], Tensor] | None:
     return join
 
 
-def make_generator(
-    stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None
-) -> Engine:
-    """An engine on our kernels; on PyTorch's, with a warning, where they lack what the network has."""
-    if not source.config.istft_n_fft:
-        return HifiganKernels(stage, source, device, threads)
-    reason = "ours have an inverse STFT only together with a source"
-    if source.config.source:
-        reason = why_not(device, "HiFi-GAN")
-    if reason:
-        what = f"{stage.full_name} runs on PyTorch's kernels in single precision"
-        warnings.warn(f"{what}: {reason}", stacklevel=2)
-    return (GeneratorNetwork if reason else SourceGenerator)(stage, source, device, threads)
+def generator_kind(config: HifiganConfig) -> type[Engine]:
+    if config.source:
+        return SourceGenerator
+    return InverseStftGenerator if config.istft_n_fft else HifiganKernels

@@ -8,10 +8,12 @@ from torch import Tensor, nn
 
 from melforge.common.audio.mel import mel_basis
 from melforge.common.engines.padded import CapturedNetwork
-from melforge.jasper.config import DEVIATION_FLOOR, LOG_FLOOR
+from melforge.common.errors import InputError
+from melforge.jasper.config import DEVIATION_FLOOR, LOG_FLOOR, JasperConfig
 from melforge.jasper.features import symmetric_window
 from melforge.jasper.features_network import JasperFeatures
-from melforge.trt_plugins.graphs import KernelModule, TritonLaunch, compile_missing, why_not
+from melforge.trt_plugins.graphs import KernelModule, TritonLaunch, compile_missing
+from melforge.trt_plugins.limits import PRODUCTS, Needs
 
 kernels = KernelModule("melforge.trt_plugins.jasper.kernels")
 
@@ -82,10 +84,14 @@ class KernelFeatures(nn.Module):
 
 
 class JasperFeaturesKernels(CapturedNetwork):
-    """On the kernels where the GPU runs them and each band is normalised by itself, else on PyTorch's."""
+    otherwise = CapturedNetwork
+
+    @classmethod
+    def needs(cls, config: JasperConfig) -> Needs:
+        if config.normalize != "per_feature":
+            raise InputError(f"ours normalise each band by itself, not {config.normalize}")
+        return PRODUCTS
 
     def prepared(self, network: nn.Module) -> nn.Module:
         assert isinstance(network, JasperFeatures)
-        if network.config.normalize != "per_feature" or why_not(self.device, "Jasper"):
-            return network
         return KernelFeatures(network)

@@ -1,0 +1,142 @@
+"""What GPUs have, what kernels need of them, and whether the one is enough for the other."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import os
+import shutil
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import NamedTuple
+
+import torch
+
+from melforge.common.engines.cuda_graphs import bindings, checked
+from melforge.common.errors import InputError
+
+OLDEST = (7, 5)  # the first compute capability of CUDA 13, and so of PyTorch's builds for it
+
+
+class Limits(NamedTuple):
+    """What a GPU has."""
+
+    capability: tuple[int, int]
+    multiprocessors: int
+    shared_bytes: int  # the most that a block can have
+    cooperative: bool
+    l2_bytes: int = 0
+
+    @property
+    def architecture(self) -> int:
+        """As in sm_86."""
+        return self.capability[0] * 10 + self.capability[1]
+
+    @property
+    def copies_tiles(self) -> bool:
+        """Whether its tensor memory accelerator copies what a tensor descriptor describes."""
+        return self.capability >= (9, 0)
+
+    @property
+    def multiplies_shared(self) -> bool:
+        """Whether its tensor cores read shared memory themselves: elsewhere registers hold the operands."""
+        return 9 <= self.capability[0] < 12
+
+    def __str__(self) -> str:
+        first = "compute capability {}.{}, {} multiprocessors".format(*self.capability, self.multiprocessors)
+        shared, l2 = self.shared_bytes >> 10, self.l2_bytes >> 20
+        return f"{first}, {shared} KiB of shared memory a block, {l2} MiB of L2"
+
+
+# The largest blocks of shared memory by compute capability, of those that a kernel is compiled for elsewhere.
+SHARED_KIB = {75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 120: 99, 121: 99}
+H200 = Limits((9, 0), 132, SHARED_KIB[90] << 10, True, 50 << 20)
+
+
+class Needs(NamedTuple):
+    """What the kernels of a stage need of a GPU, beside PyTorch."""
+
+    capability: tuple[int, int] = OLDEST
+    shared_bytes: int = 0  # of a block
+    multiprocessors: int = 1
+    cooperative: bool = False  # all blocks are resident, so that they may wait for each other
+    triton: bool = True
+
+    def lacking(self, device: str) -> str | None:
+        """What a device lacks for them, in words; None: they run. An InputError of one before OLDEST."""
+        limits = limits_of(device)
+        if limits.capability < OLDEST:
+            needed = ", ".join(Needs().unmet(limits))
+            raise InputError(f"device {device!r}: --backend cuda needs {needed}; use --backend torch")
+        if self.triton and not can_launch():
+            return "ours need Triton and a C compiler"
+        unmet = ", ".join(self.unmet(limits))
+        return f"ours need {unmet}" if unmet else None
+
+    def unmet(self, limits: Limits) -> Iterator[str]:
+        """What a GPU lacks, each as "compute capability 8.0, not 7.5"."""
+        if limits.capability < self.capability:
+            wanted, found = ("{}.{}".format(*each) for each in (self.capability, limits.capability))
+            yield f"compute capability {wanted}, not {found}"
+        if limits.shared_bytes < self.shared_bytes:
+            yield f"{self.shared_bytes >> 10} KiB of shared memory a block, not {limits.shared_bytes >> 10}"
+        if limits.multiprocessors < self.multiprocessors:
+            yield f"{self.multiprocessors} multiprocessors, not {limits.multiprocessors}"
+        if self.cooperative and not limits.cooperative:
+            yield "cooperative launches"
+
+
+# Kernels of sums and exact products run everywhere. Products of float16 have tensor cores in Triton from 8.0
+# on; without them they spill. GPUs from there on have this much shared memory, and tiles are chosen to fit.
+PLAIN = Needs()
+PRODUCTS = Needs(capability=(8, 0), shared_bytes=99 << 10)
+
+
+@functools.cache
+def can_launch() -> bool:
+    """Whether Triton is here, and the C compiler with which it makes what launches a kernel."""
+    compiler = os.environ.get("CC") or any(shutil.which(name) for name in ("gcc", "clang"))
+    return bool(compiler) and importlib.util.find_spec("triton") is not None
+
+
+@functools.cache
+def device_limits(device: int) -> Limits:
+    """Those of the GPU of this index."""
+    driver = bindings("driver")
+    checked(driver.cuInit(0))
+    handle, kinds = checked(driver.cuDeviceGet(device)), driver.CUdevice_attribute
+
+    def ask(kind: str) -> int:
+        return checked(driver.cuDeviceGetAttribute(getattr(kinds, f"CU_DEVICE_ATTRIBUTE_{kind}"), handle))
+
+    return Limits(
+        (ask("COMPUTE_CAPABILITY_MAJOR"), ask("COMPUTE_CAPABILITY_MINOR")),
+        ask("MULTIPROCESSOR_COUNT"),
+        ask("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
+        bool(ask("COOPERATIVE_LAUNCH")),
+        ask("L2_CACHE_SIZE"),
+    )
+
+
+_elsewhere: ContextVar[Limits] = ContextVar("elsewhere", default=H200)
+
+
+@contextlib.contextmanager
+def elsewhere(limits: Limits) -> Iterator[None]:
+    """Kernels of tensors that are on no GPU are for one of these limits."""
+    token = _elsewhere.set(limits)
+    try:
+        yield
+    finally:
+        _elsewhere.reset(token)
+
+
+def limits_of(device: str | torch.device) -> Limits:
+    """A GPU's; on a CPU, where kernels are interpreted or compiled for elsewhere, an H200's or as given."""
+    place = torch.device(device)
+    if place.type != "cuda":
+        return _elsewhere.get()
+    if not torch.cuda.is_available():
+        raise InputError(f"device {str(device)!r}: PyTorch sees no GPU here")
+    return device_limits(torch.cuda.current_device() if place.index is None else place.index)
