@@ -13,7 +13,7 @@ from melforge.common.config.deployment import Deployment
 from melforge.common.engines import Engine
 from melforge.common.errors import InputError
 from melforge.common.registry import MODELS
-from melforge.common.speech import Audio, Controls, Timings, require_as_many, speaker_id
+from melforge.common.speech import Audio, Controls, Timings, require_as_many, speaker_shares
 from melforge.common.stages.choose import KINDS, deployment_of, parse_backends
 from melforge.common.synthesis.admission import Admission
 from melforge.common.synthesis.chunks import ChunkSizes
@@ -58,7 +58,7 @@ def require_controls(controls: Controls, *sources: ModelSource) -> None:
             raise InputError(f"the control {name!r} would change nothing: {why}")
     for source in sources:
         if "speaker" in source.controls:
-            speaker_id(controls.speaker, source.speakers)
+            speaker_shares(controls.speaker, source.speakers)
 
 
 class TextToSpeech:
