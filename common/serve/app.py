@@ -19,6 +19,7 @@ from melforge.common.serve.gate import Gate
 from melforge.common.serve.health import STEP_LIMIT
 from melforge.common.serve.metrics import log
 from melforge.common.serve.service import Service
+from melforge.common.serve.settings import listed
 
 HANGING_CHECK = 1.0  # seconds
 # Response headers that scripts of other origins may read.
@@ -56,11 +57,11 @@ def make_app(service: Service) -> FastAPI:
     app.add_exception_handler(HTTPException, answer_http_error)  # type: ignore[arg-type]
     app.add_exception_handler(RequestValidationError, answer_validation_error)  # type: ignore[arg-type]
     app.add_middleware(Gate, service=service)
-    if origins := service.settings.origins:
+    if origins := listed(service.settings.origins):
         # In front of the gate: what a browser asks beforehand has no key.
         app.add_middleware(
             CORSMiddleware,
-            allow_origins=[origin.strip().rstrip("/") for origin in origins.split(",")],
+            allow_origins=[origin.rstrip("/") for origin in origins],
             allow_methods=["GET", "POST"],
             allow_headers=["*"],
             expose_headers=EXPOSED,

@@ -18,8 +18,10 @@ import pytest
 import soundfile
 
 from melforge.common.serve.pairs import OPENAI_VOICES
+from melforge.common.serve.settings import ServeSettings
 from melforge.common.text import Analysis
 from tests.serve.conftest import (
+    JSON,
     PATIENCE,
     ROOT,
     SPEECH,
@@ -342,7 +344,7 @@ def test_wrong_routes_methods_and_bodies(server):
         require_error(client.get("/v1/nothing"), 404)
         assert "POST" in client.get(SPEECH).headers["allow"]
         require_error(client.get(SPEECH), 405)
-        require_error(client.post(SPEECH, content=b"x" * (2 << 20)), 413)
+        require_error(client.post(SPEECH, content=b"x" * (2 << 20), headers=JSON), 413)
         require_error(client.get("/v1/audio/voices", params={"legacy": "perhaps"}), 400, "legacy")
         assert client.get("/health", headers={"x-request-id": "mine-1"}).headers["x-request-id"] == "mine-1"
         assert (
@@ -376,10 +378,10 @@ def broken_bodies(count):
 def test_no_body_makes_another_answer_than_openai_s_error(server):
     with server.client() as client:
         for body in broken_bodies(600):
-            answer = client.post(SPEECH, content=body)
+            answer = client.post(SPEECH, content=body, headers=JSON)
             if answer.status_code != 200:  # null leaves our own fields as they are
                 require_error(answer, 400)
-            answer = client.post(f"{SPEECH}/batch", content=body)
+            answer = client.post(f"{SPEECH}/batch", content=body, headers=JSON)
             require_error(answer, 400)
     assert server.service.running == 0
 
@@ -389,7 +391,7 @@ def test_deep_json_in_every_place(server):
     with server.client() as client:
         for name in ("input", "voice", "extra"):
             body = json.dumps(speech())[:-1] + f', "{name}": {deep}}}'
-            require_error(client.post(SPEECH, content=body), 400)
+            require_error(client.post(SPEECH, content=body, headers=JSON), 400)
 
 
 # Limits
@@ -468,7 +470,9 @@ def test_who_leaves_before_the_first_sound_is_not_spoken_to(server, monkeypatch)
     for url in blockers:
         one = socket.create_connection((url.host, url.port))
         one.sendall(
-            b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (SPEECH.encode(), len(body)) + body
+            b"POST %s HTTP/1.1\r\nHost: localhost\r\n" % SPEECH.encode()
+            + b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+            + body
         )
         sockets.append(one)
     wait_for(lambda: server.service.scheduler.jobs == 3 and server.service.scheduler.waiting == 1)
@@ -526,7 +530,9 @@ def old_client(server, **fields):
     """What comes back over HTTP/1.0, whose answers end where the connection does: headers and body."""
     url, body = httpx.URL(server.url), json.dumps(speech(TEXT, **fields)).encode()
     with socket.create_connection((url.host, url.port), timeout=PATIENCE) as one:
-        head = f"POST {SPEECH} HTTP/1.0\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = (
+            f"POST {SPEECH} HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
         one.sendall(head.encode() + body)
         answer = one.makefile("rb").read()
     head, _, data = answer.partition(b"\r\n\r\n")
@@ -597,7 +603,8 @@ def test_who_leaves_without_an_answer_is_counted_as_one_who_left():
     async def silent(scope, receive, send):
         pass
 
-    service = SimpleNamespace(scheduler=SimpleNamespace(clock=lambda: 0.0), keys=(), metrics=Metrics())
+    clock = SimpleNamespace(clock=lambda: 0.0)
+    service = SimpleNamespace(settings=ServeSettings(), scheduler=clock, keys=(), metrics=Metrics())
     scope = {"type": "http", "method": "POST", "path": SPEECH, "headers": []}
     asyncio.run(Gate(silent, service)(scope, None, None))
     assert f'status="{LEFT}"' in service.metrics.page().decode() and LEFT == 499
@@ -619,7 +626,7 @@ def test_a_key_is_a_bearer_s():
     from melforge.common.serve.errors import ApiError
     from melforge.common.serve.gate import Gate
 
-    gate = Gate(None, SimpleNamespace(keys=(b"first", b"second")))
+    gate = Gate(None, SimpleNamespace(settings=ServeSettings(), keys=(b"first", b"second")))
     assert gate._caller("/v1/models", b"bearer second") == "1" and gate._caller("/health", b"") == ""
     for given in (b"Basic second", b"second", b"Bearer third", b""):
         with pytest.raises(ApiError, match="a valid API key is needed"):
