@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from melforge.common.serve import health, live, openai_api, transcriptions, web
 from melforge.common.serve.errors import ApiError
@@ -56,6 +57,7 @@ def make_app(service: Service) -> FastAPI:
     app.add_exception_handler(HTTPException, answer_http_error)  # type: ignore[arg-type]
     app.add_exception_handler(RequestValidationError, answer_validation_error)  # type: ignore[arg-type]
     app.add_middleware(Gate, service=service)
+    app.add_middleware(Plainly)
     if origins := service.settings.origins:
         # In front of the gate: what a browser asks beforehand has no key.
         app.add_middleware(
@@ -66,6 +68,22 @@ def make_app(service: Service) -> FastAPI:
             expose_headers=EXPOSED,
         )
     return app
+
+
+class Plainly:
+    """ASGI middleware: a path may end in a slash, and HEAD is answered as GET is (RFC 9110, 9.3.2): servers
+    leave the body out.
+    """
+
+    def __init__(self, app: ASGIApp):
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] in ("http", "websocket"):
+            scope = {**scope, "path": scope["path"].rstrip("/") or "/"}
+        if scope.get("method") == "HEAD":
+            scope["method"] = "GET"
+        await self.app(scope, receive, send)
 
 
 async def replace_hanging(service: Service) -> None:

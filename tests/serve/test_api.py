@@ -350,6 +350,29 @@ def test_wrong_routes_methods_and_bodies(server):
         )
 
 
+def test_head_is_answered_as_get_without_a_body(server):
+    with server.client() as client:
+        for path in ("/", "/health", "/ready", "/metrics", "/v1/models", "/page/main.js", "/openapi.json"):
+            head, get = client.head(path), client.get(path)
+            assert head.status_code == get.status_code == 200 and not head.content, path
+            assert head.headers["content-type"] == get.headers["content-type"]
+        assert client.head(SPEECH).status_code == 405 and client.head("/nothing").status_code == 404
+
+
+def test_what_clients_write_besides_is_no_fault(server):
+    """Null in fields that are left unset, a byte order mark, a slash at the end of the address."""
+    unset = dict.fromkeys(("speed", "response_format", "stream", "seed", "volume", "speaker", "unknown"))
+    with server.client() as client:
+        wanted = client.post(SPEECH, json=speech(seed=0)).content
+        assert client.post(SPEECH, json={**speech(), **unset}).content == wanted
+        assert (
+            client.post(f"{SPEECH}/", content=b"\xef\xbb\xbf" + json.dumps(speech()).encode()).content
+            == wanted
+        )
+        assert client.get("/v1/models/").json() == client.get("/v1/models").json()
+        require_error(client.post(SPEECH, json=speech(input=None)), 400, "input")
+
+
 def broken_bodies(count):
     draw = random.Random(0)
     good = json.dumps(speech()).encode()
