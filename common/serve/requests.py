@@ -62,7 +62,7 @@ class SpeechFields(BaseModel):
     stream: bool = Field(True, description="false: the answer comes when it is whole, with its length")
     timestamps: bool = Field(False, description="with sse: words and phonemes with their seconds")
     alignment: bool = Field(
-        False, description="with sse or json: the seconds of each symbol, and what Tacotron 2 attended to"
+        False, description="with sse or json: the seconds of each symbol, Tacotron 2's attention, the mel"
     )
     instructions: str | None = Field(None, description="accepted and not used")
     sample_rate: int = Field(DEFAULT_RATE, ge=1, le=LARGEST_NUMBER, description="Hz")

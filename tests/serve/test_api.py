@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from melforge.common.audio.mel import LOUD, QUIET
 from melforge.common.serve.pairs import OPENAI_VOICES
 from melforge.common.text import Analysis
 from tests.serve.conftest import (
@@ -141,6 +142,10 @@ def test_words_have_the_seconds_at_which_they_are_spoken(server, direct):
     kinds = [event["type"].rpartition(".")[2] for event in events]
     assert kinds[:2] == ["timestamps", "delta"] and kinds.count("timestamps") == 2
     assert [word for event in events for word in event.get("words", ())] == wanted
+    for event in events[:-1]:
+        if "written" in event:
+            assert sum(piece["words"] for piece in event["written"]) == len(event["words"])
+            assert " ".join(piece["text"] for piece in event["written"]) in TEXT
     answer = server.speak(TEXT, response_format="wav", stream_format="json").json()
     assert answer["words"] == wanted and answer["srt"] == srt(spoken)
     assert answer["vtt"].startswith("WEBVTT") and abs(answer["seconds"] - spoken.seconds) < 1e-3
@@ -170,6 +175,9 @@ def test_alignments_are_those_of_the_acoustic_model(server, model):
             weights = np.frombuffer(base64.b64decode(row["attention"]["weights"]), np.uint8)
             weights = weights.reshape(row["attention"]["steps"], len(seconds)) / 255
             assert np.abs(weights - spoken.alignments[number]).max() < 0.6 / 255
+        levels = np.frombuffer(base64.b64decode(row["mel"]["levels"]), np.uint8)
+        mel = levels.reshape(row["mel"]["frames"], -1).T / 255 * (LOUD - QUIET) + QUIET
+        assert np.abs(mel - spoken.mels[number].clip(QUIET, LOUD)).max() < 0.6 / 255 * (LOUD - QUIET)
     assert "alignments" not in server.speak(stream_format="json").json()
 
 
