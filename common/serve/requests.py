@@ -102,8 +102,8 @@ def _control_fields() -> dict[str, Any]:
             if kind is not bool:
                 high = about.high if math.isfinite(about.high) else LARGEST_NUMBER
                 limits = {"ge": about.low, "le": high}
-            hint: Any = Annotated[int if kind is str else kind, Field(description=about.help, **limits)]
-            found[name] = (hint | str | None if kind is str else hint | None, default)
+            hint: Any = Annotated[int if kind is str else kind, Field(**limits)]
+            found[name] = (hint | str if kind is str else hint, Field(default, description=about.help))
     return found
 
 

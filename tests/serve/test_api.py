@@ -423,6 +423,25 @@ def test_deep_json_in_every_place(server):
             require_error(client.post(SPEECH, content=body), 400)
 
 
+def test_the_api_describes_its_keys_and_errors():
+    from melforge.common.serve.errors import ERRORS, ErrorAnswer
+
+    for keys in ((), (b"secret",)):
+        with running(keys) as server, server.client() as client:
+            api = client.get("/openapi.json").json()
+            answer = client.post(SPEECH, json={})
+        ErrorAnswer.model_validate(answer.json(), strict=True)
+        schemes = api.get("components", {}).get("securitySchemes", {}).values()
+        assert [(one["type"], one["scheme"]) for one in schemes] == [("http", "bearer")] * len(keys)
+        for path, operations in api["paths"].items():
+            for operation in operations.values():
+                if path.startswith("/v1/"):
+                    assert bool(operation.get("security")) == bool(keys), path
+                    assert {str(status) for status in ERRORS} < {*operation["responses"]}, path
+                assert "422" not in operation["responses"]  # which FastAPI expects, and nobody answers
+        assert str(answer.status_code) in api["paths"][SPEECH]["post"]["responses"]
+
+
 # Limits
 
 
