@@ -29,6 +29,7 @@ QUIET = ("/health", "/ready", "/metrics")  # asked every few seconds: no line in
 LEFT = 499  # nginx's status for a client that left before the answer
 SWITCHED, POLICY = 101, 1008  # a WebSocket's status, and its close code if it is not allowed
 FAULT = ApiError(500, "this is a fault of the server", code="internal_error")
+STARTS = ("http.response.start", "websocket.accept", "websocket.http.response.start")  # of an answer
 RECORD, CALLER = "melforge.record", "melforge.caller"
 HOST = re.compile(r"(?:\[([^\]]*)\]|([^:]*))(?::\d*)?")  # a name or an address, and the port
 SAFE = ("GET", "HEAD", "OPTIONS")  # methods that pages of other sites may use: they cannot read the answers
@@ -56,7 +57,7 @@ class Gate:
 
         async def sending(message: Message) -> None:
             nonlocal status
-            if message["type"] in ("http.response.start", "websocket.accept"):
+            if message["type"] in STARTS:
                 status = message.get("status", SWITCHED)
                 message = {**message, "headers": [*message.get("headers", ()), (b"x-request-id", name)]}
             await send(message)
@@ -73,11 +74,10 @@ class Gate:
             answer = error if isinstance(error, ApiError) else FAULT
             if answer is FAULT:
                 LOG.error("fault", exc_info=error, extra={"fields": {"id": record["id"]}})
-            if scope["type"] == "websocket":
-                status = status or 403  # what a socket that is closed before it is accepted answers
-                await send({"type": "websocket.close", "code": POLICY})
-            elif not status:
+            if not status:
                 await answer.response(scope, receive, sending)
+            elif scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": POLICY})
         finally:
             route = getattr(scope.get("route"), "path", "other")
             status = status or LEFT

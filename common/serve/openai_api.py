@@ -26,7 +26,12 @@ def make_router(service: Service) -> APIRouter:
     router = APIRouter(prefix="/v1")
     settings, pairs = service.settings, service.pairs
 
-    @router.post("/audio/speech", openapi_extra=body_schema(SpeechRequest), response_class=Response)
+    @router.post(
+        "/audio/speech",
+        openapi_extra=body_schema(SpeechRequest),
+        response_class=Response,
+        responses={200: {"content": {"audio/*": {}, "text/event-stream": {}, "application/json": {}}}},
+    )
     async def speech(request: Request) -> Response:
         """Speaks a text; the answer begins with the first sound."""
         arrived = service.scheduler.clock()

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from melforge.common.audio.mel import LOUD, QUIET
 from melforge.common.serve.pairs import OPENAI_VOICES
 from melforge.common.serve.settings import ServeSettings
 from melforge.common.text import Analysis
@@ -143,6 +144,10 @@ def test_words_have_the_seconds_at_which_they_are_spoken(server, direct):
     kinds = [event["type"].rpartition(".")[2] for event in events]
     assert kinds[:2] == ["timestamps", "delta"] and kinds.count("timestamps") == 2
     assert [word for event in events for word in event.get("words", ())] == wanted
+    for event in events[:-1]:
+        if "written" in event:
+            assert sum(piece["words"] for piece in event["written"]) == len(event["words"])
+            assert " ".join(piece["text"] for piece in event["written"]) in TEXT
     answer = server.speak(TEXT, response_format="wav", stream_format="json").json()
     assert answer["words"] == wanted and answer["srt"] == srt(spoken)
     assert answer["vtt"].startswith("WEBVTT") and abs(answer["seconds"] - spoken.seconds) < 1e-3
@@ -172,6 +177,9 @@ def test_alignments_are_those_of_the_acoustic_model(server, model):
             weights = np.frombuffer(base64.b64decode(row["attention"]["weights"]), np.uint8)
             weights = weights.reshape(row["attention"]["steps"], len(seconds)) / 255
             assert np.abs(weights - spoken.alignments[number]).max() < 0.6 / 255
+        levels = np.frombuffer(base64.b64decode(row["mel"]["levels"]), np.uint8)
+        mel = levels.reshape(row["mel"]["frames"], -1).T / 255 * (LOUD - QUIET) + QUIET
+        assert np.abs(mel - spoken.mels[number].clip(QUIET, LOUD)).max() < 0.6 / 255 * (LOUD - QUIET)
     assert "alignments" not in server.speak(stream_format="json").json()
 
 
@@ -352,6 +360,29 @@ def test_wrong_routes_methods_and_bodies(server):
         )
 
 
+def test_head_is_answered_as_get_without_a_body(server):
+    with server.client() as client:
+        for path in ("/", "/health", "/ready", "/metrics", "/v1/models", "/page/main.js", "/openapi.json"):
+            head, get = client.head(path), client.get(path)
+            assert head.status_code == get.status_code == 200 and not head.content, path
+            assert head.headers["content-type"] == get.headers["content-type"]
+        assert client.head(SPEECH).status_code == 405 and client.head("/nothing").status_code == 404
+
+
+def test_what_clients_write_besides_is_no_fault(server):
+    """Null in fields that are left unset, a byte order mark, a slash at the end of the address."""
+    unset = dict.fromkeys(("speed", "response_format", "stream", "seed", "volume", "speaker", "unknown"))
+    with server.client() as client:
+        wanted = client.post(SPEECH, json=speech(seed=0)).content
+        assert client.post(SPEECH, json={**speech(), **unset}).content == wanted
+        assert (
+            client.post(f"{SPEECH}/", content=b"\xef\xbb\xbf" + json.dumps(speech()).encode()).content
+            == wanted
+        )
+        assert client.get("/v1/models/").json() == client.get("/v1/models").json()
+        require_error(client.post(SPEECH, json=speech(input=None)), 400, "input")
+
+
 def broken_bodies(count):
     draw = random.Random(0)
     good = json.dumps(speech()).encode()
@@ -392,6 +423,25 @@ def test_deep_json_in_every_place(server):
         for name in ("input", "voice", "extra"):
             body = json.dumps(speech())[:-1] + f', "{name}": {deep}}}'
             require_error(client.post(SPEECH, content=body, headers=JSON), 400)
+
+
+def test_the_api_describes_its_keys_and_errors():
+    from melforge.common.serve.errors import ERRORS, ErrorAnswer
+
+    for keys in ((), (b"secret",)):
+        with running(keys) as server, server.client() as client:
+            api = client.get("/openapi.json").json()
+            answer = client.post(SPEECH, json={})
+        ErrorAnswer.model_validate(answer.json(), strict=True)
+        schemes = api.get("components", {}).get("securitySchemes", {}).values()
+        assert [(one["type"], one["scheme"]) for one in schemes] == [("http", "bearer")] * len(keys)
+        for path, operations in api["paths"].items():
+            for operation in operations.values():
+                if path.startswith("/v1/"):
+                    assert bool(operation.get("security")) == bool(keys), path
+                    assert {str(status) for status in ERRORS} < {*operation["responses"]}, path
+                assert "422" not in operation["responses"]  # which FastAPI expects, and nobody answers
+        assert str(answer.status_code) in api["paths"][SPEECH]["post"]["responses"]
 
 
 # Limits
