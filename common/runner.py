@@ -125,8 +125,7 @@ class TextToSpeech:
             require_same_contract(first.mel, second.mel, (first.model, second.model))
             backends = parse_backends(backend, {kind: source.model for kind, source in sources.items()})
         with clock.stage("frontend"):
-            assert first.frontend is not None  # every acoustic model has one
-            frontend = first.frontend.build()
+            frontend = first.build_frontend()
             processes = start_text_processes(first.frontend, text_processes)
         drivers = {}
         for kind, source in sources.items():

@@ -30,7 +30,7 @@ from tqdm import tqdm
 
 from melforge.common.arrays import Array
 from melforge.common.engines.layer_outputs import method_of
-from melforge.common.engines.onnx_engine import OnnxEngine, read_graph_note
+from melforge.common.engines.onnx_engine import OnnxEngine
 from melforge.common.engines.rounding import PRECISIONS, Rounding
 from melforge.common.engines.torch_engine import TorchEngine, build_network, new_network
 from melforge.common.errors import InputError
@@ -40,6 +40,7 @@ from melforge.common.files import config_hash, exports_folder, weights_key, writ
 from melforge.common.registry import load_attribute
 from melforge.common.stages import Dim, Stage, stages_of
 from melforge.common.weights.ears import list_ears, load_ear
+from melforge.common.weights.graph_notes import read_graph_note
 from melforge.common.weights.voices import WEIGHTS, ModelSource, list_voices, load_voice, save_weights
 
 OPSET = 20
@@ -135,6 +136,7 @@ def export_source(
                 "exporter": EXPORTER_VERSION,
                 "opset": OPSET,
                 "torch": torch.__version__.partition("+")[0],
+                "config": dataclasses.asdict(source.config),
                 "weights": weights,
             }
             (draft / f"{stage.name}.json").write_text(json.dumps(note, indent=1) + "\n")
@@ -182,8 +184,7 @@ def not_checked(source: ModelSource, stages: Iterable[Stage]) -> list[str]:
     """A line for each graph that was not checked at all sizes: "hifigan.generator: batch 1, mel 4096"."""
     lines = []
     for stage in stages:
-        note = json.loads(source.graphs[stage.name].with_suffix(".json").read_text())
-        if left_out := note.get(NOT_CHECKED):
+        if left_out := read_graph_note(source.graphs[stage.name]).get(NOT_CHECKED):
             cases = "; ".join(", ".join(f"{name} {size}" for name, size in case.items()) for case in left_out)
             lines.append(f"{stage.full_name}: {cases}")
     return lines
