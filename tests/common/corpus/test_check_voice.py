@@ -1,12 +1,14 @@
 """`melforge voice check`: of a voice that is whole or damaged, and of a corpus beside it or by itself."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import soundfile
 
-from melforge import __main__ as command
 from melforge.common.cli import voice_check
 from melforge.common.training.corpus.dataset import Labels, save_labels
+from tests.conftest import command_runner
 
 RATE, HOP = 22_050, 256
 
@@ -14,14 +16,7 @@ RATE, HOP = 22_050, 256
 @pytest.fixture
 def check(monkeypatch, capsys):
     """Runs the command; its status, stdout and stderr."""
-
-    def check(*words: object):
-        monkeypatch.setattr("sys.argv", ["melforge", "voice", "check", *map(str, words)])
-        with pytest.raises(SystemExit) as stopped:
-            command.main()
-        return stopped.value.code, *capsys.readouterr()
-
-    return check
+    return partial(command_runner(monkeypatch, capsys), "voice", "check")
 
 
 @pytest.fixture
