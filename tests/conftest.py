@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -27,6 +28,7 @@ import pytest
 
 from melforge.common.files import write_bytes
 
+ROOT = Path(__file__).parent.parent
 SYMBOL_FRAMES = 3.0
 LIKE_SPEECH = -4.0  # of a mel, so that a vocoder does not answer with silence
 
@@ -316,16 +318,26 @@ def one_thread():
 # Voices
 
 
-def command_runner(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable:
-    """What runs a `melforge` command in this process, and gives its status, stdout and stderr."""
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable:
+    """Runs a module, or a script of a path, in this process: its status, stdout and stderr."""
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    monkeypatch.syspath_prepend(ROOT / "scripts")
 
-    def run(*words: object):
-        monkeypatch.setattr(sys, "argv", ["melforge", *map(str, words)])
+    def run(name: Path | str, *words: object):
+        monkeypatch.setattr(sys, "argv", [str(name), *map(str, words)])
+        run_as = runpy.run_path if str(name).endswith(".py") else runpy.run_module
         with pytest.raises(SystemExit) as stopped:
-            runpy.run_module("melforge", run_name="__main__")
-        return stopped.value.code, *capsys.readouterr()
+            run_as(str(name), run_name="__main__")
+        return stopped.value.code or 0, *capsys.readouterr()
 
     return run
+
+
+@pytest.fixture
+def melforge(program) -> Callable:
+    """Runs a `melforge` command in this process."""
+    return functools.partial(program, "melforge")
 
 
 def save_trained(path: Path, network, config, **info) -> Path:

@@ -22,7 +22,6 @@ from melforge.common.recognition.transcript import (
     words_of,
 )
 from melforge.common.weights.ears import list_ears, load_ear
-from tests.conftest import command_runner
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "jasper"
 LABELS = " abcdefghijklmnopqrstuvwxyz'"
@@ -110,10 +109,10 @@ def test_silence_is_not_heard():
 
 
 @pytest.fixture
-def run(small_ear, monkeypatch, capsys):
+def run(small_ear, melforge, monkeypatch):
     """Runs a command in this process with the small ear alone."""
     monkeypatch.setenv("MELFORGE_EARS", str(small_ear.parent))
-    return command_runner(monkeypatch, capsys)
+    return melforge
 
 
 @pytest.fixture(scope="module")

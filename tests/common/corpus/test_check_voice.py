@@ -8,15 +8,14 @@ import soundfile
 
 from melforge.common.cli import voice_check
 from melforge.common.training.corpus.dataset import Labels, save_labels
-from tests.conftest import command_runner
 
 RATE, HOP = 22_050, 256
 
 
 @pytest.fixture
-def check(monkeypatch, capsys):
+def check(melforge):
     """Runs the command; its status, stdout and stderr."""
-    return partial(command_runner(monkeypatch, capsys), "voice", "check")
+    return partial(melforge, "voice", "check")
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import soundfile
 
-from melforge import __main__ as command
 from melforge.common.errors import InputError
 from melforge.common.training.corpus import from_recordings, report
 from melforge.common.training.corpus.alignment import PhoneTimes
@@ -351,7 +350,7 @@ def test_a_bar_in_a_text_is_no_column_of_the_corpus(aligner, tmp_path):
 
 @pytest.mark.align
 @pytest.mark.slow
-def test_the_command_with_pocketsphinx_in_two_processes(tmp_path, monkeypatch, capsys):
+def test_the_command_with_pocketsphinx_in_two_processes(tmp_path, melforge):
     """Real recordings of the shipped voice: one has another's text, and one says more than its text."""
     from melforge.common.runner import TextToSpeech
 
@@ -367,16 +366,12 @@ def test_the_command_with_pocketsphinx_in_two_processes(tmp_path, monkeypatch, c
         add(folder, str(number), samples, text=text)
     add(folder, "swapped", spoken[0] * 0.9, text=texts[3])
     add(folder, "longer", np.concatenate([spoken[1], spoken[4]]), text=texts[1])
-    words = ["melforge", "voice", "prepare", str(folder), "-o", str(out), "--workers", "2", "--ear", "none"]
-    monkeypatch.setattr("sys.argv", words)
-    with pytest.raises(SystemExit) as stopped:
-        command.main()
-    printed = capsys.readouterr()
-    assert stopped.value.code == 0, printed.err
+    status, printed, errors = melforge("voice", "prepare", folder, "-o", out, "--workers", 2, "--ear", "none")
+    assert status == 0, errors
     labels = load_labels(out)
     assert sorted(labels.names) == ["0", "1", "2", "3", "4", "5"]
     assert {"alignment", "text"} & set(reported(out, "swapped")) and "text" in reported(out, "longer")
-    assert "left out:\n" in printed.out and "6 of 8 lines are used" in printed.out
+    assert "left out:\n" in printed and "6 of 8 lines are used" in printed
     for durations, pitch in zip(labels.durations, labels.pitch, strict=True):
         assert durations.sum() * HOP / RATE > 1.0
         assert 120 < np.median(pitch[pitch > 0]) < 300
