@@ -217,12 +217,8 @@ def stand_for(other: str) -> None:
 
     from melforge.trt_plugins import limits
 
-    architecture, _, multiprocessors = other.partition(":")
-    capability = divmod(int(architecture.removeprefix("sm_")), 10)
-    found = limits.Limits(
-        capability, int(multiprocessors), limits.SHARED_KIB[10 * capability[0] + capability[1]] << 10, True
-    )
-    os.environ["TRITON_OVERRIDE_ARCH"] = architecture.replace("_", "")
+    (found,) = limits.limits_like(other)
+    os.environ["TRITON_OVERRIDE_ARCH"] = f"sm{found.architecture}"
     compiler.max_shared_mem = lambda device: found.shared_bytes
     limits.device_limits = lambda device: found
 

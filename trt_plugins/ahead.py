@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import tempfile
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, cast, get_args
+from typing import Any, NamedTuple, cast, get_args
 
 import numpy as np
 import torch
@@ -26,6 +29,7 @@ from melforge.trt_plugins.noise import draw
 from melforge.trt_plugins.transformer.length_regulator import expanding, regulating
 
 COMPILERS = 16  # threads
+STACK = 64  # bytes of a thread's stack that cost nothing: a few spilled registers, or tables of a sine
 
 
 class Target:
@@ -65,6 +69,27 @@ def compiled(launches: Iterable[TritonLaunch], limits: Limits) -> dict[str, Any]
         (name, kernel.result() if hasattr(kernel, "result") else kernel) for name, kernel in made.values()
     ]
     return {f"{name}-{kernel.hash}": kernel for name, kernel in found}
+
+
+class Resources(NamedTuple):
+    """What a block or a thread of a compiled kernel takes."""
+
+    shared_bytes: int
+    registers: int
+    stack_bytes: int  # of a thread, in memory: what did not fit registers, and the tables of sines
+
+
+def resources(kernel: Any) -> Resources:
+    """By the disassembler that comes with Triton."""
+    from triton import knobs
+
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(kernel.asm["cubin"])
+        file.flush()
+        command = [knobs.nvidia.cuobjdump.path, "--dump-resource-usage", file.name]
+        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    used = dict(re.findall(r"\b(REG|STACK):(\d+)", said))
+    return Resources(kernel.metadata.shared, int(used["REG"]), int(used["STACK"]))
 
 
 def launches_for(source: ModelSource, runs: Sequence[RunSize], limits: Limits) -> list[TritonLaunch]:

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import importlib.util
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextvars import ContextVar
@@ -45,12 +46,25 @@ class Limits(NamedTuple):
 
     def __str__(self) -> str:
         first = "compute capability {}.{}, {} multiprocessors".format(*self.capability, self.multiprocessors)
-        shared, l2 = self.shared_bytes >> 10, self.l2_bytes >> 20
-        return f"{first}, {shared} KiB of shared memory a block, {l2} MiB of L2"
+        l2 = f", {self.l2_bytes >> 20} MiB of L2" if self.l2_bytes else ""
+        return f"{first}, {self.shared_bytes >> 10} KiB of shared memory a block{l2}"
 
 
 # The largest blocks of shared memory by compute capability, of those that a kernel is compiled for elsewhere.
 SHARED_KIB = {75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 120: 99, 121: 99}
+# The multiprocessors of GPUs that people own, from a laptop's to a data centre's.
+MULTIPROCESSORS: dict[int, tuple[int, ...]] = {
+    75: (14, 24, 30, 40, 48, 72),
+    80: (56, 98, 108),
+    86: (16, 20, 28, 30, 38, 46, 58, 68, 72, 80, 84),
+    87: (8, 16),
+    89: (24, 34, 46, 58, 66, 80, 128, 142),
+    90: (114, 132),
+    100: (148,),
+    103: (160,),
+    120: (20, 36, 50, 70, 84, 170, 188),
+    121: (48,),
+}
 H200 = Limits((9, 0), 132, SHARED_KIB[90] << 10, True, 50 << 20)
 
 
@@ -117,6 +131,18 @@ def device_limits(device: int) -> Limits:
         bool(ask("COOPERATIVE_LAUNCH")),
         ask("L2_CACHE_SIZE"),
     )
+
+
+def limits_like(text: str) -> list[Limits]:
+    """Of GPUs that are not here: "sm_86:46", by architecture and multiprocessors, or "sm_86" for many."""
+    found = re.fullmatch(r"sm_(\d+)(?::(\d+))?", text)
+    architecture = int(found[1]) if found else 0
+    if not found or architecture not in SHARED_KIB:
+        known = ", ".join(f"sm_{one}" for one in SHARED_KIB)
+        raise InputError(f"{text!r} is no architecture: use one of {known}, or with multiprocessors sm_86:46")
+    counts = (int(found[2]),) if found[2] else MULTIPROCESSORS[architecture]
+    shared = SHARED_KIB[architecture] << 10
+    return [Limits(divmod(architecture, 10), max(1, count), shared, cooperative=True) for count in counts]
 
 
 _elsewhere: ContextVar[Limits] = ContextVar("elsewhere", default=H200)

@@ -107,7 +107,7 @@ for parameter in network.parameters():
     if parameter.dim() == 1:
         parameter += 0.1 * torch.randn_like(parameter)
 graphs.build_network = lambda stage, source, device: network
-source = ModelSource(model, config, Path(model), MelContract())
+source = ModelSource(model, config, Path(model), MelContract(n_mel_channels=20))
 symbols = torch.randint(1, 100, (2, TEXT))
 symbols[0, 4] = symbols[1, 9:] = config.padding_idx
 index = torch.randint(0, TEXT, (2, MEL)).sort(1).values.clamp(max=(LENGTHS - 1)[:, None])

@@ -15,15 +15,10 @@ from melforge.common.stages.choose import kernel_stages
 from melforge.common.weights.ears import list_ears, load_ear
 from melforge.common.weights.voices import ModelSource, load_voice
 from melforge.trt_plugins import limits
-from melforge.trt_plugins.limits import H200, SHARED_KIB, Limits, elsewhere
-
-
-def gpu(architecture: int, multiprocessors: int) -> Limits:
-    return Limits(divmod(architecture, 10), multiprocessors, SHARED_KIB[architecture] << 10, True)
-
+from melforge.trt_plugins.limits import H200, Limits, elsewhere, limits_like
 
 ISTFT = {"istft_n_fft": 16, "istft_hop_length": 4}
-T4, RTX_3070 = gpu(75, 40), gpu(86, 46)
+(T4,), (RTX_3070,) = limits_like("sm_75:40"), limits_like("sm_86:46")
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +42,7 @@ def kinds(source: ModelSource, on: Limits) -> dict[str, tuple[type, str | None]]
 def test_our_kernels_run_from_8_0_on(sources):
     assert {source.model for source in sources} == set(MODELS)
     for source in sources:
-        for on in (H200, RTX_3070, gpu(80, 108), gpu(89, 58), gpu(120, 170)):
+        for on in (H200, RTX_3070, *limits_like("sm_80"), *limits_like("sm_120:170")):
             for name, (_, reason) in kinds(source, on).items():
                 assert reason is None or name == "decoder_loop"
 

@@ -238,7 +238,8 @@ def test_other_sizes_are_compiled_once(tmp_path, monkeypatch):
 
 def source_of(network: Tacotron2) -> ModelSource:
     state = {name: value.numpy() for name, value in network.state_dict().items()}
-    return ModelSource("tacotron2", network.config, Path("seeded"), MelContract(), given_state=state)
+    mel = MelContract(n_mel_channels=network.config.n_mel_channels)
+    return ModelSource("tacotron2", network.config, Path("seeded"), mel, given_state=state)
 
 
 def loop_stage(config: Tacotron2Config):
