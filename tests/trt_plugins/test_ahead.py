@@ -10,8 +10,7 @@ from melforge.common.weights.voices import ModelSource, load_voice
 from melforge.trt_plugins.limits import limits_like
 
 SHIPPED = "shipped"
-# Few texts and many, of all kinds of GPUs: without tensor cores in Triton, with tiles that threads load or that
-# are copied.
+# Of all kinds: without tensor cores in Triton, with tiles that threads load, and with tiles that are copied.
 TARGETS = ("sm_75:40", "sm_86:46", "sm_120:170")
 RUNS = [(Bucket(128, 640), batch) for batch in (1, 8)]
 
