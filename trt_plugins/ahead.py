@@ -100,7 +100,7 @@ def launches_for(source: ModelSource, runs: Sequence[RunSize], limits: Limits) -
         engines: dict[str, Any] = {}
         for name in kernel_stages(source.model):
             kind = kernel_kind(stages[name], source, META)[0] if name in stages else None
-            if hasattr(kind, "needs"):
+            if hasattr(kind, "needs") and kind.needs(config).triton:
                 engines[name] = cast(Any, kind)(stages[name], source, META)
         for bucket, batch in runs:
             for engine in engines.values():

@@ -1,8 +1,11 @@
 """Every launch of every model, compiled for GPUs that are not here: machine code that fits them."""
 
+import json
+
 import pytest
 
 from melforge.common.bench.random_weights import random_source
+from melforge.common.cli.build import main as build_main
 from melforge.common.config.deployment import Bucket
 from melforge.common.registry import MODELS
 from melforge.common.weights.ears import list_ears, load_ear
@@ -38,7 +41,19 @@ def test_kernels_fit_the_gpu_and_do_not_spill(target, model, weights, tmp_path, 
         assert found.stack_bytes <= ahead.STACK, name
 
 
-def test_a_target_that_does_not_exist_is_refused():
-    for name in ("sm_99", "86", "sm_86:", "RTX 3070"):
-        with pytest.raises(ValueError, match=r"is no architecture: use one of sm_75, sm_80, .* sm_86:46"):
-            limits_like(name)
+@pytest.mark.triton
+@pytest.mark.slow
+def test_kernels_for_another_gpu_are_built_into_the_cache(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path))
+    monkeypatch.delenv("TRITON_CACHE_DIR", raising=False)
+    words = ["--backend", "cuda", "--for", "sm_86:46", "--acoustic", "fastspeech", "--json"]
+    assert build_main(words) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["GPU"], row["model"]) for row in rows] == [
+        ("sm_86:46", "fastspeech"),
+        ("sm_86:46", "hifigan"),
+    ]
+    found = len(list(tmp_path.glob("triton/*/*.cubin")))
+    assert 0 < found <= sum(int(row["kernels"]) for row in rows)
+    assert build_main(words) == 0
+    assert len(list(tmp_path.glob("triton/*/*.cubin"))) == found  # they are there

@@ -1,11 +1,13 @@
 """Which kernels run on which GPU: by what it has, and never by its name."""
 
 import dataclasses
+import json
 
 import pytest
 import torch
 
 from melforge.common.bench.random_weights import random_source
+from melforge.common.cli.list import main as list_main
 from melforge.common.engines.backends import kernel_kind
 from melforge.common.engines.padded import CapturedNetwork
 from melforge.common.engines.torch_engine import META
@@ -97,3 +99,23 @@ def test_limits_of_a_cpu_are_those_of_the_gpu_compiled_for():
     with elsewhere(T4):
         assert limits.limits_of(torch.device("cpu")) == T4
     assert limits.limits_of("cpu") == H200
+
+
+def test_a_gpu_is_listed_with_what_runs_on_it(capsys):
+    assert list_main(["--device", "sm_75:40", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    stages = {(one["owner"], one["stage"]): (one["kernels"], one["reason"]) for one in found["stages"]}
+    assert found["capability"] == [7, 5] and found["shared_bytes"] == 64 << 10
+    assert stages["hazel", "hifigan.masked_pitch"] == ("ours", "")
+    kernels, reason = stages["hazel", "fastpitch.encoder"]
+    assert kernels == "PyTorch's" and reason.startswith("ours need compute capability 8.0, not 7.5")
+    assert list_main(["--device", "sm_86:46", "--voice", "hazel"]) == 0
+    said = capsys.readouterr().out
+    assert "compute capability 8.6, 46 multiprocessors, 99 KiB of shared memory a block" in said
+    assert "PyTorch's  ours need" not in said and "jasper" not in said
+
+
+@pytest.mark.parametrize("name", ["sm_99", "86", "sm_86:", "RTX 3070"])
+def test_a_gpu_that_does_not_exist_is_refused(name):
+    with pytest.raises(ValueError, match=r"is no architecture: use one of sm_75, sm_80, .* sm_86:46"):
+        list_main(["--device", name])

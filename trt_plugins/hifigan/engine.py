@@ -33,7 +33,7 @@ from melforge.trt_plugins.hifigan.fold import (
     layout_of,
 )
 from melforge.trt_plugins.hifigan.source_filter import KernelSourceFilter, join_source
-from melforge.trt_plugins.limits import PLAIN, PRODUCTS, Needs, limits_of
+from melforge.trt_plugins.limits import PLAIN, PRODUCTS, Limits, Needs, limits_of
 from melforge.trt_plugins.noise import DrawsOnGpu
 
 kernels = KernelModule("melforge.trt_plugins.hifigan.kernels")
@@ -58,18 +58,22 @@ TILES = (
     ConvTile(64, 64, 4, 4, 1.5),
     ConvTile(64, 32, 4, 4, 2.4),
 )
+# Where registers hold the operands of products too, the largest tile takes more threads.
+OF_REGISTERS = tuple(tile._replace(warps=8) if tile.rows == 128 else tile for tile in TILES)
 MOST_ROWS = max(tile.rows for tile in TILES)
 # With ALONE's four stages only one program fits a multiprocessor; with three, two programs overlap products
 # and loads. So ALONE is faster if there are few programs, and slower otherwise.
 ALONE, ALONE_COST = TILES[1], 0.8
 
 
-def tile_for(product: ConvProduct, rows: int, processors: int) -> ConvTile:
-    """The tile with the least estimated time for a product of `rows` on `processors` multiprocessors.
+def tile_for(product: ConvProduct, rows: int, limits: Limits) -> ConvTile:
+    """The tile with the least estimated time for a product of `rows` on a GPU.
 
     Programs of a single block take equally long, so that a partial last wave counts as a whole one. Programs
     of several blocks start with the longest, and shorter ones fill the gaps.
     """
+
+    processors = limits.multiprocessors
 
     def time(tile: ConvTile) -> float:
         programs = -(-rows // tile.rows) * product.spread * (product.columns // tile.columns)
@@ -80,7 +84,8 @@ def tile_for(product: ConvProduct, rows: int, processors: int) -> ConvTile:
         few = tile.stages == ALONE.stages and tile.rows == ALONE.rows and all_programs <= 2 * processors
         return max(rounds, 1) * tile.rows * tile.columns * (ALONE_COST if few else tile.cost)
 
-    fitting = (tile._replace(columns=min(tile.columns, product.columns)) for tile in TILES)
+    tiles = TILES if limits.multiplies_shared else OF_REGISTERS
+    fitting = (tile._replace(columns=min(tile.columns, product.columns)) for tile in tiles)
     return min(fitting, key=time)
 
 
@@ -110,7 +115,7 @@ class HifiganShape(GraphedShape):
         self.layout: HifiganLayout = folded.layout
         self.batch, self.frames = batch, frames
         self.stride = frames + self.layout.margin  # frames from one item to the next
-        self.processors = limits_of(device).multiprocessors
+        self.limits = limits_of(device)
 
     def allocate(self, zeros: Zeros) -> None:
         config, batch, frames = self.config, self.batch, self.frames
@@ -220,7 +225,7 @@ class HifiganShape(GraphedShape):
         # An upsampling's last outputs need the input step behind the last one.
         steps = self.batch * self.stride * level.rate - margin + (phases > 1)
         rows = -(-(steps + margin % unit) // unit)
-        tile = tile_for(product, rows, self.processors)
+        tile = tile_for(product, rows, self.limits)
         tiles = -(-rows // tile.rows)
         programs = tiles * product.spread * (product.columns // tile.columns)
         out_tensor: Any = out.memory
