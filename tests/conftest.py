@@ -215,7 +215,7 @@ def stand_for(other: str) -> None:
     """
     from triton.compiler import compiler
 
-    from melforge.trt_plugins import limits
+    from melforge.common.engines import limits
 
     (found,) = limits.limits_like(other)
     os.environ["TRITON_OVERRIDE_ARCH"] = f"sm{found.architecture}"

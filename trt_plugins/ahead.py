@@ -15,6 +15,7 @@ import torch
 from melforge.common.arrays import to_device
 from melforge.common.config.deployment import Bucket
 from melforge.common.engines.backends import kernel_kind
+from melforge.common.engines.limits import Limits, elsewhere
 from melforge.common.engines.torch_engine import META
 from melforge.common.export.examples import examples_of
 from melforge.common.noise import Distribution
@@ -24,7 +25,6 @@ from melforge.common.synthesis.warm_up import RunSize, sizes_of
 from melforge.common.weights.voices import ModelSource
 from melforge.trt_plugins.graphs import ShapedGenerator, TritonLaunch, collecting, padded
 from melforge.trt_plugins.hifigan.source_filter import join_source
-from melforge.trt_plugins.limits import Limits, elsewhere
 from melforge.trt_plugins.noise import draw
 from melforge.trt_plugins.transformer.length_regulator import expanding, regulating
 
@@ -136,3 +136,8 @@ def run_once(engine: Any, source: ModelSource, bucket: Bucket | None, batch: int
         del inputs["mel_lengths"]
         run = expanding(run)
     run(inputs)
+
+
+def compile_ahead(source: ModelSource, runs: Sequence[RunSize], limits: Limits) -> set[str]:
+    """Compiles what a model's stages launch into Triton's cache; what distinguishes the kernels."""
+    return set(compiled(launches_for(source, runs, limits), limits))

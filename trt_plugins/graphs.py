@@ -18,10 +18,10 @@ import torch
 from melforge.common.arrays import Array
 from melforge.common.engines import MEL_STEP, SHORT, SHORT_STEP, Engine, Recent, check_inputs
 from melforge.common.engines.cuda_graphs import capture
+from melforge.common.engines.limits import PRODUCTS, Needs, limits_of
 from melforge.common.engines.torch_engine import build_network
 from melforge.common.files import cache_folder
 from melforge.common.stages import Stage
-from melforge.trt_plugins.limits import PRODUCTS, Needs, limits_of
 
 if TYPE_CHECKING:
     from melforge.common.weights.voices import ModelSource

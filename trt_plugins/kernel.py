@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from melforge.common.engines.cuda_graphs import bindings, checked
+from melforge.common.engines.limits import device_limits
 from melforge.common.files import cache_folder, write_bytes
-from melforge.trt_plugins.limits import device_limits
 
 THREADS = 256  # of a block, unless a kernel says otherwise
 ROWS = THREADS // 32  # of a block: one per warp

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from melforge.common.arrays import Array, to_device
 from melforge.common.engines import Engine
+from melforge.common.engines.limits import PLAIN
 from melforge.common.noise import NUMBERS_PER_BLOCK, Distribution, key_of, table
 from melforge.trt_plugins.graphs import KernelModule, TritonLaunch
-from melforge.trt_plugins.limits import PLAIN
 
 philox = KernelModule("melforge.trt_plugins.philox")
 

@@ -14,7 +14,8 @@ from melforge.common.cli import options, run
 from melforge.common.config.deployment import PRECISIONS, Bucket, Deployment
 from melforge.common.errors import InputError, require_torch
 from melforge.common.files import cache_folder
-from melforge.common.registry import KIND_WORDS, get_model
+from melforge.common.registry import KIND_WORDS, get_model, load_attribute
+from melforge.common.stages import plan_of
 from melforge.common.stages.choose import KERNELS, KINDS
 
 if TYPE_CHECKING:
@@ -110,8 +111,7 @@ def build_kernels_for(args: argparse.Namespace, names: Sequence[str]) -> int:
     from melforge.common.synthesis.warm_up import padded_mels, padded_texts
 
     require_torch("compiling kernels")
-    ahead = importlib.import_module("melforge.trt_plugins.ahead")
-    limits = importlib.import_module("melforge.trt_plugins.limits")
+    limits = importlib.import_module("melforge.common.engines.limits")  # which needs PyTorch
     targets = {name: limits.limits_like(name) for name in names}
     wanted = {kind: getattr(args, kind) for kind in KINDS}
     pair = list(choose_sources(wanted, args.voice, args.checkpoint, args.overrides).values())
@@ -120,9 +120,8 @@ def build_kernels_for(args: argparse.Namespace, names: Sequence[str]) -> int:
         for source in pair:
             mels = [Bucket(0, mel) for mel in padded_mels()]
             runs = [(bucket, 1) for bucket in (padded_texts() if source is pair[0] else mels)]
-            made = {}
-            for one in found:
-                made |= ahead.compiled(ahead.launches_for(source, runs, one), one)
+            compile_ahead = load_attribute(plan_of(source.model).ahead)
+            made = set().union(*(compile_ahead(source, runs, one) for one in found))
             rows.append((name, source.model, str(len(made))))
     if args.json:
         print(json.dumps([dict(zip(COMPILED, row, strict=True)) for row in rows], indent=1))

@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def list_kernels(device: str, as_json: bool, voice: str | None = None) -> int:
     """A GPU's limits, and for each stage of the shipped models whether our kernels run on it, or why not."""
     require_torch("what a GPU has")
-    limits = importlib.import_module("melforge.trt_plugins.limits")
+    limits = importlib.import_module("melforge.common.engines.limits")
     here = device.startswith("cuda")
     found = limits.limits_of(device) if here else limits.limits_like(device)[0]
     owners = [load_voice(name) for name in ([voice] if voice else list_voices())]

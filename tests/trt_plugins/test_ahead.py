@@ -7,10 +7,10 @@ import pytest
 from melforge.common.bench.random_weights import random_source
 from melforge.common.cli.build import main as build_main
 from melforge.common.config.deployment import Bucket
+from melforge.common.engines.limits import limits_like
 from melforge.common.registry import MODELS
 from melforge.common.weights.ears import list_ears, load_ear
 from melforge.common.weights.voices import ModelSource, load_voice
-from melforge.trt_plugins.limits import limits_like
 
 SHIPPED = "shipped"
 # Of all kinds: without tensor cores in Triton, with tiles that threads load, and with tiles that are copied.

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from melforge.common.engines.limits import H200
 from melforge.hifigan.config import HifiganConfig
 from melforge.hifigan.model import LAST_LEAKY_SLOPE, LEAKY_SLOPE, HifiganGenerator
 from melforge.trt_plugins.hifigan.engine import TILES, tile_for
 from melforge.trt_plugins.hifigan.fold import CHUNK, ENDS, ConvProduct, FoldedHifigan, fold, layout_of
-from melforge.trt_plugins.limits import H200
 
 # Of hparams/hifigan/compact.yaml.
 COMPACT = {

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from melforge.common.bench.random_weights import random_source
+from melforge.common.engines import limits
 from melforge.common.engines.backends import make_engine
 from melforge.common.weights.voices import ModelSource, load_voice
 from melforge.hifigan.infer import join_source
-from melforge.trt_plugins import limits
 from melforge.trt_plugins.hifigan.engine import kernel_join
 from tests.trt_plugins.test_hifigan import COMPACT
 from tests.trt_plugins.vocoder_kernels import (

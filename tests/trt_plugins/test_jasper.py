@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from melforge.common.bench.recognition import RecogniserWorkload, measure
+from melforge.common.engines.limits import H200
 from melforge.common.recognition.loading import make_recogniser
 from melforge.common.stages import plan_of
 from melforge.common.stages.choose import kernel_stages
@@ -21,7 +22,6 @@ from melforge.trt_plugins.jasper.convolution import TilingChooser
 from melforge.trt_plugins.jasper.encoder import FoldedJasper
 from melforge.trt_plugins.jasper.features import KernelFeatures
 from melforge.trt_plugins.jasper.tiling import Tiling, tilings
-from melforge.trt_plugins.limits import H200
 from tests.jasper.test_model import GOLDEN
 from tests.jasper.test_training_forward import CONFIG as SEPARABLE_AND_DENSE
 from tests.networks import load_network

@@ -8,7 +8,9 @@ import torch
 
 from melforge.common.bench.random_weights import random_source
 from melforge.common.cli.list import main as list_main
+from melforge.common.engines import limits
 from melforge.common.engines.backends import kernel_kind
+from melforge.common.engines.limits import H200, Limits, elsewhere, limits_like
 from melforge.common.engines.padded import CapturedNetwork
 from melforge.common.engines.torch_engine import META
 from melforge.common.registry import MODELS, get_model
@@ -16,8 +18,6 @@ from melforge.common.stages import stages_of
 from melforge.common.stages.choose import kernel_stages
 from melforge.common.weights.ears import list_ears, load_ear
 from melforge.common.weights.voices import ModelSource, load_voice
-from melforge.trt_plugins import limits
-from melforge.trt_plugins.limits import H200, Limits, elsewhere, limits_like
 
 ISTFT = {"istft_n_fft": 16, "istft_hop_length": 4}
 (T4,), (RTX_3070,) = limits_like("sm_75:40"), limits_like("sm_86:46")

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from melforge.common.engines import limits
 from melforge.common.noise import draw
 from melforge.common.stages import stages_of
 from melforge.common.weights.voices import load_voice
 from melforge.tacotron2.decode import SeededNoise
-from melforge.trt_plugins import limits, noise
+from melforge.trt_plugins import noise
 from melforge.waveglow.noise import draw_noise
 from tests.trt_plugins.drawn import RANGES, differing
 from tests.trt_plugins.vocoder_kernels import interpreted_error, kernels_of

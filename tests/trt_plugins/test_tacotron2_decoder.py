@@ -11,12 +11,12 @@ import torch.nn.functional as F
 
 from melforge.common.audio.contract import MelContract
 from melforge.common.cli import run
+from melforge.common.engines.limits import H200
 from melforge.common.weights.voices import ModelSource, load_voice
 from melforge.tacotron2.config import Tacotron2Config
 from melforge.tacotron2.model import Tacotron2
 from melforge.tacotron2.stages import stages
 from melforge.trt_plugins import kernel
-from melforge.trt_plugins.limits import H200
 from melforge.trt_plugins.tacotron2_decoder.launch import SOURCE, Sizes, needs_of, plan, sizes_of
 from melforge.trt_plugins.tacotron2_decoder.weights import arrange, by_block, fold, fragments, products
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from melforge.common.engines import Engine
+from melforge.common.engines.limits import PLAIN, PRODUCTS, Limits, Needs, limits_of
 from melforge.common.engines.padded import CapturedNetwork
 from melforge.common.errors import InputError
 from melforge.hifigan.config import HifiganConfig
@@ -33,7 +34,6 @@ from melforge.trt_plugins.hifigan.fold import (
     layout_of,
 )
 from melforge.trt_plugins.hifigan.source_filter import KernelSourceFilter, join_source
-from melforge.trt_plugins.limits import PLAIN, PRODUCTS, Limits, Needs, limits_of
 from melforge.trt_plugins.noise import DrawsOnGpu
 
 kernels = KernelModule("melforge.trt_plugins.hifigan.kernels")

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from melforge.common.arrays import length_mask
 from melforge.common.engines.cuda_graphs import capture
+from melforge.common.engines.limits import limits_of
 from melforge.trt_plugins.graphs import KernelModule, TritonLaunch, compile_missing, describe
 from melforge.trt_plugins.jasper.tiling import CHUNK, Tiling, tilings
-from melforge.trt_plugins.limits import limits_of
 
 kernels = KernelModule("melforge.trt_plugins.jasper.kernels")
 

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from melforge.common.engines.limits import PRODUCTS, Needs
 from melforge.common.engines.padded import CapturedNetwork
 from melforge.jasper.config import Block, JasperConfig
 from melforge.jasper.model import BATCH_NORM_EPS, Jasper, Mask
@@ -26,7 +27,6 @@ from melforge.trt_plugins.jasper.convolution import (
     TilingChooser,
 )
 from melforge.trt_plugins.jasper.tiling import Tiling
-from melforge.trt_plugins.limits import PRODUCTS, Needs
 
 
 def folded(conv: Any, norm: Any) -> tuple[Tensor, Tensor]:

@@ -7,13 +7,13 @@ import torch
 from torch import Tensor, nn
 
 from melforge.common.audio.mel import mel_basis
+from melforge.common.engines.limits import PRODUCTS, Needs
 from melforge.common.engines.padded import CapturedNetwork
 from melforge.common.errors import InputError
 from melforge.jasper.config import DEVIATION_FLOOR, LOG_FLOOR, JasperConfig
 from melforge.jasper.features import symmetric_window
 from melforge.jasper.features_network import JasperFeatures
 from melforge.trt_plugins.graphs import KernelModule, TritonLaunch, compile_missing
-from melforge.trt_plugins.limits import PRODUCTS, Needs
 
 kernels = KernelModule("melforge.trt_plugins.jasper.kernels")
 

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from melforge.trt_plugins.limits import Limits
+from melforge.common.engines.limits import Limits
 
 CHUNK = 64  # channels that the kernels multiply at a time
 MOST_SPLITS = 16

@@ -8,9 +8,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from melforge.common.audio.pitch_network import PitchNetwork
+from melforge.common.engines.limits import PLAIN, Needs
 from melforge.common.engines.padded import CapturedNetwork
 from melforge.trt_plugins.graphs import KernelModule, TritonLaunch
-from melforge.trt_plugins.limits import PLAIN, Needs
 from melforge.trt_plugins.pitch.convolution import EXACT_DEPTH, KernelConvolution, power_above, time_major
 
 kernels = KernelModule("melforge.trt_plugins.pitch.kernels")

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from melforge.common.arrays import Array, pad_to
 from melforge.common.engines import check_inputs
+from melforge.common.engines.limits import Needs, device_limits
 from melforge.common.engines.torch_engine import build_network
 from melforge.common.errors import InputError
 from melforge.common.noise import Distribution
 from melforge.common.stages import Stage
 from melforge.tacotron2.model import Tacotron2
 from melforge.trt_plugins.kernel import Launch
-from melforge.trt_plugins.limits import Needs, device_limits
 from melforge.trt_plugins.noise import DrawsOnGpu
 from melforge.trt_plugins.tacotron2_decoder.captured import CapturedDecoderLoop
 from melforge.trt_plugins.tacotron2_decoder.launch import (

@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from melforge.common.engines.limits import Limits, Needs, device_limits
 from melforge.common.errors import InputError
 from melforge.trt_plugins.kernel import Grid, Launch
-from melforge.trt_plugins.limits import Limits, Needs, device_limits
 
 if TYPE_CHECKING:
     from melforge.tacotron2.config import Tacotron2Config

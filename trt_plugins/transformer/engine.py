@@ -10,6 +10,7 @@ from torch import Tensor
 
 from melforge.common.config.deployment import Bucket
 from melforge.common.engines import Run
+from melforge.common.engines.limits import PRODUCTS, Needs, limits_of
 from melforge.common.engines.padded import CapturedNetwork, PaddedEngine
 from melforge.common.stages import Stage
 from melforge.trt_plugins.graphs import (
@@ -22,7 +23,6 @@ from melforge.trt_plugins.graphs import (
     folded_network,
     taking_from,
 )
-from melforge.trt_plugins.limits import PRODUCTS, Needs, limits_of
 from melforge.trt_plugins.transformer import fold
 
 if TYPE_CHECKING:

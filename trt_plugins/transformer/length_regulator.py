@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from melforge.common.engines import Run
+from melforge.common.engines.limits import PLAIN
 from melforge.common.synthesis.regulation import Regulation
 from melforge.fastpitch.config import LONGEST_SYMBOL
 from melforge.trt_plugins.graphs import KernelModule, TritonLaunch
-from melforge.trt_plugins.limits import PLAIN
 from melforge.trt_plugins.transformer.fold import block_of
 
 kernels = KernelModule("melforge.trt_plugins.transformer.kernels")

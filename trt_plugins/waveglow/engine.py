@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import torch
 
+from melforge.common.engines.limits import limits_of
 from melforge.common.engines.padded import CapturedNetwork
 from melforge.trt_plugins.graphs import (
     GraphedShape,
@@ -16,7 +17,6 @@ from melforge.trt_plugins.graphs import (
     Zeros,
     describe,
 )
-from melforge.trt_plugins.limits import limits_of
 from melforge.trt_plugins.noise import DrawsOnGpu
 from melforge.trt_plugins.waveglow.fold import CHUNK, NARROW, FoldedWaveglow, fold, layout_of
 from melforge.waveglow.config import WaveglowConfig
