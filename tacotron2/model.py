@@ -342,9 +342,9 @@ class Tacotron2(nn.Module):
         step: Callable[..., tuple[Tensor, ...]] = self.decode_step
         rows = []
         for noise in prenet_noise:
-            gate, *state = step(memory, processed_memory, lengths, *state, noise, prenet_dropout)
-            after = DecoderState(*state)
-            rows.append((after.frame, gate, after.attention_weights))
+            gate, *after = step(memory, processed_memory, lengths, *state, noise, prenet_dropout)
+            state = DecoderState(*after)
+            rows.append((state.frame, gate, state.attention_weights))
         return (*(torch.stack(each, 1) for each in zip(*rows, strict=True)), *state)
 
     def decode_loop(

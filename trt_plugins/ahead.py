@@ -56,7 +56,7 @@ def compiled(launches: Iterable[TritonLaunch], limits: Limits) -> dict[str, Any]
     from triton.runtime.driver import driver
 
     made = {}
-    driver.set_active(Target(limits))
+    driver.set_active(cast(Any, Target(limits)))
     try:
         with ThreadPoolExecutor(COMPILERS) as compilers, AsyncCompileMode(compilers):
             for launch in launches:
@@ -99,9 +99,9 @@ def launches_for(source: ModelSource, runs: Sequence[RunSize], limits: Limits) -
     with elsewhere(limits), collecting() as launches, torch.inference_mode():
         engines: dict[str, Any] = {}
         for name in kernel_stages(source.model):
-            kind = kernel_kind(stages[name], source, META)[0] if name in stages else None
+            kind: Any = kernel_kind(stages[name], source, META)[0] if name in stages else None
             if hasattr(kind, "needs") and kind.needs(config).triton:
-                engines[name] = cast(Any, kind)(stages[name], source, META)
+                engines[name] = kind(stages[name], source, META)
         for bucket, batch in runs:
             for engine in engines.values():
                 run_once(engine, source, bucket, batch, "regulation" in plan.between)

@@ -57,8 +57,6 @@ def conv_kernel(
     count steps.
     """
     source, weights = in_tiles(source), in_tiles(weights)
-    if kept is not None:
-        kept = in_tiles(kept)
     if SPREAD == 1:
         out = in_tiles(out)
     UNIT: tl.constexpr = GROUP * SPREAD
@@ -74,6 +72,7 @@ def conv_kernel(
     columns = split * BN + tl.arange(0, BN)
     total = tl.zeros((BM, BN), tl.float32) + tl.load(bias + block * COLUMNS + columns)[None, :]
     if RESIDUAL:
+        kept = in_tiles(kept)
         for other in tl.static_range(BLOCKS if SUM else 1):
             value = kept.load([(block + other) * (kept_rows // UNIT) + row, split * BN]).to(tl.float32)
             total += tl.minimum(value, value * UNDO)

@@ -184,6 +184,6 @@ class JasperEncoderKernels(JasperEncoderNetwork):
         return PRODUCTS
 
     def prepared(self, network: nn.Module) -> nn.Module:
-        made = super().prepared(network)
+        made: Any = super().prepared(network)
         made.choose = TilingChooser(self.device)
         return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import torch
@@ -47,7 +48,7 @@ class CapturedDecoderLoop(DrawsOnGpu, TorchEngine):
         outputs = dict(zip((tensor.name for tensor in self.stage.outputs), made, strict=True))
         return {**outputs, "alignment": outputs["alignment"][:, :, :text].contiguous()}
 
-    def _run(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    def _run(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         assert isinstance(self.network, Tacotron2)
         return dict(zip(OUTPUTS, self.network.decode_steps(*inputs.values()), strict=True))
 
