@@ -27,6 +27,7 @@ class PaddedEngine(CapturableEngine):
     backend = "cuda"
     attends_to_padding = False  # behind the longest item
     prefers_batches = True
+    units = UNITS
 
     @cached_property
     def _captured(self) -> Captured:
@@ -39,9 +40,9 @@ class PaddedEngine(CapturableEngine):
             root(dim): -(-size // dim.times)
             for tensor in self.stage.inputs
             for dim, size in zip(tensor.dims, inputs[tensor.name].shape, strict=True)
-            if isinstance(dim, Dim) and root(dim) in UNITS
+            if isinstance(dim, Dim) and root(dim) in self.units
         }
-        wanted = {name: -(-size // UNITS[name]) * UNITS[name] for name, size in lengths.items()}
+        wanted = {name: -(-size // self.units[name]) * self.units[name] for name, size in lengths.items()}
         with torch.inference_mode():
             padded = {
                 t.name: pad_to(inputs[t.name], resized(t, inputs[t.name], wanted)) for t in self.stage.inputs
