@@ -142,7 +142,7 @@ NEEDS: dict[str, Need] = {
         lambda: has_tensorrt(portable=True),
     ),
     "pycuda": Need("pycuda", "pip install pycuda", modules("pycuda.driver")),
-    "triton": Need("Triton", "PyTorch's build for CUDA", modules("triton")),
+    "triton": Need("Triton", "pip install triton, on Linux", modules("triton")),
     "cuda_bindings": Need("cuda.bindings", "PyTorch's build for CUDA", modules("cuda.bindings.nvrtc")),
     "nvrtc": Need("cuda.bindings and NVRTC", "PyTorch's build for CUDA", has_nvrtc),
     "nvcc": Need("nvcc", "the CUDA toolkit", program("nvcc")),

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from melforge.common.arrays import Array
-from melforge.common.engines import MEL_STEP, SHORT, SHORT_STEP, Engine, Recent, check_inputs
+from melforge.common.config.deployment import Bucket
+from melforge.common.engines import MEL_STEP, SHORT, SHORT_STEP, Engine, Recent, Run, check_inputs
 from melforge.common.engines.cuda_graphs import capture
 from melforge.common.engines.limits import PRODUCTS, Needs, limits_of
+from melforge.common.engines.padded import CapturedNetwork
 from melforge.common.engines.torch_engine import build_network
 from melforge.common.files import cache_folder
 from melforge.common.stages import Stage
@@ -136,6 +138,24 @@ def compile_missing(launches: Iterable[TritonLaunch]) -> None:
         if wait(compiling.raw_futures, PATIENCE).not_done:
             count, folder = len(compiling.raw_futures), os.environ["TRITON_CACHE_DIR"]
             print(f"compiling {count} kernels for this GPU into {folder}", file=sys.stderr)
+
+
+class KernelNetwork(CapturedNetwork):
+    """A network that launches our kernels. They are compiled together, before the first is launched."""
+
+    def capturable(self, bucket: Bucket | None = None) -> Run:
+        run, compiled = super().capturable(bucket), False
+
+        def run_compiled(inputs: Mapping[str, Array]) -> dict[str, Array]:
+            nonlocal compiled
+            if not compiled and _collected.get() is None:
+                with collecting() as launches:
+                    run(inputs)
+                compile_missing(launches)
+                compiled = True
+            return run(inputs)
+
+        return run_compiled
 
 
 Zeros = Callable[..., torch.Tensor]  # as torch.zeros: a shape and a dtype

@@ -19,6 +19,7 @@ from melforge.hifigan.source_filter import SourceFilterGenerator
 from melforge.trt_plugins.graphs import (
     GraphedShape,
     KernelModule,
+    KernelNetwork,
     ShapedGenerator,
     TritonLaunch,
     Zeros,
@@ -281,9 +282,10 @@ class InverseStftGenerator(GeneratorNetwork):
         raise InputError("ours have an inverse STFT only with a source")
 
 
-class SourceGenerator(GeneratorNetwork):
+class SourceGenerator(DrawsOnGpu, KernelNetwork):
     """With a harmonic source, on kernels of our own: only convolutions are products in half precision."""
 
+    in_float32 = True
     otherwise = GeneratorNetwork
 
     @classmethod

@@ -13,7 +13,7 @@ from melforge.common.errors import InputError
 from melforge.jasper.config import DEVIATION_FLOOR, LOG_FLOOR, JasperConfig
 from melforge.jasper.features import symmetric_window
 from melforge.jasper.features_network import JasperFeatures
-from melforge.trt_plugins.graphs import KernelModule, TritonLaunch, compile_missing
+from melforge.trt_plugins.graphs import KernelModule, KernelNetwork, TritonLaunch
 
 kernels = KernelModule("melforge.trt_plugins.jasper.kernels")
 
@@ -39,7 +39,6 @@ class KernelFeatures(nn.Module):
         self._keep("cosines", np.pad(window * np.cos(angles), ((0, 0), behind)))
         self._keep("sines", np.pad(window * np.sin(angles), ((0, 0), behind)))
         self._keep("basis", np.pad(mel_basis(config.mel).T, (behind, (0, 0))))
-        self._compiled = False
 
     def _keep(self, name: str, table: np.ndarray) -> None:
         contiguous = np.ascontiguousarray(table, np.float32)
@@ -75,15 +74,12 @@ class KernelFeatures(nn.Module):
                 {"HOP": hop, "FLOOR": DEVIATION_FLOOR, "BLOCK": NORMALISE_BLOCK},
             ),
         )
-        if not self._compiled and audio.is_cuda:
-            compile_missing(launches)
-            self._compiled = True
         for launch in launches:
             launch()
         return out, counts
 
 
-class JasperFeaturesKernels(CapturedNetwork):
+class JasperFeaturesKernels(KernelNetwork):
     otherwise = CapturedNetwork
 
     @classmethod

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from melforge.common.audio.pitch_network import PitchNetwork
 from melforge.common.engines.limits import PLAIN, Needs
 from melforge.common.engines.padded import CapturedNetwork
-from melforge.trt_plugins.graphs import KernelModule, TritonLaunch
+from melforge.trt_plugins.graphs import KernelModule, KernelNetwork, TritonLaunch
 from melforge.trt_plugins.pitch.convolution import EXACT_DEPTH, KernelConvolution, power_above, time_major
 
 kernels = KernelModule("melforge.trt_plugins.pitch.kernels")
@@ -56,7 +56,7 @@ class KernelPitch(nn.Module):
         return (out,)
 
 
-class PitchKernels(CapturedNetwork):
+class PitchKernels(KernelNetwork):
     otherwise = CapturedNetwork
 
     @classmethod
