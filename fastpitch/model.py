@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from melforge.common.arrays import length_mask, round_half_even, round_half_up
 from melforge.fastpitch.aligner import ConvAttention, monotonic_alignment
-from melforge.fastpitch.config import DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD, FastPitchConfig
+from melforge.fastpitch.config import DEFAULT_PITCH, FastPitchConfig
 
 # Added to the attention scores of padded keys: far below any score, but within the range of float16.
 MASKED_SCORE = -6e4
@@ -296,7 +296,7 @@ class FastPitch(nn.Module):
         if pitch_transform is not None:
             mean, std = self.pitch_mean[0], self.pitch_std[0]
             if std == 0:
-                mean, std = DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD
+                mean, std = DEFAULT_PITCH
             n_spoken = self._symbol_mask(symbols, lengths).sum(1)
             predicted_pitch = pitch_transform(predicted_pitch, n_spoken, mean, std)
         frames = duration if durations is None else durations

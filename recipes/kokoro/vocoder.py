@@ -1,4 +1,4 @@
-"""Trains one HiFi-GAN for all voices: `python -m recipes.kokoro.vocoder --corpus DIR --start VOICE -o RUN`.
+"""Trains one HiFi-GAN for all voices: `python -m recipes.kokoro.vocoder --corpus DIR --from VOICE -o RUN`.
 
 It begins with the generator of a voice. Kokoro says the pitch and the phase of its source: the pitch network
 is taught with it alone at first, then beside the generator, whose pulses are Kokoro's. No audio of the
@@ -225,7 +225,7 @@ def main() -> None:
     parser = vocoder_parser("hifigan", HifiganRecipe)
     option = parser.add_argument
     option("--more", type=Path, nargs="*", default=[], help="corpora without predicted mels")
-    option("--start", help="voice, or weights.safetensors of a run, that the generator begins with")
+    option("--from", dest="start", help="voice or weights.safetensors that the generator begins with")
     option("--judges", type=Path, nargs="*", default=[], help="discriminators of a run, judges-*.safetensors")
     option("--pitch-steps", type=positive, help="lessons of the pitch network alone, at first")
     args, settings, plan = parse_recipe(parser)

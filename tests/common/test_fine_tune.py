@@ -129,41 +129,79 @@ def test_a_resumed_run_ends_as_one_that_was_never_interrupted(corpus, tiny_voice
     assert all(np.allclose(again[name], before[name], atol=5e-3) for name in before)
 
 
+def begun_with(source, speakers, means):
+    """The driver of a run's start."""
+    config, state = continued(source, speakers, means)
+    weights = {name: value.numpy() for name, value in state.items()}
+    settings = replace(source.settings, speakers=tuple(speakers), pitch_means=(), pitch_deviations=())
+    begun = replace(source, config=config, settings=settings, given_state=weights, graphs={}, networks={})
+    return make_driver(begun, "torch", "cpu")
+
+
 def test_at_the_start_each_speaker_is_the_voice(tiny_voice):
     source = load_voice(tiny_voice).source("fastpitch")
-    config, state, names = continued(source, SPEAKERS)
-    assert names == ("ann", "ben") and config.n_speakers == 2
-    weights = {name: value.numpy() for name, value in state.items()}
-    begun = replace(source, config=config, given_state=weights, graphs={}, networks={})
     ids = [np.arange(1, 12)]
     wanted = make_driver(source, "torch", "cpu").synthesise(ids).mel
-    driver = make_driver(begun, "torch", "cpu")
+    driver = begun_with(source, SPEAKERS, [220.0, 140.0])
     for speaker in (0, 1):
         np.testing.assert_array_equal(driver.synthesise(ids, Controls(speaker=speaker)).mel, wanted)
+    np.testing.assert_array_equal(begun_with(source, [], [220.0]).synthesise(ids).mel, wanted)
 
 
-def test_further_speakers_begin_as_the_mean_of_those_that_there_are(tiny_voice):
+@pytest.fixture
+def two_speakers(tiny_voice):
+    """Of ann with 220 Hz and ben with 110."""
     source = load_voice(tiny_voice).source("fastpitch")
-    config, state, names = continued(source, SPEAKERS)
+    config, state = continued(source, SPEAKERS, [220.0, 110.0])
     rows = np.random.default_rng(0).standard_normal(state["speaker_emb.weight"].shape).astype(np.float32)
     weights = {name: value.numpy() for name, value in state.items()} | {"speaker_emb.weight": rows}
-    settings = replace(source.settings, speakers=names)
-    two = replace(source, config=config, settings=settings, given_state=weights, networks={})
-    config, state, names = continued(two, ["cy", "ben"])
-    assert names == ("ann", "ben", "cy") and config.n_speakers == 3
-    np.testing.assert_allclose(state["speaker_emb.weight"], [*rows, rows.mean(0)], rtol=1e-6)
-    with pytest.raises(InputError, match="has the speakers ann, ben, but the corpus does not say who speaks"):
-        continued(two, [])
-    assert continued(source, ["ann"])[2] == () and continued(source, [])[0] == source.config
+    units = {"pitch_means": (220.0, 110.0), "pitch_deviations": (50.0, 25.0)}
+    settings = replace(source.settings, speakers=SPEAKERS, **units)
+    return replace(source, config=config, settings=settings, given_state=weights, graphs={}, networks={})
 
 
-def test_a_corpus_takes_the_models_numbers_and_scale_of_pitch(corpus):
+@pytest.mark.parametrize(
+    ("speakers", "means", "wanted"),
+    [
+        (["ben", "cy"], [200.0, 190.0], [1, 0]),  # one that is there keeps its row, whatever its pitch
+        (["cy", "di"], [100.0, 900.0], [1, 0]),
+        ([], [130.0], [1]),
+        (["cy"], [170.0], [0]),
+    ],
+)
+def test_new_speakers_begin_as_that_of_the_nearest_pitch(two_speakers, speakers, means, wanted):
+    ids = [np.arange(1, 12)]
+    driver, start = begun_with(two_speakers, speakers, means), make_driver(two_speakers, "torch", "cpu")
+    for speaker, row in enumerate(wanted):
+        ours, theirs = (d.synthesise(ids, Controls(speaker=n)) for d, n in ((driver, speaker), (start, row)))
+        np.testing.assert_allclose(ours.mel, theirs.mel, atol=1e-5)
+
+
+def test_a_new_speaker_begins_as_the_mean_where_none_has_a_pitch_of_its_own(two_speakers):
+    bare = replace(two_speakers.settings, pitch_means=(), pitch_deviations=())
+    _, state = continued(replace(two_speakers, settings=bare), ["ann", "cy"], [1.0, 1.0])
+    rows = two_speakers.state["speaker_emb.weight"]
+    np.testing.assert_allclose(state["speaker_emb.weight"], [rows[0], rows.mean(0)], rtol=1e-6)
+
+
+def test_a_corpus_takes_the_models_numbers_and_units_of_pitch(corpus):
     loaded = Utterances(corpus, MelContract(), torch.device("cpu"))
-    hertz = loaded.pitch * loaded.pitch_std + loaded.pitch_mean
-    loaded.measure_pitch_by(200.0, 50.0)
-    torch.testing.assert_close(loaded.pitch * 50 + 200, hertz)
+    means, deviations = loaded.pitch_units
+    assert means.tolist() == pytest.approx([220, 140], abs=5) and deviations.tolist() == pytest.approx(
+        [10] * 2, abs=2
+    )
+    hertz = loaded.pitch * deviations[loaded.speaker, None] + means[loaded.speaker, None]
+    inside = loaded.pitch != 0
+    loaded.measure_pitch_by([200.0], [50.0])
+    torch.testing.assert_close((loaded.pitch * 50 + 200)[inside], hertz[inside])
     loaded.number_speakers(("ben", "cy", "ann"))
     assert loaded.speaker.tolist() == [2, 0] * 7
+    loaded.measure_pitch_by([100.0, 1.0, 200.0], [10.0, 1.0, 20.0])
+    again = (
+        loaded.pitch * loaded.pitch_units[1, loaded.speaker, None]
+        + loaded.pitch_units[0, loaded.speaker, None]
+    )
+    torch.testing.assert_close(again[inside], hertz[inside])
     with pytest.raises(InputError, match="speaker 'ben' is none of the model's: ann"):
         loaded.number_speakers(("ann",))
 
