@@ -1,5 +1,6 @@
 """`melforge voice train` and `make`: from a voice's weights and a small corpus to a voice of two speakers."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ import soundfile
 import torch
 
 from melforge.common.audio.contract import MelContract
+from melforge.common.audio.sound_files import read_audio, resample
 from melforge.common.cli import voice_make, voice_train
 from melforge.common.errors import InputError
 from melforge.common.runner import TextToSpeech
@@ -22,7 +24,7 @@ from melforge.common.training.corpus.dataset import Labels, load_labels, save_la
 from melforge.common.training.tuning import Tuning
 from melforge.common.weights.ears import find_ear
 from melforge.common.weights.published import read_checkpoint
-from melforge.common.weights.voices import load_voice, read_weights
+from melforge.common.weights.voices import list_voices, load_voice, read_weights
 from melforge.fastpitch.align import learn
 from melforge.fastpitch.train import FastPitchTrainer, continued
 from tests.conftest import check_at_small_sizes
@@ -211,11 +213,14 @@ def test_each_speaker_has_lines_that_are_held_out():
     assert np.flatnonzero(held_out_utterances(np.repeat([0, 1], (30, 50)))).tolist() == [29, 78, 79]
 
 
-def test_a_run_becomes_a_voice_that_speaks_as_both(trained_run, tmp_path, monkeypatch, small_ear):
+def test_a_run_becomes_a_voice_that_speaks_as_both(trained_run, tiny_voice, tmp_path, monkeypatch, small_ear):
     check_at_small_sizes(monkeypatch)
     monkeypatch.setenv("MELFORGE_EARS", str(small_ear.parent))
     folder = tmp_path / "pair"
     voice_make.main([str(folder), "--run", str(trained_run), "--licence", "CC0", "--description", "Noise."])
+    shutil.copytree(tiny_voice, tmp_path / "a")
+    monkeypatch.setenv("MELFORGE_VOICES", str(tmp_path))
+    assert list_voices() == ["a", "pair"] and fine_tune.widest_voice() == "pair"
     voice = load_voice(folder)
     assert voice.licence == "CC0" and list(voice.models) == ["fastpitch", "hifigan"]
     tts = TextToSpeech.load(voice=folder, device="cpu")
@@ -330,3 +335,20 @@ def test_a_vocoder_goes_on_from_its_folded_weights(corpus, tiny_voice, tmp_path)
     )
     np.testing.assert_allclose(folded, begun, atol=2e-3)
     assert len(list((tmp_path / "hifigan" / "samples").glob("*.wav"))) == 2
+
+
+def test_a_vocoder_that_does_not_speak_a_pitch_is_told_beforehand(tmp_path, capsys):
+    """The shipped one knows a woman's: of the same recording, played at half the pitch, its copies are hoarse."""
+    sound, rate = read_audio(Path(__file__).parents[1] / "data" / "heard" / "teacher.flac")
+    source = load_voice("hazel").source("fastpitch")
+    (tmp_path / "wavs").mkdir()
+    told = []
+    for factor in (1.0, 2.0):
+        soundfile.write(tmp_path / "wavs" / "a.wav", resample(sound, rate, round(RATE * factor)), RATE)
+        labels = Labels(
+            ["a"], ["a"], [np.ones(1, int)], [np.ones(1, int)], [np.ones(1, np.float32)], [], np.zeros(1, int)
+        )
+        fine_tune.tell_copies(tmp_path, labels, fine_tune.vocoder_beside("hazel", source))
+        told.append(capsys.readouterr().out)
+    assert "hifigan copies 1 held-out line with " in told[0] and "add --model" not in told[0]
+    assert "does not speak this pitch well: add --model hifigan" in told[1]
