@@ -1,5 +1,6 @@
 """`melforge voice train` and `make`: from a voice's weights and a small corpus to a voice of two speakers."""
 
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import torch
 from melforge.common.audio.contract import MelContract
 from melforge.common.audio.sound_files import read_audio, resample
 from melforge.common.cli import voice_make, voice_train
+from melforge.common.config.hparams import load_hparams
 from melforge.common.errors import InputError
 from melforge.common.runner import TextToSpeech
 from melforge.common.speech import Controls
@@ -21,12 +23,15 @@ from melforge.common.training import fine_tune
 from melforge.common.training.card import scores
 from melforge.common.training.corpus.batches import Utterances, held_out_utterances
 from melforge.common.training.corpus.dataset import Labels, load_labels, save_labels
+from melforge.common.training.loop import RunSettings, TrainingPlan
 from melforge.common.training.tuning import Tuning
 from melforge.common.weights.ears import find_ear
 from melforge.common.weights.published import read_checkpoint
 from melforge.common.weights.voices import list_voices, load_voice, read_weights
 from melforge.fastpitch.align import learn
 from melforge.fastpitch.train import FastPitchTrainer, continued
+from melforge.hifigan.config import HifiganConfig
+from melforge.hifigan.train import LESSONS, HifiganRecipe, make_trainer
 from tests.conftest import check_at_small_sizes
 
 RATE, HOP = 22_050, 256
@@ -338,7 +343,7 @@ def test_a_vocoder_goes_on_from_its_folded_weights(corpus, tiny_voice, tmp_path)
 
 
 def test_a_vocoder_that_does_not_speak_a_pitch_is_told_beforehand(tmp_path, capsys):
-    """The shipped one knows a woman's: of the same recording, played at half the pitch, its copies are hoarse."""
+    """The shipped one knows a woman's: of a recording played at half the pitch its copies are hoarse."""
     sound, rate = read_audio(Path(__file__).parents[1] / "data" / "heard" / "teacher.flac")
     source = load_voice("hazel").source("fastpitch")
     (tmp_path / "wavs").mkdir()
@@ -352,3 +357,30 @@ def test_a_vocoder_that_does_not_speak_a_pitch_is_told_beforehand(tmp_path, caps
         told.append(capsys.readouterr().out)
     assert "hifigan copies 1 held-out line with " in told[0] and "add --model" not in told[0]
     assert "does not speak this pitch well: add --model hifigan" in told[1]
+
+
+def test_the_pitch_network_learns_that_of_recordings_first(tmp_path, capsys, monkeypatch):
+    sound, rate = read_audio(Path(__file__).parents[1] / "data" / "heard" / "teacher.flac")
+    low = np.tile(resample(sound, rate, 2 * RATE), 3)
+    frames = len(low) // HOP
+    (tmp_path / "wavs").mkdir()
+    soundfile.write(tmp_path / "wavs" / "a.wav", low, RATE)
+    each = [np.ones(1, int)]
+    labels = Labels(["a"], ["a"], each, [np.array([frames])], [np.ones(1, np.float32)], [], np.zeros(1, int))
+    save_labels(tmp_path, labels)
+    source = load_voice("hazel").source("hifigan")
+    classes = HifiganConfig, MelContract, HifiganRecipe
+    *_, recipe = load_hparams("hparams/hifigan/train_finetune.yaml", *classes, model="hifigan")
+    monkeypatch.setitem(LESSONS, "cpu", 40)
+    plan = TrainingPlan(source.config, source.mel, recipe)
+    trainer = make_trainer(plan, tmp_path, RunSettings(tmp_path / "run", steps=1, device="cpu"), source)
+    before, after = map(float, re.findall(r"[0-9.]+", capsys.readouterr().out.splitlines()[-1]))
+    assert before > 4 and after < before / 4
+    taught = trainer.averaged_model().pitch.state_dict()
+    own = {
+        name.removeprefix("pitch."): value
+        for name, value in source.state.items()
+        if name.startswith("pitch.")
+    }
+    assert all(not np.array_equal(taught[name], own[name]) for name in own)
+    assert not any(value.requires_grad for value in trainer.model.pitch.parameters())

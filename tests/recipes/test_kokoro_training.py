@@ -90,10 +90,10 @@ def test_a_step_changes_generator_pitch_network_and_judges(corpora):
 
 
 def test_the_pitch_network_is_taught_alone(corpora, monkeypatch):
-    monkeypatch.setattr(vocoder, "PITCH_BATCH", 8)
+    monkeypatch.setattr(vocoder, "LESSON_BATCH", 8)
     trainer = make_trainer(corpora / "acoustic")
     before = trainer.pitch_errors()["semitones"]
-    trainer.teach_pitch(60, seed=0)
+    trainer.teach_pitch(trainer.lessons(seed=0), 60)
     after = trainer.pitch_errors()
     assert after["semitones"] < 0.3 * before
 
