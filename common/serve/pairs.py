@@ -32,8 +32,8 @@ OPENAI_VOICES = (
     *("alloy", "ash", "ballad", "cedar", "coral", "echo", "fable"),
     *("marin", "nova", "onyx", "sage", "shimmer", "verse"),
 )
-# Chunks on a CPU, where every seam computes the frames around it twice: 288 take a tenth of a second.
-CHUNKS = ChunkSizes(first=40, largest=288, growth=8, even=True)
+# Chunks on a CPU, where every seam computes the frames around it twice: long ones where nobody waits.
+CHUNKS = ChunkSizes(first=40, largest=288, growth=2, even=True, stretched=480)
 # On a GPU's kernels, where each step costs time of the host: most sentences are three chunks.
 KERNEL_CHUNKS = ChunkSizes(first=24, largest=768, growth=8, even=True)
 FIRST_WORDS = "Ready to speak."
@@ -194,7 +194,8 @@ class Pairs:
     def chunk_sizes(self, tts: TextToSpeech) -> ChunkSizes | None:
         """Of a stream's chunks; on a CPU half of what a vocoder makes at a time, in steps and memory."""
         if self.options.shares_engines():
-            return replace(CHUNKS, largest=min(CHUNKS.largest, tts.vocoder.longest_chunk // 2))
+            half = tts.vocoder.longest_chunk // 2
+            return replace(CHUNKS, largest=min(CHUNKS.largest, half), stretched=min(CHUNKS.stretched, half))
         return KERNEL_CHUNKS if tts.vocoder.prefers_batches else None
 
     @property
