@@ -159,7 +159,8 @@ class Service:
             param = "sample_rate" if "Hz" in str(error) else "response_format"
             raise ApiError(400, str(error), param, "unsupported_value") from None
         stream = make_stream(tts, text, controls, wanted, self.pairs.chunk_sizes(tts))
-        return Speaking(wanted, stream, self.scheduler.submit(stream, encoder, tts.sampling_rate, arrived))
+        job = self.scheduler.submit(stream, encoder, tts.sampling_rate, arrived, len(wanted.input))
+        return Speaking(wanted, stream, job)
 
     def stop(self, seconds: float = 5.0) -> None:
         """Stops all work; waits up to `seconds` for the workers."""
