@@ -15,7 +15,7 @@ from melforge.common.config.deployment import Deployment
 from melforge.common.errors import InputError, unknown
 from melforge.common.registry import get_model
 from melforge.common.registry import names as model_names
-from melforge.common.runner import AnalysedText, TextToSpeech, known_controls
+from melforge.common.runner import TextToSpeech, known_controls
 from melforge.common.stages.choose import KINDS, deployment_of, parse_backends
 from melforge.common.synthesis.acoustic import AcousticModel
 from melforge.common.synthesis.chunks import ChunkSizes
@@ -87,9 +87,8 @@ class Pair:
 class Pairs:
     """All pairs by name. `get` gives one that is ready to speak; it may be called from several threads.
 
-    Engines that threads can share run side by side, others take turns. Every frontend analyses one text at a
-    time. Drivers count as used when a pair with them is asked for; one that was unloaded lives on until the
-    last text that it speaks ends.
+    Engines that threads can share run side by side, others take turns. Drivers count as used when a pair with
+    them is asked for; one that was unloaded lives on until the last text that it speaks ends.
     """
 
     def __init__(
@@ -115,7 +114,7 @@ class Pairs:
         self._drivers: dict[tuple[str, str], Driver] = {}
         self._used: dict[tuple[str, str], float] = {}  # when each was last asked for
         self._ready: dict[Pair, TextToSpeech] = {}
-        self._frontends: dict[str, tuple[Frontend, threading.Lock]] = {}
+        self._frontends: dict[str, Frontend] = {}
         self._loading = threading.Lock()
         self._turn = threading.RLock()  # held while running engines that threads cannot share
         self.first = self.find(self.names[0], self.voices[0])
@@ -185,12 +184,6 @@ class Pairs:
     def is_ready(self, pair: Pair) -> bool:
         return pair in self._ready
 
-    def analyse(self, tts: TextToSpeech, text: str) -> AnalysedText:
-        """The text's utterances. An InputError where there is nothing to speak."""
-        _, turn = self._frontend(tts.acoustic.source)
-        with turn:
-            return tts.analyse(text)
-
     def chunk_sizes(self, tts: TextToSpeech) -> ChunkSizes | None:
         """Of a stream's chunks; on a CPU half of what a vocoder makes at a time, in steps and memory."""
         if self.options.shares_engines():
@@ -225,14 +218,14 @@ class Pairs:
         vocoder = cast(Vocoder, self._driver(pair, "vocoder", pair.vocoder))
         mels = (acoustic.source.mel, vocoder.source.mel)
         require_same_contract(*mels, (pair.acoustic, pair.vocoder))
-        frontend, _ = self._frontend(acoustic.source)
+        frontend = self._frontend(acoustic.source)
         shared = acoustic.engines.can_be_shared and vocoder.engines.can_be_shared
         turn = nullcontext() if shared else self._turn
         tts = TextToSpeech(frontend, acoustic, vocoder, mels[0].sampling_rate, turn)
         if self.options.warm_up:
             for _ in tts.warm_up(streams=self.options.streams, sizes=self.chunk_sizes(tts)):
                 pass
-        for _ in tts.stream(self.analyse(tts, FIRST_WORDS)):
+        for _ in tts.stream(FIRST_WORDS):
             pass
         self._ready[pair] = tts
         self._keep_to_limit(pair)
@@ -270,9 +263,9 @@ class Pairs:
         needed = {(wanted.voice, wanted.acoustic), (wanted.voice, wanted.vocoder)}
         return [key for key in self._drivers if key not in needed]
 
-    def _frontend(self, source: ModelSource) -> tuple[Frontend, threading.Lock]:
-        """The source's frontend, one for all models with the same one, and the lock of its calls."""
+    def _frontend(self, source: ModelSource) -> Frontend:
+        """The source's frontend, one for all models with the same one."""
         key = repr(source.frontend)
         if key not in self._frontends:
-            self._frontends[key] = (source.build_frontend(), threading.Lock())
+            self._frontends[key] = source.build_frontend()
         return self._frontends[key]

@@ -9,6 +9,7 @@ is paused. Where models gain by it, a worker computes the next chunks of several
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import logging
 import queue
@@ -35,7 +36,7 @@ class SpeechChunks(Protocol):
     """What makes a text's audio, float32 (S,) at a time: a `Stream`, or a generator.
 
     Where it has a flag `ended`, this says after a chunk whether it was the last. Where it has a method
-    `stretch`, and workers encode what they make, this is told before a chunk how many seconds it may have.
+    `stretch`, this is given before each chunk what tells how many seconds of audio it may have.
     """
 
     def __iter__(self) -> Iterator[np.ndarray]: ...
@@ -429,8 +430,8 @@ class Scheduler:
                 self._end(job, None)
                 continue
             try:
-                if not self._encoders and (stretch := getattr(job.chunks, "stretch", None)):
-                    stretch(self._time_for(job))
+                if stretch := getattr(job.chunks, "stretch", None):
+                    stretch(functools.partial(self._time_for, job))
                 samples = next(job.chunks, None)
             except Exception as error:
                 self._end(job, error)

@@ -22,6 +22,7 @@ from melforge.common.serve.pairs import Pair, Pairs
 from melforge.common.serve.requests import SpeechFields, SpeechRequest, controls_of
 from melforge.common.serve.scheduler import Batches, Scheduler, SpeechJob
 from melforge.common.serve.settings import ServeSettings
+from melforge.common.serve.texts import TextAnalyser
 from melforge.common.speech import Controls
 
 ENCODING_THREADS = 4  # in addition to the one thread that owns a GPU
@@ -46,7 +47,7 @@ class Speaking:
 class Service:
     """Answers requests, in one event loop.
 
-    One thread analyses texts, one at a time, and another loads pairs. Where threads can share engines there
+    One thread analyses texts, and another loads pairs. Where threads can share engines there
     is a worker for each core, which also encodes what it speaks.
     """
 
@@ -58,7 +59,7 @@ class Service:
         self.draining = False
         self.running = 0  # requests, and texts of batches
         self._by_key: Counter[str] = Counter()
-        self._texts = ThreadPoolExecutor(1, "text")
+        self._texts = TextAnalyser()
         self._loader = ThreadPoolExecutor(1, "load")
         self.hearing = Transcriber(settings)
         self._shared = pairs.options.shares_engines()
@@ -150,11 +151,11 @@ class Service:
             WireEncoder, wanted.response_format, tts.sampling_rate, wanted.sample_rate, whole
         )
         try:
-            text = await in_thread(self._texts, self.pairs.analyse, tts, wanted.input)
+            text = await self._texts.analyse(tts, wanted.input)
         except InputError as error:
             raise ApiError(400, f"input: {error}", "input", "invalid_value") from None
         try:
-            encoder = await in_thread(self._texts, encode) if wanted.response_format == "aac" else encode()
+            encoder = await asyncio.to_thread(encode) if wanted.response_format == "aac" else encode()
         except InputError as error:
             param = "sample_rate" if "Hz" in str(error) else "response_format"
             raise ApiError(400, str(error), param, "unsupported_value") from None
@@ -166,7 +167,7 @@ class Service:
         """Stops all work; waits up to `seconds` for the workers."""
         self.scheduler.stop()
         self.hearing.stop()
-        self._texts.shutdown(wait=False, cancel_futures=True)
+        self._texts.stop()
         self._loader.shutdown(wait=False, cancel_futures=True)
         self.scheduler.join(seconds)
 

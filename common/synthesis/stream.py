@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Generator, Hashable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -101,10 +101,11 @@ class Stream:
             self._speaking = spoken, vocoder.vocode_chunks(mel, self._sizes, self.job.controls)
         self._stretch()
 
-    def stretch(self, seconds: float) -> None:
+    def stretch(self, seconds: Callable[[], float]) -> None:
         """Asks for so many seconds of audio in the next chunk, where it has less and its sizes allow it."""
-        self._asked = int(seconds / self.frame_seconds)
-        self._stretch()
+        if self._sizes.stretched:
+            self._asked = int(seconds() / self.frame_seconds)
+            self._stretch()
 
     def _stretch(self) -> None:
         if chunks := self.mel_chunks:

@@ -550,7 +550,7 @@ class Simulated:
         return next(self.chunks)
 
     def stretch(self, seconds):
-        self.chunks.stretch(int(seconds * FRAME_RATE / HOP))
+        self.chunks.stretch(int(seconds() * FRAME_RATE / HOP))
 
     @property
     def ended(self):

@@ -6,7 +6,7 @@ Unlike the published frontends it makes phonemes of every word. It reports what 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,18 +58,27 @@ class EnglishFrontend:
         self._ids = {symbol: i for i, symbol in enumerate(self.symbols)}
 
     def __call__(self, text: str) -> Analysis:
+        return Analysis.joined(self.sentences(text))
+
+    def sentences(self, text: str) -> Iterator[Analysis]:
+        """The analysis of each sentence; what cannot be spoken is in that of the first one that has it."""
         sentences = split_sentences(text)
-        utterances: list[Utterance] = []
-        unspoken: dict[str, Unspoken] = {}
+        reported: set[str] = set()
         for number, (sentence, offset) in enumerate(sentences):
             spans, left_out = normalise(sentence)
-            for item in left_out:
-                unspoken.setdefault(item.kind, Unspoken(item.symbol, offset + item.position, sentence))
+            unspoken = {item.kind: item for item in reversed(left_out) if item.kind not in reported}
+            reported.update(unspoken)
             end = offset + len(sentence)
             last = number + 1 == len(sentences)
             pause = 0.0 if last else pause_between(text, end, sentences[number + 1][1])
-            utterances += self._utterances(sentence, self._tokens(spans), pause)
-        return Analysis(tuple(utterances), tuple(unspoken.values()))
+            yield Analysis(
+                tuple(self._utterances(sentence, self._tokens(spans), pause)),
+                tuple(
+                    Unspoken(item.symbol, offset + item.position, sentence)
+                    for item in left_out
+                    if unspoken.get(item.kind) is item
+                ),
+            )
 
     def _tokens(self, spans: Iterable[Span]) -> list[_Token]:
         """Words with phones and single marks between them; none before the first word."""
