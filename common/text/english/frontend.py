@@ -22,6 +22,10 @@ SYMBOLS = "english_basic"
 MAX_SYMBOLS = 220  # an utterance of about fifteen seconds
 
 _TOKEN = re.compile(r"\{([A-Z012 ]+)\}|[A-Za-z']{1,60}-?|[.,;:?!-]")
+# No word has so many letters; reading one takes time, and guesses nonsense.
+_NO_WORD = re.compile(r"[A-Za-z]{61,}")
+_DRAWN_OUT = re.compile(r"([A-Za-z])\1{2,}")  # "sooo" is a word, whatever its length
+SPELT_TOGETHER = 20  # letters
 _STRONGEST_FIRST = "?!.;:,-"
 _MAY_END = frozenset(".?!,;:")
 
@@ -84,7 +88,7 @@ class EnglishFrontend:
         """Words with phones and single marks between them; none before the first word."""
         tokens: list[_Token] = []
         for span in spans:
-            for match in _TOKEN.finditer(span.text):
+            for match in _TOKEN.finditer(_NO_WORD.sub(_in_capitals, span.text)):
                 phones = tuple(match[1].split()) if match[1] else span.phones
                 token = _Token(match[0], span.start, span.end, phones)
                 if match[0] not in _STRONGEST_FIRST:
@@ -133,6 +137,14 @@ class EnglishFrontend:
             start += len(part)
             left -= sum(token.size for token in part)
         return [part for part in parts if any(not token.is_mark for token in part)]
+
+
+def _in_capitals(letters: re.Match[str]) -> str:
+    """Letters that make no word as they are spelt: in capitals."""
+    run = letters[0].upper()
+    if not _NO_WORD.fullmatch(_DRAWN_OUT.sub(r"\1\1", run)):
+        return letters[0]
+    return " ".join(run[start : start + SPELT_TOGETHER] for start in range(0, len(run), SPELT_TOGETHER))
 
 
 def _shown(token: _Token, before: str) -> str:
