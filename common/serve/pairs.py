@@ -15,7 +15,8 @@ from melforge.common.config.deployment import Deployment
 from melforge.common.errors import InputError, unknown
 from melforge.common.registry import get_model
 from melforge.common.registry import names as model_names
-from melforge.common.runner import TextToSpeech, known_controls
+from melforge.common.runner import TextToSpeech, known_controls, require_controls
+from melforge.common.speech import Controls
 from melforge.common.stages.choose import KINDS, deployment_of, parse_backends
 from melforge.common.synthesis.acoustic import AcousticModel
 from melforge.common.synthesis.chunks import ChunkSizes
@@ -158,6 +159,12 @@ class Pairs:
     def controls(self, pair: Pair) -> frozenset[str]:
         """The names of the controls that change what the pair speaks; it need not be loaded."""
         return known_controls(*(self._sources[pair.voice, model] for model in (pair.acoustic, pair.vocoder)))
+
+    def require_controls(self, pair: Pair, controls: Controls) -> None:
+        """An InputError where the pair does not know a control that was asked for; it need not be loaded."""
+        require_controls(
+            controls, *(self._sources[pair.voice, model] for model in (pair.acoustic, pair.vocoder))
+        )
 
     def speakers(self, pair: Pair) -> tuple[str, ...]:
         """The names of its speakers; none where it has one voice."""
