@@ -12,6 +12,7 @@ import asyncio
 import heapq
 import itertools
 import logging
+import math
 import queue
 import threading
 import time
@@ -43,6 +44,8 @@ class AudioEncoder(Protocol):
     """Samples in, bytes out: `WireEncoder`."""
 
     content_type: str
+    head_comes_last: bool
+    head: bytes
 
     def write(self, samples: np.ndarray) -> bytes: ...
     def close(self) -> bytes: ...
@@ -95,6 +98,8 @@ class SpeechJob:
     rate: int
     progress: JobProgress
     scheduler: Scheduler
+    ahead: float = math.inf  # seconds of audio that may wait for its listener before it is paused
+    whole: bool = False  # its listener hears nothing before its end, so cannot run dry
     cancelled: bool = False
     busy: bool = False  # a worker or an encoding thread has it
     parked: bool = False
@@ -202,11 +207,18 @@ class Scheduler:
             return sum(job.progress.started is None for job in self._jobs)
 
     def submit(
-        self, chunks: SpeechChunks, encoder: AudioEncoder, rate: int, arrived: float | None = None
+        self,
+        chunks: SpeechChunks,
+        encoder: AudioEncoder,
+        rate: int,
+        arrived: float | None = None,
+        ahead: float | None = None,
+        whole: bool = False,
     ) -> SpeechJob:
         """Adds a job; call it in the event loop that will iterate over the job."""
         progress = JobProgress(self.clock() if arrived is None else arrived)
-        job = SpeechJob(chunks, encoder, rate, progress, self)
+        ahead = self.ahead if ahead is None else ahead
+        job = SpeechJob(chunks, encoder, rate, progress, self, ahead, whole)
         with self._changed:
             self._jobs.add(job)
             self._push(job)
@@ -289,7 +301,7 @@ class Scheduler:
         self._changed.notify()
 
     def _is_ahead(self, job: SpeechJob) -> bool:
-        return job.progress.made - job.progress.taken > self.ahead
+        return job.progress.made - job.progress.taken > job.ahead
 
     def _next_jobs(self) -> list[SpeechJob]:
         """Waits for the most urgent job; returns it with the jobs whose next chunks are made with its own.
@@ -401,7 +413,7 @@ class Scheduler:
             self._end(job, error)
             return
         seconds = 0.0 if samples is None else len(samples) / job.rate
-        self._note(job.progress, seconds, bool(data))
+        self._note(job.progress, seconds, is_last if job.whole else bool(data))
         if is_last:
             self._end(job, None, data, seconds)
             return
