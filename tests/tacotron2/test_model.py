@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from melforge.tacotron2.config import Tacotron2Config
-from melforge.tacotron2.model import DecoderState, Tacotron2
-from tests.networks import load_network
+from melforge.tacotron2.model import Tacotron2
+from tests import networks
+from tests.networks import assert_close, load_network
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "tacotron2"
 TINY = Tacotron2Config(
@@ -37,21 +38,9 @@ def build(**changes) -> Tacotron2:
     return Tacotron2(replace(TINY, **changes)).eval().requires_grad_(False)
 
 
-def batch_of_text(lengths=(9, 6, 1)) -> tuple[torch.Tensor, torch.Tensor]:
+def batch_of_text(*lengths) -> tuple[torch.Tensor, torch.Tensor]:
     torch.manual_seed(2)
-    symbols = torch.zeros(len(lengths), max(lengths), dtype=torch.int64)
-    for row, length in zip(symbols, lengths, strict=True):
-        row[:length] = torch.randint(1, TINY.n_symbols, (length,))
-    return symbols, torch.tensor(lengths)
-
-
-def assert_close(name: str, actual: torch.Tensor, golden: np.ndarray) -> None:
-    actual = actual.detach().numpy()
-    assert actual.shape == golden.shape, name
-    if golden.dtype.kind in "bi":
-        assert np.array_equal(actual, golden), name
-    else:
-        assert np.abs(actual - golden).max() <= 1e-4 * max(1, np.abs(golden).max()), name
+    return networks.batch_of_text(TINY.n_symbols, *lengths)
 
 
 @pytest.fixture(scope="module")
@@ -118,23 +107,6 @@ def test_padded_outputs_are_overwritten_where_the_config_says_so():
         before, after = getattr(plain, name), getattr(masked, name)
         assert (after[1, ..., 4:] == padding).all() and (before[1, ..., 4:] != padding).all(), name
         assert torch.equal(after[0], before[0]) and torch.equal(after[1, ..., :4], before[1, ..., :4]), name
-
-
-@pytest.mark.parametrize("dropout", [True, False])
-def test_steps_equal_infer(dropout):
-    network = build()
-    symbols, lengths = batch_of_text()
-    noise = torch.rand(9, 2, 3, TINY.prenet_dim) if dropout else [None] * 9
-    out = network.infer(symbols, lengths, prenet_noise=noise if dropout else None, gate_threshold=1.0)
-    memory, processed = network.encode(symbols, lengths)
-    state = network.initial_state(memory)
-    frames = []
-    for row in noise:
-        named = dict(zip(DecoderState._fields, state, strict=True))
-        _, *state = network.decode_step(memory, processed, lengths, **named, prenet_noise=row)
-        frames.append(state[0])
-    torch.testing.assert_close(torch.stack(frames, 2), out.mel_before_postnet)
-    torch.testing.assert_close(network.postnet(out.mel_before_postnet), out.mel)
 
 
 def test_teacher_forcing_with_its_own_frames_equals_infer():

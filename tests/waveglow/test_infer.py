@@ -15,7 +15,6 @@ from melforge.common.engines import WrappedEngine
 from melforge.common.engines.backends import make_engine
 from melforge.common.export import to_onnx
 from melforge.common.export.to_onnx import export_source, source_stages
-from melforge.common.runner import TextToSpeech
 from melforge.common.speech import Controls
 from melforge.common.synthesis.chunks import ChunkSizes
 from melforge.common.synthesis.loading import make_driver
@@ -168,14 +167,6 @@ def test_a_mel_longer_than_the_stage_is_vocoded_in_pieces(vocoder):
     np.testing.assert_allclose(short.vocode(mel, np.array([100]))[0], whole, rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("reach, frames", [(1, 256), (19, 256), (30, 360), (99, 1024 - 2 * (99 + 4))])
-def test_a_whole_mel_is_vocoded_in_chunks_much_longer_than_their_context(vocoder, reach, frames):
-    other = make_driver(vocoder.source, vocoder.generator.backend, "cpu")
-    assert other.longest_mel == 1024
-    other.context = reach
-    assert other.longest_chunk == frames
-
-
 def test_memory_is_bounded_for_mels_of_any_length(vocoder):
     seen = []
 
@@ -219,16 +210,6 @@ def test_a_shorter_mel_has_the_beginning_of_a_longer_ones_noise():
     assert abs(float(long.std()) - 1) < 0.05
 
 
-def test_items_of_a_batch_sound_as_alone(vocoder):
-    mel = np.concatenate([some_mel(30, seed=seed) for seed in range(3)])
-    lengths = np.array([30, 1, 13])
-    for item, audio in enumerate(vocoder.vocode(mel, lengths)):
-        alone = mel[item : item + 1, :, : lengths[item]]
-        (expected,) = vocoder.vocode(alone, lengths[item : item + 1])
-        assert audio.shape == (lengths[item] * 256,)
-        np.testing.assert_array_equal(audio, expected)
-
-
 def test_graphs_equal_pytorch_from_one_frame_to_the_longest(weights, tmp_path):
     source, checks = export_source(read_checkpoint(weights), tmp_path)
     assert {check.sizes["batch"] for check in checks} == {1, 2, 3, 4}
@@ -249,17 +230,6 @@ def test_weight_norm_is_folded_and_matrices_inverted_in_the_voice(voice):
     assert state["WN.0.start.weight"].dtype == np.float16
     exact = tiny_waveglow().remove_weight_norm().convinv[0].inverse.numpy()
     np.testing.assert_array_equal(state["convinv.0.inverse"], exact)
-
-
-def test_both_vocoders_of_a_voice_speak(voice):
-    first = TextToSpeech.load(voice=voice, device="cpu")
-    assert isinstance(first.vocoder, WaveglowVocoder)
-    second = TextToSpeech.load(voice=voice, vocoder="hifigan", device="cpu")
-    text, controls = "Hello there, you.", Controls(seed=4, sigma=0.7)
-    spoken = first.speak(text, controls)
-    assert len(second.speak(text).samples) == len(spoken.samples)
-    streamed = np.concatenate(list(first.stream(text, controls)))
-    np.testing.assert_allclose(streamed, spoken.samples, rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
