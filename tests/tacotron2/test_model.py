@@ -119,20 +119,6 @@ def test_teacher_forcing_with_its_own_frames_equals_infer():
     torch.testing.assert_close(forced.alignment, spoken.alignment)
 
 
-def test_items_of_a_batch_in_any_order_equal_items_alone():
-    """With convolutions of kernel 1 no padding leaks, and nothing else may join the items."""
-    network = build(encoder_kernel_size=1)
-    symbols, lengths = batch_of_text((1, 9, 6))
-    noise = torch.rand(9, 2, 3, TINY.prenet_dim)
-    together = network.infer(symbols, lengths, prenet_noise=noise, gate_threshold=1.0)
-    for i, n in enumerate(lengths.tolist()):
-        one = slice(i, i + 1)
-        alone = network.infer(symbols[one, :n], prenet_noise=noise[:, :, one], gate_threshold=1.0)
-        torch.testing.assert_close(together.mel[one], alone.mel)
-        torch.testing.assert_close(together.alignment[one, :, :n], alone.alignment)
-        assert (together.alignment[one, :, n:] == 0).all()
-
-
 def test_encoder_equals_packed_sequences():
     network = build()
     symbols, lengths = batch_of_text()
