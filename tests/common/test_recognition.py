@@ -56,6 +56,7 @@ def test_words_have_times_and_scores():
     ]
     assert all(word.score == pytest.approx(np.exp(-0.5)) for word in words)
     assert words_of(heard("- -  -"), LABELS, 0.02) == []
+    assert words_of(heard("----"), LABELS, 0.02) == words_of(heard(""), LABELS, 0.02) == []
     uneven = heard("ab")
     uneven.scores[:] = np.log([0.9, 0.4])
     assert words_of(uneven, LABELS, 0.02)[0].score == pytest.approx(0.6)  # their geometric mean

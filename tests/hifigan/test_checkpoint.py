@@ -202,7 +202,8 @@ def test_without_a_config_unpublished_sizes_are_refused(tmp_path):
 
 def test_config_beside(tmp_path):
     path = Path(shutil.copy(AUTHORS / "V2" / "g_02500000", tmp_path / "generator_v2"))
-    shutil.copy(AUTHORS / "V2" / "config.json", tmp_path / "generator_v2.json")
+    stated = (AUTHORS / "V2" / "config.json").read_text(encoding="utf-8")
+    (tmp_path / "generator_v2.json").write_text(f"\ufeff{stated}", encoding="utf-8")  # as Notepad writes it
     assert load_checkpoint(path).config == load_checkpoint(AUTHORS / "V2" / "g_02500000").config
 
 

@@ -1,8 +1,10 @@
 """scripts/verify.py and verify_trt: the exit status tells, the report says what, and errors are sentences."""
 
 import json
+import re
 from pathlib import Path
 
+import onnx
 import pytest
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "verify.py"
@@ -41,6 +43,21 @@ def test_a_wrong_weight_gives_status_1_and_is_named(run):
     status, out, _ = run("melforge.fastpitch.verify_trt", *words, "--json", "-")
     assert status == 1
     assert json.loads(out)["first_wrong"] == "fastpitch.decoder: decoder.layers.0.pos_ff.CoreNet.2"
+
+
+@pytest.mark.slow
+def test_layers_behind_a_change_of_the_wiring_are_counted(run, voice_copy):
+    graph = voice_copy / "fastpitch" / "decoder.onnx"
+    model = onnx.load(graph, load_external_data=False)
+    weight = next(t.name for t in model.graph.initializer if t.name.startswith("decoder.layers.0.pos_ff"))
+    for node in model.graph.node:
+        node.input[:] = ["twice" if name == weight else name for name in node.input]
+    model.graph.node.insert(0, onnx.helper.make_node("Add", [weight, weight], ["twice"]))
+    onnx.save(model, graph)
+    words = ("--voice", voice_copy, "--backend", "onnx", "--text", "It works.")
+    status, out, _ = run("melforge.fastpitch.verify_trt", *words)
+    assert status == 1 and "the first that went wrong: output mel of fastpitch.decoder" in out
+    assert re.search(r"\n\d+ of \d+ layers were not found in the graphs in use, being wired otherwise", out)
 
 
 @pytest.mark.slow

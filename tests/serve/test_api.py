@@ -17,9 +17,12 @@ import numpy as np
 import pytest
 import soundfile
 
+from melforge.common.audio.mel import LOUD, QUIET
 from melforge.common.serve.pairs import OPENAI_VOICES
+from melforge.common.serve.settings import ServeSettings
 from melforge.common.text import Analysis
 from tests.serve.conftest import (
+    JSON,
     PATIENCE,
     ROOT,
     SPEECH,
@@ -153,6 +156,10 @@ def test_words_have_the_seconds_at_which_they_are_spoken(server, direct):
     kinds = [event["type"].rpartition(".")[2] for event in events]
     assert kinds[:2] == ["timestamps", "delta"] and kinds.count("timestamps") == 2
     assert [word for event in events for word in event.get("words", ())] == wanted
+    for event in events[:-1]:
+        if "written" in event:
+            assert sum(piece["words"] for piece in event["written"]) == len(event["words"])
+            assert " ".join(piece["text"] for piece in event["written"]) in TEXT
     answer = server.speak(TEXT, response_format="wav", stream_format="json").json()
     assert answer["words"] == wanted and answer["srt"] == srt(spoken)
     assert answer["vtt"].startswith("WEBVTT") and abs(answer["seconds"] - spoken.seconds) < 1e-3
@@ -181,6 +188,9 @@ def test_alignments_are_those_of_the_acoustic_model(server, model):
             weights = np.frombuffer(base64.b64decode(row["attention"]["weights"]), np.uint8)
             weights = weights.reshape(row["attention"]["steps"], len(seconds)) / 255
             assert np.abs(weights - spoken.alignments[number]).max() < 0.6 / 255
+        levels = np.frombuffer(base64.b64decode(row["mel"]["levels"]), np.uint8)
+        mel = levels.reshape(row["mel"]["frames"], -1).T / 255 * (LOUD - QUIET) + QUIET
+        assert np.abs(mel - spoken.mels[number].clip(QUIET, LOUD)).max() < 0.6 / 255 * (LOUD - QUIET)
     assert "alignments" not in server.speak(stream_format="json").json()
 
 
@@ -341,12 +351,33 @@ def test_wrong_routes_methods_and_bodies(server):
         require_error(client.get("/v1/nothing"), 404)
         assert "POST" in client.get(SPEECH).headers["allow"]
         require_error(client.get(SPEECH), 405)
-        require_error(client.post(SPEECH, content=b"x" * (2 << 20)), 413)
+        require_error(client.post(SPEECH, content=b"x" * (2 << 20), headers=JSON), 413)
         require_error(client.get("/v1/audio/voices", params={"legacy": "perhaps"}), 400, "legacy")
         assert client.get("/health", headers={"x-request-id": "mine-1"}).headers["x-request-id"] == "mine-1"
         assert (
             client.get("/health", headers={"x-request-id": "not mine"}).headers["x-request-id"] != "not mine"
         )
+
+
+def test_head_is_answered_as_get_without_a_body(server):
+    with server.client() as client:
+        for path in ("/", "/health", "/ready", "/metrics", "/v1/models", "/page/main.js", "/openapi.json"):
+            head, get = client.head(path), client.get(path)
+            assert head.status_code == get.status_code == 200 and not head.content, path
+            assert head.headers["content-type"] == get.headers["content-type"]
+        assert client.head(SPEECH).status_code == 405 and client.head("/nothing").status_code == 404
+
+
+def test_what_clients_write_besides_is_no_fault(server):
+    """Null in fields that are left unset, a byte order mark, a slash at the end of the address."""
+    unset = dict.fromkeys(("speed", "response_format", "stream", "seed", "volume", "speaker", "unknown"))
+    with server.client() as client:
+        wanted = client.post(SPEECH, json=speech(seed=0)).content
+        assert client.post(SPEECH, json={**speech(), **unset}).content == wanted
+        marked = b"\xef\xbb\xbf" + json.dumps(speech()).encode()
+        assert client.post(f"{SPEECH}/", content=marked, headers=JSON).content == wanted
+        assert client.get("/v1/models/").json() == client.get("/v1/models").json()
+        require_error(client.post(SPEECH, json=speech(input=None)), 400, "input")
 
 
 def broken_bodies(count):
@@ -375,16 +406,35 @@ def broken_bodies(count):
 def test_no_body_makes_another_answer_than_openai_s_error(server):
     with server.client() as client:
         for body in broken_bodies(600):
-            answer = client.post(SPEECH, content=body)
+            answer = client.post(SPEECH, content=body, headers=JSON)
             if answer.status_code != 200:  # null leaves our own fields as they are
                 require_error(answer, 400)
-            answer = client.post(f"{SPEECH}/batch", content=body)
+            answer = client.post(f"{SPEECH}/batch", content=body, headers=JSON)
             require_error(answer, 400)
         deep = "[" * 5000 + "]" * 5000
         for name in ("input", "voice", "extra"):
             body = json.dumps(speech())[:-1] + f', "{name}": {deep}}}'
-            require_error(client.post(SPEECH, content=body), 400)
+            require_error(client.post(SPEECH, content=body, headers=JSON), 400)
     assert server.service.running == 0
+
+
+def test_the_api_describes_its_keys_and_errors():
+    from melforge.common.serve.errors import ERRORS, ErrorAnswer
+
+    for keys in ((), (b"secret",)):
+        with running(keys) as server, server.client() as client:
+            api = client.get("/openapi.json").json()
+            answer = client.post(SPEECH, json={})
+        ErrorAnswer.model_validate(answer.json(), strict=True)
+        schemes = api.get("components", {}).get("securitySchemes", {}).values()
+        assert [(one["type"], one["scheme"]) for one in schemes] == [("http", "bearer")] * len(keys)
+        for path, operations in api["paths"].items():
+            for operation in operations.values():
+                if path.startswith("/v1/"):
+                    assert bool(operation.get("security")) == bool(keys), path
+                    assert {str(status) for status in ERRORS} < {*operation["responses"]}, path
+                assert "422" not in operation["responses"]  # which FastAPI expects, and nobody answers
+        assert str(answer.status_code) in api["paths"][SPEECH]["post"]["responses"]
 
 
 # Limits
@@ -451,7 +501,8 @@ def test_who_leaves_before_the_first_sound_is_not_spoken_to(server, monkeypatch)
     speak_instead(monkeypatch, held)
     body = json.dumps(speech()).encode()
     url = httpx.URL(server.url)
-    head = f"POST {SPEECH} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = f"POST {SPEECH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head += f"Content-Length: {len(body)}\r\n\r\n"
     sockets = [socket.create_connection((url.host, url.port)) for _ in range(3)]  # one more than workers
     for one in sockets:
         one.sendall(head.encode() + body)
@@ -506,7 +557,9 @@ def old_client(server, **fields):
     """What comes back over HTTP/1.0, whose answers end where the connection does: headers and body."""
     url, body = httpx.URL(server.url), json.dumps(speech(TEXT, **fields)).encode()
     with socket.create_connection((url.host, url.port), timeout=PATIENCE) as one:
-        head = f"POST {SPEECH} HTTP/1.0\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = (
+            f"POST {SPEECH} HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
         one.sendall(head.encode() + body)
         answer = one.makefile("rb").read()
     head, _, data = answer.partition(b"\r\n\r\n")
@@ -573,7 +626,8 @@ def test_who_leaves_without_an_answer_is_counted_as_one_who_left():
     async def silent(scope, receive, send):
         pass
 
-    service = SimpleNamespace(scheduler=SimpleNamespace(clock=lambda: 0.0), keys=(), metrics=Metrics())
+    clock = SimpleNamespace(clock=lambda: 0.0)
+    service = SimpleNamespace(settings=ServeSettings(), scheduler=clock, keys=(), metrics=Metrics())
     scope = {"type": "http", "method": "POST", "path": SPEECH, "headers": []}
     asyncio.run(Gate(silent, service)(scope, None, None))
     assert f'status="{LEFT}"' in service.metrics.page().decode() and LEFT == 499
@@ -595,7 +649,7 @@ def test_a_key_is_a_bearer_s():
     from melforge.common.serve.errors import ApiError
     from melforge.common.serve.gate import Gate
 
-    gate = Gate(None, SimpleNamespace(keys=(b"first", b"second")))
+    gate = Gate(None, SimpleNamespace(settings=ServeSettings(), keys=(b"first", b"second")))
     assert gate._caller("/v1/models", b"bearer second") == "1" and gate._caller("/health", b"") == ""
     for given in (b"Basic second", b"second", b"Bearer third", b""):
         with pytest.raises(ApiError, match="a valid API key is needed"):
