@@ -242,7 +242,8 @@ def test_a_folder_of_another_run_is_refused(tiny_voice, tmp_path):
 # Workers and progress
 
 
-SHARDS = cut_shards([TableText(str(i), "Text.") for i in range(8)], 1)
+def shards():
+    return cut_shards([TableText(str(i), "Text.") for i in range(8)], 1)
 
 
 class Fakes:
@@ -274,26 +275,26 @@ class Fakes:
 
 def test_a_lost_worker_is_replaced_and_its_shard_spoken():
     crew = Fakes(losing=[2, 2, 5])
-    assert sorted(report.number for report in feed(crew, 3, SHARDS)) == list(range(8))
+    assert sorted(report.number for report in feed(crew, 3, shards())) == list(range(8))
     assert crew.ended and crew.begun == 6
     # The last shard's worker is lost while others have nothing to do: one of them takes it.
     crew = Fakes(losing=[7])
     crew.answers.append((0, WorkerLost("an idle one")))
-    assert sorted(report.number for report in feed(crew, 3, SHARDS)) == list(range(8))
+    assert sorted(report.number for report in feed(crew, 3, shards())) == list(range(8))
     assert list(feed(Fakes(), 3, [])) == []
     assert list(feed(few := Fakes(), 3, [Shard(0, ())])) and few.begun == 1
 
 
 def test_workers_for_which_there_is_no_room_are_not_waited_for():
     crew = Fakes(losing=[5], room=2)
-    assert sorted(report.number for report in feed(crew, 4, SHARDS)) == list(range(8))
+    assert sorted(report.number for report in feed(crew, 4, shards())) == list(range(8))
     assert crew.ended
 
 
 def test_workers_that_are_lost_again_and_again_end_the_run():
     crew = Fakes(losing=[2] * MOST_FAILURES)
     with pytest.raises(InputError, match=r"lost 3 times, at last because it was killed: .* --workers"):
-        list(feed(crew, 1, SHARDS))
+        list(feed(crew, 1, shards()))
     assert crew.ended
 
 
