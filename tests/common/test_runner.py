@@ -144,6 +144,29 @@ def test_chunks_grow_and_the_last_are_even(tts):
     assert max(map(max, found)) == sizes.longest == 53 and ChunkSizes(10, 40).longest == 40
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_stream_is_the_same_whatever_its_chunks_are_stretched_to(tts, spoken, seed):
+    chance, lengths = np.random.default_rng(seed), []
+    stream, parts = tts.stream(TEXT, sizes=ChunkSizes(4, 16, even=True, stretched=90)), []
+    while not stream.ended:
+        stream.stretch(lambda: chance.uniform(0, 1.2))
+        parts.append(next(stream))
+        lengths.append(len(parts[-1]) // 256)
+    np.testing.assert_allclose(np.concatenate(parts), spoken.samples, atol=1e-4)
+    assert min(lengths) < 24 < max(lengths) <= ChunkSizes(stretched=90).longest
+
+
+def test_a_chunk_that_is_computed_is_not_stretched(tts):
+    mel = np.full((1, 80, 200), -5, np.float32)
+    chunks = tts.vocoder.vocode_chunks(mel, ChunkSizes(10, 20, stretched=50))
+    chunks.stretch(8)  # it has more
+    assert len(next(chunks)) == 10 * 256
+    chunks.stretch(1000)
+    tts.vocoder._run_chunks([(chunks, chunks.window)])
+    chunks.stretch(30)
+    assert [len(chunk) // 256 for chunk in chunks] == [50, 20, 20, 20, 20, 20, 20, 20]
+
+
 @pytest.mark.parametrize("frames, first, chunk", [(1, 1, 1), (7, 3, 3), (61, 1, 17), (150, 24, 64)])
 def test_denoised_chunks_equal_the_whole_denoised(tts, frames, first, chunk):
     mel = np.random.default_rng(frames).standard_normal((1, 80, frames), np.float32) * 2 - 5

@@ -14,7 +14,7 @@ from melforge.common.recognition.loading import load_recogniser
 from melforge.common.recognition.long_recordings import transcribe
 from melforge.common.recognition.transcript import HeardWord, Transcript
 from melforge.common.serve.hearing import Transcriber
-from melforge.common.serve.transcriptions import WholeForm
+from melforge.common.serve.transcriptions import TranscriptionFields, WholeForm, answer_of
 from tests.serve.conftest import own_pcm, running, samples_of, wait_for
 from tests.serve.test_api import require_error
 
@@ -74,6 +74,27 @@ def test_every_form_has_the_words_that_transcribe_gives(hears, wav, wanted):
         assert " ".join(words).split() == wanted.text.split()
 
 
+@pytest.mark.parametrize("said", ["", "a word"])
+def test_nothing_heard_is_an_empty_text_in_every_form(said):
+    words = (HeardWord("word", 0.1, 0.5, 0.9),) if said else ()
+
+    def answer(**fields):
+        wanted = TranscriptionFields(model="whisper-1", **fields)
+        return answer_of(Transcript(said, words, 1.0), wanted, "english").body.decode()
+
+    assert json.loads(answer())["text"] == said and answer(response_format="text") == f"{said}\n"
+    assert (
+        answer(response_format="srt").count("-->") == answer(response_format="vtt").count("-->") == len(words)
+    )
+    whole = json.loads(answer(response_format="verbose_json", timestamp_granularities=["word", "segment"]))
+    assert whole["text"] == said and len(whole["words"]) == len(whole["segments"]) == len(words)
+    events = [json.loads(line.removeprefix("data: ")) for line in answer(stream=True).split("\n\n")[:-1]]
+    assert [one["type"] for one in events] == ["transcript.text.delta"] * len(words) + [
+        "transcript.text.done"
+    ]
+    assert "".join(one.get("delta", "") for one in events) == events[-1]["text"] == said
+
+
 def test_words_and_segments_have_times(hears, wav, wanted):
     lists = {"timestamp_granularities[]": ["word", "segment"], "response_format": "verbose_json"}
     found = ask(hears, wav, **lists).json()
@@ -126,7 +147,7 @@ def test_silence_has_no_words(hears):
 
 def test_what_is_not_used_is_said_in_a_header(hears, wav):
     answer = ask(hears, wav, prompt="Names: Melforge.", temperature="0.5", stream="false", own="1")
-    assert answer.headers["x-melforge-ignored"] == "own, prompt, stream, temperature"
+    assert answer.headers["x-melforge-ignored"] == "own, prompt, temperature"
     assert "x-melforge-ignored" not in ask(hears, wav, language="en").headers
 
 
@@ -137,6 +158,7 @@ def test_what_is_not_used_is_said_in_a_header(hears, wav):
         ({"response_format": "docx"}, "response_format", "'json', 'text', 'srt', 'verbose_json' or 'vtt'"),
         ({"timestamp_granularities[]": "word"}, "timestamp_granularities", "in verbose_json only"),
         ({"timestamp_granularities[]": "letter"}, "timestamp_granularities", "'segment' or 'word'"),
+        ({"stream": "true", "response_format": "srt"}, "response_format", "events have no srt"),
         ({"temperature": "hot"}, "temperature", "a valid number"),
         ({"temperature": "1.5"}, "temperature", "less than or equal to 1"),
         ({"temperature": "nan"}, "temperature", "less than or equal to 1"),
@@ -345,6 +367,9 @@ def test_openai_s_client_gets_every_form(hears, wav, wanted):
     )
     assert [word.word for word in verbose.words] == wanted.text.split()
     assert verbose.segments[0].id == 0 and float(verbose.duration) == 4.0
+    delta, done = create(model="gpt-4o-transcribe", file=file, stream=True)
+    assert (delta.type, delta.delta) == ("transcript.text.delta", wanted.text)
+    assert (done.type, done.text) == ("transcript.text.done", wanted.text)
     with pytest.raises(openai.BadRequestError) as error:
         create(model="whisper-1", file=("a.wav", b"nothing"))
     assert error.value.param == "file"
