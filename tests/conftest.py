@@ -374,6 +374,19 @@ def save_trained(path: Path, network, config, **info) -> Path:
     return path
 
 
+@pytest.fixture
+def save_pt(tmp_path) -> Callable:
+    """Writes a published file of this content."""
+
+    def save(content: Any, **options) -> Path:
+        import torch
+
+        torch.save(content, tmp_path / "checkpoint.pt", **options)
+        return tmp_path / "checkpoint.pt"
+
+    return save
+
+
 def tiny(model: str, seed: int, **sizes):
     """A network of random weights, and its configuration."""
     import torch
