@@ -55,6 +55,7 @@ def make_router(service: Service) -> APIRouter:
 
     @router.get("/models/{name}")
     async def model(name: str) -> dict[str, Any]:
+        """One of them."""
         try:
             if name not in service.hearing.names:
                 pairs.find(name, pairs.voices[0])

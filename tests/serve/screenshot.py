@@ -23,7 +23,7 @@ def main(path: str, scheme: str = "light", width: str = "1040") -> None:
         page.set_default_timeout(PATIENCE * 1000)
         page.goto(server.url)
         page.check("#compare")
-        page.select_option("#b-model", "tacotron2-hifigan")
+        page.locator("[aria-label='Speech B'] [data-part=model]").select_option("tacotron2-hifigan")
         for model in ("fastpitch-hifigan", "tacotron2-hifigan"):  # loaded, as in a server that has run
             server.speak(model=model)
         page.fill("#text", TEXT)

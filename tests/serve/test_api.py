@@ -284,7 +284,7 @@ def test_health_readiness_figures_and_pages(server):
         page = client.get("/metrics").text
         assert 'melforge_requests_total{route="/v1/audio/speech",status="200"}' in page
         assert "melforge_first_audio_seconds_bucket" in page
-        assert 'href="openapi.json"' in client.get("/").text
+        assert 'href="docs"' in client.get("/").text and 'href="openapi.json"' in client.get("/docs").text
         assert "gate_threshold" in json.dumps(client.get("/openapi.json").json())
 
 
