@@ -13,7 +13,7 @@ from playwright.sync_api import sync_playwright
 from tests.serve.conftest import PATIENCE, running, wait_for
 
 TEXT = "The forge was quiet. Nobody had lit the fire since Tuesday."
-COLOURS = 128  # a palette makes the file a third as large
+COLOURS = 64  # a palette makes the file a third as large
 
 
 def main(path: str, scheme: str = "light", width: str = "1040") -> None:
