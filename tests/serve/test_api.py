@@ -638,10 +638,13 @@ def test_seconds_of_a_text_count_from_its_arrival():
     from melforge.common.serve.scheduler import JobProgress
 
     metrics = Metrics()
-    metrics.spoken(JobProgress(arrived=100.0, first_audio=100.5, ended=102.0, made=3.0, underruns=2), 7)
+    metrics.spoken(
+        JobProgress(arrived=100.0, first_audio=100.5, ended=102.0, made=3.0, underruns=2), 7, "Ann"
+    )
     page = metrics.page().decode()
     for line in ("first_audio_seconds_sum 0.5", "request_seconds_sum 2.0", "audio_seconds_total 3.0"):
         assert f"melforge_{line}" in page
+    assert 'melforge_key_audio_seconds_total{key="Ann"} 3.0' in page
     assert "melforge_characters_total 7.0" in page and "melforge_underruns_total 2.0" in page
 
 
@@ -649,8 +652,8 @@ def test_a_key_is_a_bearer_s():
     from melforge.common.serve.errors import ApiError
     from melforge.common.serve.gate import Gate
 
-    gate = Gate(None, SimpleNamespace(settings=ServeSettings(), keys=(b"first", b"second")))
-    assert gate._caller("/v1/models", b"bearer second") == "1" and gate._caller("/health", b"") == ""
+    gate = Gate(None, SimpleNamespace(settings=ServeSettings(), keys={b"first": "1", b"second": "Ann"}))
+    assert gate._caller("/v1/models", b"bearer second") == "Ann" and gate._caller("/health", b"") == ""
     for given in (b"Basic second", b"second", b"Bearer third", b""):
         with pytest.raises(ApiError, match="a valid API key is needed"):
             gate._caller("/v1/models", given)
