@@ -13,7 +13,7 @@ from websockets.sync.client import connect
 
 from melforge.common.serve import connections
 from melforge.common.serve.logs import BURST, MOST_LINES, WINDOW, JsonLines, Seldom, c_libraries_silenced
-from tests.serve.conftest import PATIENCE, SPEECH, own_pcm, running, serving
+from tests.serve.conftest import PATIENCE, SPEECH, own_pcm, running, serving, wait_for
 
 HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 UNFINISHED = b"POST /v1/models HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"
@@ -50,6 +50,22 @@ def test_a_new_connection_takes_the_place_of_the_one_that_is_idle_longest():
                 assert one.recv(1) == b""
         silent[-1].sendall(HEALTH)
         assert silent[-1].recv(15) == b"HTTP/1.1 200 OK"
+
+
+@pytest.mark.serve
+@pytest.mark.parametrize("kind", ["application/json", "text/plain"])  # answered after its body, and before
+def test_a_body_that_is_no_http_has_one_answer_and_leaves_no_fault(server, caplog, kind):
+    head = f"POST {SPEECH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\n"
+    with connected(server.url) as one:
+        one.sendall(head.encode() + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n")
+        if kind == "text/plain":
+            assert one.recv(12) == b"HTTP/1.1 415"
+        one.sendall(b"no size\r\n")
+        with suppress(ConnectionResetError):
+            answers = one.makefile("rb").read()
+            assert answers.count(b"HTTP/1.1 400") == (kind == "application/json")
+    wait_for(lambda: not server.service.running)
+    assert not [line for line in caplog.records if line.exc_info]
 
 
 @pytest.mark.serve
