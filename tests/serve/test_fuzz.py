@@ -27,7 +27,7 @@ from tests.serve.conftest import PATIENCE, SPEECH, serving, speech, wait_for
 
 SECONDS = float(os.environ.get("MELFORGE_FUZZ_SECONDS", "60"))
 SEED = int(os.environ.get("MELFORGE_FUZZ_SEED", "0"))
-CLIENTS = 4
+CLIENTS = 8
 MOST_GROWTH = 60.0  # MB, from the first quarter of the time on
 TRANSCRIPTIONS = "/v1/audio/transcriptions"
 PATHS = (
@@ -166,7 +166,7 @@ def ask(url: httpx.URL, draw: random.Random, sounds: list[bytes]) -> None:
     with suppress(ConnectionError), socket.create_connection((url.host, url.port), timeout=PATIENCE) as one:
         for data in sent:
             one.sendall(data)
-        one.settimeout(draw.choice((0.02, 0.2, 2.0)))
+        one.settimeout(draw.choice((0.01, 0.05, 0.05, 1.0)))
         with suppress(TimeoutError):
             while data := one.recv(1 << 16):
                 answer = answer or data
