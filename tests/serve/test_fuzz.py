@@ -182,6 +182,7 @@ def megabytes(process: int) -> float:
 
 @pytest.mark.serve
 @pytest.mark.slow
+@pytest.mark.timeout(SECONDS + 600)
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read in /proc")
 def test_whatever_is_sent_is_answered_without_a_fault(small_ear):
     noise, sounds = np.random.default_rng(SEED).standard_normal(8000) * 0.1, []
