@@ -258,8 +258,9 @@ async def document(spoken: Speaking, audio: AsyncIterable[bytes]) -> AsyncGenera
     rest = await asyncio.to_thread(json_of_words, spoken)
     yield b", " + rest[1:-1]
     if spoken.wanted.alignment:
+        yield b', "alignments": ['
         for number in range(len(spoken.stream.durations)):
-            yield b", " if number else b', "alignments": ['
+            yield b", " if number else b""
             yield await asyncio.to_thread(json_of_alignment, spoken, number)
         yield b"]"
     yield b"}"
