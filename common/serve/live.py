@@ -20,7 +20,7 @@ from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 
 from melforge.common.errors import InputError
 from melforge.common.serve.annotations import Annotations
-from melforge.common.serve.answer import answer_for, described
+from melforge.common.serve.answer import answer_for, described, in_order
 from melforge.common.serve.errors import ApiError, overloaded
 from melforge.common.serve.gate import CALLER, RECORD
 from melforge.common.serve.metrics import log
@@ -193,7 +193,7 @@ class Session:
             await self._send({"type": "sentence", "number": sentence.number, "text": sentence.text})
             try:
                 await self._send_audio(spoken)
-            except (Cancelled, InputError) as fault:
+            except (ApiError, Cancelled, InputError) as fault:
                 error = answer_for(fault)
             finally:
                 self.service.metrics.spoken(spoken.job.progress, len(sentence.text))
@@ -206,8 +206,8 @@ class Session:
 
     async def _send_audio(self, spoken: Speaking) -> None:
         annotations = Annotations(spoken)
-        async for data in spoken.job:
-            for row in annotations.since():
+        async for data in in_order(spoken.job, self.service.settings.answer_bytes):
+            for row in await annotations.since():
                 await self._send(row)
             await self.socket.send_bytes(data)
 

@@ -12,6 +12,7 @@ import asyncio
 import functools
 import itertools
 import logging
+import math
 import queue
 import threading
 import time
@@ -48,6 +49,8 @@ class AudioEncoder(Protocol):
     """Samples in, bytes out: `WireEncoder`."""
 
     content_type: str
+    head_comes_last: bool
+    head: bytes
 
     def write(self, samples: np.ndarray) -> bytes: ...
     def close(self) -> bytes: ...
@@ -109,6 +112,8 @@ class SpeechJob:
     progress: JobProgress
     scheduler: Scheduler
     length: int = 0
+    ahead: float = math.inf  # seconds of audio that may wait for its listener before it is paused
+    whole: bool = False  # its listener hears nothing before its end, so cannot run dry
     cancelled: bool = False
     busy: bool = False  # a worker or an encoding thread has it
     parked: bool = False
@@ -226,10 +231,13 @@ class Scheduler:
         rate: int,
         arrived: float | None = None,
         length: int = 0,
+        ahead: float | None = None,
+        whole: bool = False,
     ) -> SpeechJob:
         """Adds a job; call it in the event loop that will iterate over the job."""
         progress = JobProgress(self.clock() if arrived is None else arrived)
-        job = SpeechJob(chunks, encoder, rate, progress, self, length)
+        ahead = self.ahead if ahead is None else ahead
+        job = SpeechJob(chunks, encoder, rate, progress, self, length, ahead, whole)
         with self._changed:
             self._jobs.add(job)
             self._push(job)
@@ -315,7 +323,7 @@ class Scheduler:
         self._changed.notify()
 
     def _is_ahead(self, job: SpeechJob) -> bool:
-        return job.progress.made - job.progress.taken > self.ahead
+        return job.progress.made - job.progress.taken > job.ahead
 
     def _next_jobs(self) -> list[SpeechJob]:
         """Waits for the most urgent job; returns it with the jobs whose next chunks are made with its own.
@@ -469,7 +477,7 @@ class Scheduler:
             self._end(job, error)
             return
         seconds = 0.0 if samples is None else len(samples) / job.rate
-        self._note(job.progress, seconds, bool(data))
+        self._note(job.progress, seconds, is_last if job.whole else bool(data))
         if is_last:
             self._end(job, None, data, seconds)
             return

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, TypeVar
 
+from melforge.common.audio.sound_files import USUAL_RATE
 from melforge.common.audio.wire import WireEncoder, require_format
 from melforge.common.errors import InputError
 from melforge.common.runner import AnalysedText, ChunkSizes, Stream, TextToSpeech
@@ -67,7 +68,9 @@ class Service:
         self.fault: Exception | None = None  # why the first pair could not be loaded
         self.failed = asyncio.Event()
         self.last_step = float("-inf")
-        batches = Batches(attrgetter("batch_key"), self._speak_ahead, settings.texts_together(self._shared))
+        largest = settings.texts_together(self._shared)
+        self.together = workers * largest  # texts that are spoken at the same time
+        batches = Batches(attrgetter("batch_key"), self._speak_ahead, largest)
         self.scheduler = Scheduler(
             workers, settings.ahead, encoders, on_step=self._note_step, batches=batches
         )
@@ -153,7 +156,7 @@ class Service:
     async def speak(self, wanted: SpeechFields, arrived: float, whole: bool = False) -> Speaking:
         """Starts speaking; 400 says what of the request is impossible.
 
-        `whole`: the bytes are sent together, so that headers can state their length.
+        `whole`: the listener hears nothing before the end, so the audio's own header can state its length.
         """
         pair, controls = self.require(wanted)
         tts = await self.load(pair)
@@ -166,7 +169,11 @@ class Service:
         )
         encoder = await asyncio.to_thread(encode) if wanted.response_format == "aac" else encode()
         stream = make_stream(tts, text, controls, wanted, self.pairs.chunk_sizes(tts))
-        job = self.scheduler.submit(stream, encoder, tts.sampling_rate, arrived, len(wanted.input))
+        # What waits for a slow reader has as many bytes at higher rates.
+        ahead = self.settings.ahead * min(1.0, USUAL_RATE / wanted.sample_rate)
+        whole = whole or encoder.head_comes_last
+        length = len(wanted.input)
+        job = self.scheduler.submit(stream, encoder, tts.sampling_rate, arrived, length, ahead, whole)
         return Speaking(wanted, stream, job)
 
     def stop(self, seconds: float = 5.0) -> None:

@@ -4,6 +4,7 @@ import http.client
 import io
 import json
 import threading
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -273,14 +274,14 @@ def test_speech_goes_on_beside_a_recording_and_others_wait_up_to_a_limit(hears, 
     from melforge.common.serve import hearing
 
     begun, going_on = threading.Event(), threading.Event()
-    whole = hearing.decode_audio
+    whole = hearing.decode_blocks
 
     def slow(*how):
         begun.set()
         assert going_on.wait(30)
         return whole(*how)
 
-    monkeypatch.setattr(hearing, "decode_audio", slow)
+    monkeypatch.setattr(hearing, "decode_blocks", slow)
     answers = []
     asking = [threading.Thread(target=lambda: answers.append(ask(hears, wav))) for _ in range(2)]
     for one in asking:
@@ -307,7 +308,7 @@ def test_who_leaves_ends_the_work(hears, noise, monkeypatch):
 
     steps = []
     going_on = threading.Event()
-    whole = hearing.hear_pieces
+    whole = hearing.hear_blocks
 
     def slow(*how, **more):
         for piece in whole(*how, **more):
@@ -316,7 +317,7 @@ def test_who_leaves_ends_the_work(hears, noise, monkeypatch):
                 going_on.wait(30)
                 yield piece
 
-    monkeypatch.setattr(hearing, "hear_pieces", slow)
+    monkeypatch.setattr(hearing, "hear_blocks", slow)
     files, url = {"file": ("a.wav", sound(noise))}, httpx.URL(hears.url)
     request = httpx.Request("POST", url.join(ROUTE), files=files, data={"model": "small"})
     leaving = http.client.HTTPConnection(url.host, url.port)
@@ -373,3 +374,36 @@ def test_openai_s_client_gets_every_form(hears, wav, wanted):
     with pytest.raises(openai.BadRequestError) as error:
         create(model="whisper-1", file=("a.wav", b"nothing"))
     assert error.value.param == "file"
+
+
+def test_a_long_recording_is_never_whole_in_memory(small_ear, noise):
+    from melforge.common.serve.settings import ServeSettings
+
+    seconds, rate = 200, 48000
+    silence = np.zeros(seconds * rate, np.int16)
+    silence[-4 * RATE :] = noise * 32767
+    file = io.BytesIO(sound(silence, rate, "flac"))
+    del silence
+    transcriber = Transcriber(ServeSettings(ear=str(small_ear)))
+    transcriber._recogniser  # noqa: B018  loads it
+    tracemalloc.start()
+    try:
+        transcript = transcriber._transcribe(file, threading.Event())
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert transcript.seconds == seconds and most < 25e6, "the samples have 38 MB"
+    file.seek(0)
+    assert [transcript] == transcribe(transcriber._recogniser, [soundfile.read(file, dtype="float32")])
+    assert transcript.words
+
+
+def test_what_decoders_complain_of_is_not_in_the_log(hears, noise, capfd):
+    from melforge.common.audio.wire import encode
+
+    broken = bytearray(encode(noise, "mp3", RATE, 24000))
+    for place in np.random.default_rng(0).integers(len(broken) // 3, len(broken), 200).tolist():
+        broken[place] ^= 255
+    capfd.readouterr()
+    assert ask(hears, bytes(broken)).status_code == 200
+    assert capfd.readouterr().err == ""
