@@ -558,8 +558,9 @@ def test_fastpitchs_losses_are_means_inside_the_utterances(made_run):
     assert found == pytest.approx(wanted | ({"energy": 0.25} if "energy" in found else {}), rel=1e-4)
 
 
-def test_weights_ship_in_half_precision_and_constants_as_they_are(tmp_path, made_run):
+def test_averages_ship_in_half_precision_and_constants_as_they_are(tmp_path, made_run):
     run = made_run(fastpitch_train, "--steps", 1)
+    run.trainer.ema.averages["proj.bias"].fill_(0.75)
     run.trainer.model.pitch_mean.fill_(1000 / 3)
     run.save_weights()
     with safe_open(tmp_path / "run" / "weights.safetensors", "pt") as file:
@@ -567,6 +568,7 @@ def test_weights_ship_in_half_precision_and_constants_as_they_are(tmp_path, made
         stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     assert {stored[name].dtype for name in stored.keys() & parameters} == {torch.float16}
     assert stored["pitch_mean"].item() == pytest.approx(1000 / 3, rel=1e-6)
+    assert (stored["proj.bias"] == 0.75).all()
 
 
 def test_some_parameters_learn_at_a_rate_of_their_own():
