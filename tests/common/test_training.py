@@ -253,10 +253,13 @@ def test_fastpitch_goes_on_in_its_networks_units_of_pitch(tmp_path, train):
     assert pitch_loss("other", "--init", str(tmp_path / "other.pt")) > 5 * own
 
 
-def test_hifigan_trains_on_true_and_predicted_mels_and_starts_from_networks(tmp_path, train):
+def test_hifigan_trains_on_true_and_predicted_mels_and_starts_from_networks(corpus, tmp_path, train):
     out = tmp_path / "run"
     mels = tmp_path / "mels.npy"
     np.save(mels, np.full((80, FRAMES), -5, np.float16))
+    segments = batches.Segments(corpus, MelContract(), [mels], torch.device("cpu"))
+    (true, predicted), _ = segments.cut(torch.tensor([7, 7]), 20, torch.tensor([0, 1]))
+    assert (predicted == -5).all() and torch.equal(true, segments.mels[0][:, 7:27].float())
     train(hifigan_train, out, "--steps", 2, "--mels", str(mels))
     before = torch.load(out / "last.pt", weights_only=True)
     again = tmp_path / "again"
