@@ -136,13 +136,15 @@ def test_controls_and_names_of_openai_s_reach_the_models(server, direct):
     require_samples(answer, wanted)
 
 
-def test_server_sent_events_carry_the_same_bytes(server):
+def test_server_sent_events_carry_the_same_bytes(server, direct):
     whole = server.speak(TEXT, response_format="pcm").content
     answer = server.speak(TEXT, response_format="pcm", stream_format="sse")
     assert answer.headers["content-type"].startswith("text/event-stream")
     events = events_of(answer)
     assert [event["type"] for event in events[:-1]] == ["speech.audio.delta"] * (len(events) - 1)
-    assert events[-1]["type"] == "speech.audio.done" and events[-1]["usage"]["input_tokens"] == len(TEXT)
+    seconds = round(direct.speak(TEXT).seconds)
+    usage = {"input_tokens": len(TEXT), "output_tokens": seconds, "total_tokens": len(TEXT) + seconds}
+    assert events[-1] == {"type": "speech.audio.done", "usage": usage}
     assert b"".join(base64.b64decode(event["audio"]) for event in events[:-1]) == whole
 
 
