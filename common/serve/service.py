@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -169,6 +169,8 @@ class Service:
         except InputError as error:
             raise bad_request(str(error), ("model", "voice"), "model_not_found") from None
         controls = controls_of(wanted)
+        if (speaker := self.pairs.speaker(pair, wanted.voice_name)) and "speaker" not in controls.asked():
+            controls = replace(controls, speaker=speaker)
         try:
             self.pairs.require_controls(pair, controls)
         except InputError as error:

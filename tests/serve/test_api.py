@@ -136,6 +136,27 @@ def test_controls_and_names_of_openai_s_reach_the_models(server, direct):
     require_samples(answer, wanted)
 
 
+@pytest.mark.slow
+def test_a_voice_of_a_request_may_be_a_speaker_or_a_mix(server):
+    with running(voice=None) as every, every.client() as client:
+        listed = client.get("/v1/audio/voices").json()["voices"]
+        names = [one["id"] for one in listed]
+        assert names[:2] == ["hazel", "orchard"] and {"emma", "daniel", "shimmer"} < set(names)
+        assert "emma" in listed[1]["speakers"]
+        pairs = every.service.pairs
+        cast = pairs.get(pairs.find("tts-1", "orchard"))
+        told = {"orchard": 0, "verse": "daniel", "emma:0.3,heart:0.7": "emma:0.3,heart:0.7"}
+        for voice, speaker in told.items():
+            wanted = expected(cast, TEXT, speaker=speaker)
+            got = samples_of(client.post(SPEECH, json=own_pcm(TEXT, voice=voice)).content)
+            assert len(got) == len(wanted) and np.abs(got - wanted).max() <= 1
+        wanted = expected(cast, TEXT, speaker="michael")  # which the request says itself
+        got = samples_of(client.post(SPEECH, json=own_pcm(TEXT, voice="verse", speaker="michael")).content)
+        assert len(got) == len(wanted) and np.abs(got - wanted).max() <= 1
+        answer = client.post(SPEECH, json=own_pcm(TEXT, voice="emma:0.3,heart:x"))
+        assert "no NAME:SHARE" in require_error(answer, 400, "speaker")["message"]
+
+
 def test_server_sent_events_carry_the_same_bytes(server, direct):
     whole = server.speak(TEXT, response_format="pcm").content
     answer = server.speak(TEXT, response_format="pcm", stream_format="sse")
