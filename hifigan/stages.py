@@ -59,7 +59,7 @@ def source_stages(config: HifiganConfig, batch: Dim, mel: Dim, samples: Dim) -> 
 PLAN = vocoder_plan(
     stages,
     generator="melforge.trt_plugins.hifigan.engine:make_generator",
-    layers=("conv_pre", "ups.*", "resblocks.*", "conv_post"),
+    layers=("conv_pre", "ups.*", "resblocks.*", "conv_post", "pitch.*"),
     first="pitch",
     first_engine="melforge.trt_plugins.pitch.engine:make_pitch",
     between={"join_source": "melforge.trt_plugins.hifigan.engine:kernel_join"},

@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,6 +19,7 @@ import torch
 from melforge.common.arrays import Array
 from melforge.common.engines import MEL_STEP, SHORT, SHORT_STEP, Engine, Recent, check_inputs
 from melforge.common.engines.cuda_graphs import capture
+from melforge.common.engines.layer_outputs import show
 from melforge.common.engines.torch_engine import build_network
 from melforge.common.errors import InputError
 from melforge.common.files import cache_folder
@@ -119,9 +120,12 @@ class TritonLaunch(NamedTuple):
     grid: tuple[int, ...]
     arguments: tuple
     options: dict[str, Any]
+    shows: Sequence[tuple[str, Callable[[], torch.Tensor]]] = ()  # layers that are in its outputs then
 
     def __call__(self) -> None:
         self.kernel[self.grid](*self.arguments, **self.options)
+        for name, view in self.shows:
+            show(name, view)
 
 
 def compile_missing(launches: Iterable[TritonLaunch]) -> None:
@@ -132,7 +136,7 @@ def compile_missing(launches: Iterable[TritonLaunch]) -> None:
     from triton import AsyncCompileMode
 
     with ThreadPoolExecutor(COMPILERS) as compilers, AsyncCompileMode(compilers) as compiling:
-        for kernel, grid, arguments, options in launches:
+        for kernel, grid, arguments, options, _ in launches:
             kernel.warmup(*arguments, grid=grid, **options)
         if wait(compiling.raw_futures, PATIENCE).not_done:
             count, folder = len(compiling.raw_futures), os.environ["TRITON_CACHE_DIR"]
@@ -238,6 +242,7 @@ class ShapedGenerator(Engine):
     """
 
     backend = "cuda"
+    precision = "half products"
     prefers_batches = True
     name: str  # the model's, in messages
     check: Callable[[Any], Any]  # an InputError where the kernels do not support a config
