@@ -16,45 +16,38 @@ from torch import Tensor, nn
 from melforge.common.errors import close_matches
 from melforge.common.stages import Stage, TensorSpec
 
-
-class Listener:
-    """Who hears what is shown: at most so many `calls` of a layer in a loop."""
-
-    def __init__(self, calls: int):
-        self.calls = calls
-        self.made: dict[str, Tensor] = {}
-
-
-_listener: ContextVar[Listener | None] = ContextVar("_listener", default=None)
+# How many calls of a layer in a loop somebody hears, and what was shown to them.
+_hearing: ContextVar[tuple[int, dict[str, Tensor]]] = ContextVar("_hearing", default=(0, {}))
 
 
 @contextlib.contextmanager
 def shown(calls: int) -> Iterator[dict[str, Tensor]]:
-    """What engines on kernels `show` inside, by the names of layers. They show it where they launch kernels,
-    and not where a CUDA graph of these replays: at the first call of a shape.
+    """What engines on kernels `show` inside, by the names of layers; so many `calls` in a loop.
+
+    They show it where they launch kernels, and not where a CUDA graph replays these: at a shape's first call.
     """
-    listener = Listener(calls)
-    token = _listener.set(listener)
+    made: dict[str, Tensor] = {}
+    token = _hearing.set((calls, made))
     try:
-        yield listener.made
+        yield made
     finally:
-        _listener.reset(token)
+        _hearing.reset(token)
 
 
 def calls_to_show() -> int:
     """How many calls of a layer somebody hears; 0: nobody is there."""
-    listener = _listener.get()
-    return listener.calls if listener else 0
+    return _hearing.get()[0]
 
 
 def show(name: str, view: Callable[[], Tensor]) -> None:
     """Gives a layer's output, or what goes into it, to who listens. It may be longer than the network's on
     any axis, by padding.
     """
-    if (listener := _listener.get()) is not None:
+    calls, made = _hearing.get()
+    if calls:
         tensor = view()
         if not (tensor.is_cuda and torch.cuda.is_current_stream_capturing()):
-            listener.made[name] = tensor.float().clone()
+            made[name] = tensor.float().clone()
 
 
 @contextlib.contextmanager

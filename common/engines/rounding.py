@@ -33,6 +33,8 @@ class Precision:
 # them: half precision has as many bits as TF32 where its products' factors are rounded to it.
 PRECISIONS = {
     ("onnx", "fp32"): Precision(20, False, 1e-5),
+    ("onnx", "exact"): Precision(20, False, 1e-5),
+    ("trt", "exact"): Precision(18, False, 3e-5),
     ("trt", "fp32"): Precision(10, False, 1e-3),
     ("trt", "fp16"): Precision(10, True, 1e-3),
     ("cuda", "fp32"): Precision(20, False, 1e-5),

@@ -76,6 +76,8 @@ class Setup:
 
     def rounds(self, stage: Stage) -> Precision:
         """How the other side's engine of a stage rounds; kernels say it themselves."""
+        if stage.exact:
+            return PRECISIONS[self.backend, "exact"]
         return PRECISIONS[self.backend, "fp32" if "*" in stage.float32_layers else self.precision]
 
     def engine(self, stage: Stage, bucket: Bucket | None) -> Engine:
