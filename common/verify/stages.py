@@ -75,7 +75,9 @@ class Setup:
         return {"model": self.source.model, **how, "floor": floor, "layers": list(self.patterns)}
 
     def rounds(self, stage: Stage) -> Precision:
-        """How the other side's engine of a stage rounds; kernels say it themselves."""
+        """How the other side's engine of a stage rounds."""
+        if stage.name in self.deployment.kernels:
+            return PRECISIONS[KERNELS, "fp16"]  # until their engine says it
         if stage.exact:
             return PRECISIONS[self.backend, "exact"]
         return PRECISIONS[self.backend, "fp32" if "*" in stage.float32_layers else self.precision]
