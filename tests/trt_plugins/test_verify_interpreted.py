@@ -10,7 +10,7 @@ DAMAGES = {
     "fastpitch": {
         "encoder.layers.0.dec_attn.qkv_net.weight": "encoder: encoder.layers.0.dec_attn.qkv_net",
         "duration_predictor.layers.0.conv.weight": "encoder: duration_predictor.layers.0.conv",
-        "energy_predictor.fc.weight": "decoder: energy of these layers",
+        "energy_predictor.fc.weight": "decoder: energy_predictor.fc",
     },
     "fastspeech": {
         "phoneme_side.layer_stack.0.slf_attn.fc.weight": "encoder: phoneme_side.layer_stack.0.slf_attn",

@@ -296,6 +296,14 @@ class PredictorLaunches:
             yield self._layer(layer, tile, parts, out, longest)
             source = out
 
+    def _seen_values(self, longest: float) -> Shows:
+        """What the predictors end with; not where durations have been made of it."""
+        return [
+            (f"{name}_predictor.fc", lambda values=values: values[:, :, None])
+            for name, values in zip(self.weights.names, self.numbers, strict=True)
+            if not (longest and name == "duration")
+        ]
+
     def _seen_sums(self, place: int, layer: fold.PredictorLayerWeights, parts: Tensor) -> Tensor:
         """A predictor's convolution, (B, channels, size)."""
         sums = self.sequence.of(parts.unflatten(0, (-1, self.sequence.all_rows)).sum(0))
@@ -313,7 +321,7 @@ class PredictorLaunches:
             (-(-sequence.rows // NORM_ROWS), len(predictors.last)),
             (*before, *after, out, sequence.all_rows, *sequence.layout, layer.channels),
             {**columns, "LAST": out is self.numbers, "LONGEST": longest, "BM": NORM_ROWS},
-            []
+            self._seen_values(longest)
             if out is self.numbers
             else [
                 (norm, lambda rows=rows: sequence.of(rows))
