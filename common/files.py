@@ -7,6 +7,7 @@ import dataclasses
 import errno
 import json
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Collection, Iterator
@@ -83,6 +84,26 @@ def read_text(path: Path) -> str:
     """The text of a file that a user wrote, as `decode_text` reads it; its lines end in "\\n"."""
     text = decode_text(path.read_bytes(), str(path))
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+# What other files begin with -> what they are, and what to do about it.
+FOREIGN = {
+    rb".{6}\0\0\{": "a safetensors file: its name must end in .safetensors",
+    rb"version https://git-lfs": "a Git LFS pointer: fetch the file that it stands for (git lfs pull)",
+    rb"(?i)\s*<(!doctype|html|head|\?xml)": "a web page: download the file itself, not the page about it",
+    rb"\x1f\x8b|.{257}ustar": "an archive, as NeMo's .nemo is one: unpack it and give a file that is in it",
+    rb"\x08[\x03-\x14][\x12\x3a\x42]": "an ONNX graph, not a checkpoint: give what it was exported from",
+    rb".{4}ftyp": "an MP4 (.m4a, .mp4): convert its sound, as by ffmpeg -i IT it.wav",
+    rb"RIFF.{4}WAVE|fLaC|OggS|ID3": "a sound file",
+    rb"\x89HDF": "an HDF5 file, as TensorFlow and Keras write them",
+}
+
+
+def what_it_is(path: Path) -> str:
+    """What a file is by its first bytes, as a sentence ends, where it is of a known other kind; else ""."""
+    with path.open("rb") as file:
+        head = file.read(512)
+    return next((what for begin, what in FOREIGN.items() if re.match(begin, head, re.DOTALL)), "")
 
 
 def cache_folder() -> Path:

@@ -57,7 +57,7 @@ class ModelSpec:
         return own[name]
 
 
-PITCH = ("pitch_shift", "pitch_amplify", "pitch_flatten", "pitch_invert")
+PITCH = ("pitch_shift", "pitch_semitones", "pitch_amplify", "pitch_flatten", "pitch_invert")
 SPECS = (
     ModelSpec(
         "fastpitch",

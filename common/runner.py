@@ -13,7 +13,7 @@ from melforge.common.config.deployment import Deployment
 from melforge.common.engines import Engine
 from melforge.common.errors import InputError
 from melforge.common.registry import MODELS
-from melforge.common.speech import Audio, Controls, Timings, require_as_many, speaker_id
+from melforge.common.speech import Audio, Controls, Timings, require_as_many, speaker_shares
 from melforge.common.stages.choose import KINDS, deployment_of, parse_backends
 from melforge.common.synthesis.admission import Admission
 from melforge.common.synthesis.chunks import ChunkSizes
@@ -58,7 +58,7 @@ def require_controls(controls: Controls, *sources: ModelSource) -> None:
             raise InputError(f"the control {name!r} would change nothing: {why}")
     for source in sources:
         if "speaker" in source.controls:
-            speaker_id(controls.speaker, source.speakers)
+            speaker_shares(controls.speaker, source.speakers)
 
 
 class TextToSpeech:
@@ -125,8 +125,7 @@ class TextToSpeech:
             require_same_contract(first.mel, second.mel, (first.model, second.model))
             backends = parse_backends(backend, {kind: source.model for kind, source in sources.items()})
         with clock.stage("frontend"):
-            assert first.frontend is not None  # every acoustic model has one
-            frontend = first.frontend.build()
+            frontend = first.build_frontend()
             processes = start_text_processes(first.frontend, text_processes)
         drivers = {}
         for kind, source in sources.items():

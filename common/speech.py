@@ -44,6 +44,9 @@ class Controls:
 
     pace: float = control(1.0, "speed, 2 is twice as fast (default: 1)", 0.1, 10)
     pitch_shift: float = control(0.0, "raise the pitch by so much", -1000, 1000, unit="HZ")
+    pitch_semitones: float = control(
+        0.0, "raise it by so much, the same interval for low and high voices", -48, 48, unit="N"
+    )
     pitch_amplify: float = control(1.0, "livelier above 1, flatter below", -10, 10, unit="FACTOR")
     pitch_flatten: bool = control(False, "one pitch throughout")
     pitch_invert: bool = control(False, "mirror the pitch at its mean")
@@ -63,7 +66,9 @@ class Controls:
     dropout: bool = control(True, "the same speech for every seed, but flatter", negated="no_dropout")
     volume: float = control(1.0, "times the amplitude (default: 1)", 0, 10)
     seed: int = control(0, "for models that draw noise (default: 0)")
-    speaker: int | str = control(0, "name or id of the speaker (default: the first)")
+    speaker: int | str = control(
+        0, "name or id of the speaker, or a mix as ann:0.3,ben:0.7 (default: the first)"
+    )
 
     def __post_init__(self) -> None:
         for name, (kind, about, default) in control_fields().items():
@@ -106,17 +111,38 @@ def control_fields() -> dict[str, tuple[type, Control, Any]]:
     return table
 
 
-def speaker_id(speaker: int | str, names: Sequence[str]) -> int:
-    """The id of a speaker, given by it or by name; `names` are in the order of ids.
+def speaker_shares(speaker: int | str, names: Sequence[str]) -> np.ndarray:
+    """Each speaker's share of a voice, float32 [speakers]; `names` are in the order of ids.
 
-    Where a name is a number too, text means the name and a whole number the id. An InputError lists all.
+    A speaker is given by id or by name, a mix as "ann:0.3,ben:0.7", whose shares are made to sum to 1.
+    Where a name is a number too, text means the name and a whole number the id. An InputError for a speaker
+    that is not there lists all; one for a share says what it must be.
     """
     ids = [*map(str, range(len(names)))]
-    for known in (names, ids) if isinstance(speaker, str) else (ids, names):
-        if str(speaker) in known:
-            return known.index(str(speaker))
-    who = f"0 to {len(names) - 1}" if list(names) == ids else ", ".join(names)
-    raise InputError(f"speaker {speaker!r} does not exist: this model has {len(names)} ({who})")
+
+    def number(given: int | str) -> int | None:
+        orders = (names, ids) if isinstance(given, str) else (ids, names)
+        return next((known.index(str(given)) for known in orders if str(given) in known), None)
+
+    shares = np.zeros(len(names))
+    mixed = isinstance(speaker, str) and number(speaker) is None and ":" in speaker
+    for part in str(speaker).split(",") if mixed else [speaker]:
+        who, share = part, 1.0
+        if mixed:
+            who, _, text = (word.strip() for word in str(part).rpartition(":"))
+            try:
+                share = float(text) if who else math.nan
+            except ValueError:
+                share = math.nan
+            if not 0 <= share < math.inf:
+                raise InputError(f"speaker {speaker!r}: {part!r} is no NAME:SHARE, with a share from 0 on")
+        if (found := number(who)) is None:
+            all_of = f"0 to {len(names) - 1}" if list(names) == ids else ", ".join(names)
+            raise InputError(f"speaker {who!r} does not exist: this model has {len(names)} ({all_of})")
+        shares[found] += share
+    if not shares.any():
+        raise InputError(f"speaker {speaker!r}: all shares are 0")
+    return (shares / shares.sum()).astype(np.float32)
 
 
 def controls_of_each(controls: Controls | Sequence[Controls] | None, count: int) -> list[Controls]:

@@ -79,12 +79,15 @@ class FastPitchConfig:
 @dataclass(frozen=True)
 class FastPitchSettings:
     """What a voice says beside the sizes: mean and deviation of its pitch in Hz (0: LJSpeech's), and the
-    names of its speakers in the order of their ids.
+    names of its speakers in the order of their ids, with the mean and deviation of each where they have their
+    own.
     """
 
     pitch_mean: float = 0.0
     pitch_std: float = 0.0
     speakers: tuple[str, ...] = ()
+    pitch_means: tuple[float, ...] = ()
+    pitch_deviations: tuple[float, ...] = ()
 
 
 # Longer predictions are errors of the network; NVIDIA's scripts cut them here too.

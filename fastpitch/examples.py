@@ -19,7 +19,7 @@ def example_inputs(
         symbols = rng.integers(1, config.n_symbols, (batch, text)) * inside
         inputs = {"symbols": symbols, "lengths": lengths}
         if config.n_speakers > 1:
-            inputs["speaker"] = rng.integers(0, config.n_speakers, batch)
+            inputs["speaker"] = rng.dirichlet(np.ones(config.n_speakers), batch).astype(np.float32)
         return inputs
     mel_lengths = random_lengths(batch, sizes["mel"], rng)
     repeats = random_repeats(mel_lengths, lengths, text, rng)

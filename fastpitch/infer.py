@@ -9,7 +9,7 @@ import numpy as np
 from melforge.common.arrays import Array, as_float32, as_int64, length_mask, read_later, round_half_up, stack
 from melforge.common.engines import Run
 from melforge.common.errors import InputError
-from melforge.common.speech import AcousticOutput, Controls, speaker_id
+from melforge.common.speech import AcousticOutput, Controls, speaker_shares
 from melforge.common.synthesis.parallel import ParallelModel
 from melforge.common.synthesis.regulation import Regulation, expanding_by_index
 from melforge.common.synthesis.stage_engines import StageEngines
@@ -26,15 +26,14 @@ class FastPitchAcoustic(ParallelModel[FastPitchConfig]):
     """
 
     def __init__(self, source: ModelSource, engines: StageEngines):
-        mean, std = source.settings.pitch_mean, source.settings.pitch_std
-        self.pitch_mean, self.pitch_std = (mean, std) if std else (DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD)
-        names = source.settings.speakers
-        if names and len(set(names)) != source.config.n_speakers:
+        names, count = source.settings.speakers, source.config.n_speakers
+        if names and len(set(names)) != count:
             listed = ", ".join(names)
             raise InputError(
-                f"{source.weights} has {source.config.n_speakers} speakers, so that speakers must be as many "
-                f"different names, not {listed}"
+                f"{source.weights} has {count} speakers, so that speakers must be as many different names, "
+                f"not {listed}"
             )
+        self.pitch_units = pitch_units(source)
         both = engines["encoder"], engines["decoder"]
         super().__init__(source, engines, *both, Regulation(regulating, expanding), SHARED)
         self.padding_id = self.config.padding_idx
@@ -50,12 +49,13 @@ class FastPitchAcoustic(ParallelModel[FastPitchConfig]):
         symbols, lengths = self.pad(ids)
         rendered = self.render(symbols, lengths, each)
         assert rendered.pitch is not None
+        means, deviations = (self.shares(each) @ self.pitch_units.T).T.astype(np.float32)
         mel_lengths, energy = rendered.repeats.sum(1), rendered.decoded.get("energy")
         return AcousticOutput(
             mel=rendered.decoded["mel"][:, :, : int(mel_lengths.max())],
             mel_lengths=mel_lengths,
             durations=rendered.repeats,
-            pitch=rendered.pitch * np.float32(self.pitch_std) + np.float32(self.pitch_mean),
+            pitch=rendered.pitch * deviations[:, None] + means[:, None],
             energy=None if energy is None else energy[:, : symbols.shape[1]],
         )
 
@@ -65,16 +65,43 @@ class FastPitchAcoustic(ParallelModel[FastPitchConfig]):
 
     def settings_of(self, controls: Sequence[Controls]) -> dict[str, np.ndarray]:
         """`settings` float32 [B, 3]: pace, and factor and shift of the pitch."""
-        settings = np.array([(one.pace, *self._transform(one)) for one in controls], np.float32)
-        speakers = [speaker_id(one.speaker, self.source.speakers or ("0",)) for one in controls]
-        if self.config.n_speakers == 1:
-            return {"settings": settings}
-        return {"settings": settings, "speaker": np.array(speakers, np.int64)}
+        shares = self.shares(controls)
+        units = shares @ self.pitch_units.T
+        rows = [(one.pace, *transform(one, *own)) for one, own in zip(controls, units, strict=True)]
+        settings = {"settings": np.array(rows, np.float32)}
+        return settings if self.config.n_speakers == 1 else {**settings, "speaker": shares}
 
-    def _transform(self, controls: Controls) -> tuple[float, float]:
-        """NVIDIA's transforms of the pitch, in NVIDIA's order: a factor and what is added, in deviations."""
-        factor = 0.0 if controls.pitch_flatten else -1.0 if controls.pitch_invert else 1.0
-        return factor * controls.pitch_amplify, controls.pitch_shift / self.pitch_std
+    def shares(self, controls: Sequence[Controls]) -> np.ndarray:
+        """Each speaker's share of each item's voice, float32 [B, speakers]."""
+        return np.stack([speaker_shares(one.speaker, self.source.speakers or ("0",)) for one in controls])
+
+
+def pitch_units(source: ModelSource) -> np.ndarray:
+    """Each speaker's mean and deviation of the pitch in Hz, float64 [2, speakers]."""
+    told, count = source.settings, source.config.n_speakers
+    if not told.pitch_means and not told.pitch_deviations:
+        mean, deviation = (
+            (told.pitch_mean, told.pitch_std) if told.pitch_std else (DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD)
+        )
+        return np.repeat([[mean], [deviation]], count, axis=1)
+    fits = len(told.pitch_means) == len(told.pitch_deviations) == count
+    if not fits or min(told.pitch_deviations) <= 0:
+        raise InputError(
+            f"{source.weights} has {count} speakers, so that pitch_means and pitch_deviations must be "
+            f"{count} numbers each, in Hz, not {told.pitch_means} and {told.pitch_deviations}"
+        )
+    return np.array([told.pitch_means, told.pitch_deviations])
+
+
+def transform(controls: Controls, mean: float, deviation: float) -> tuple[float, float]:
+    """What is done to the pitch, in deviations from the mean: a factor, and what is added.
+
+    NVIDIA's transforms in NVIDIA's order, then the semitones: so many times the pitch in Hz.
+    """
+    factor = 0.0 if controls.pitch_flatten else -1.0 if controls.pitch_invert else 1.0
+    times = 2 ** (controls.pitch_semitones / 12)
+    added = controls.pitch_shift / deviation * times + (times - 1) * mean / deviation
+    return factor * controls.pitch_amplify * times, added
 
 
 def regulating(encode: Run) -> Run:

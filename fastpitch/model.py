@@ -240,7 +240,10 @@ class FastPitch(nn.Module):
     def encode(
         self, symbols: Tensor, lengths: Tensor, speaker: Tensor | None = None, max_duration: float = 100.0
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Stage "encoder": symbols (B, N) -> encoded (B, N, C), frames (B, N), pitch (B, 1, N)."""
+        """Stage "encoder": symbols (B, N) -> encoded (B, N, C), frames (B, N), pitch (B, 1, N).
+
+        `speaker` (B, n_speakers) is each speaker's share of the voice; or (B,) numbers, by default 0.
+        """
         encoded, mask = self._encode_symbols(symbols, lengths, speaker)
         duration = torch.clamp(torch.exp(self.duration_predictor(encoded, mask)) - 1, 0.0, max_duration)
         return encoded, duration, self.pitch_predictor(encoded, mask)[:, None]
@@ -369,7 +372,9 @@ class FastPitch(nn.Module):
         if self.speaker_emb is not None:
             if speaker is None:
                 speaker = torch.zeros_like(lengths)
-            x = x + self.config.speaker_emb_weight * self.speaker_emb(speaker)[:, None]
+            shared = speaker.is_floating_point()
+            own = speaker @ self.speaker_emb.weight if shared else self.speaker_emb(speaker)
+            x = x + self.config.speaker_emb_weight * own[:, None]
         return self.encoder(x, mask), mask
 
     def _add_value(self, encoded: Tensor, value: Tensor, embedding: nn.Conv1d, mask: Tensor) -> Tensor:

@@ -21,7 +21,8 @@ def stages(config: FastPitchConfig) -> tuple[Stage, ...]:
     lengths = TensorSpec("lengths", "int64", (BATCH,))
     encoded = TensorSpec("encoded", "float32", (BATCH, TEXT, config.in_fft_output_size))
     pitch = TensorSpec("pitch", "float32", (BATCH, 1, TEXT))
-    speaker = (TensorSpec("speaker", "int64", (BATCH,)),) if config.n_speakers > 1 else ()
+    speakers = config.n_speakers
+    speaker = (TensorSpec("speaker", "float32", (BATCH, speakers)),) if speakers > 1 else ()
     energy = (TensorSpec("energy", "float32", (BATCH, TEXT)),) if config.energy_conditioning else ()
     symbols, duration = (
         TensorSpec("symbols", "int64", (BATCH, TEXT)),

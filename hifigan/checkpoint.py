@@ -13,6 +13,7 @@ import torch
 
 from melforge.common.audio.contract import MelContract
 from melforge.common.errors import InputError
+from melforge.common.files import read_text
 from melforge.common.weights import checkpoint as weights
 from melforge.hifigan.config import HifiganConfig
 from melforge.hifigan.source_filter import make_generator
@@ -114,7 +115,7 @@ def _read_json(path: Path) -> Mapping[str, Any]:
     if not path.is_file():
         raise FileNotFoundError(f"HiFi-GAN config {path} not found")
     try:
-        stated = json.loads(path.read_text(encoding="utf-8"))
+        stated = json.loads(read_text(path))
     except (ValueError, RecursionError) as error:
         raise InputError(f"HiFi-GAN config {path} is not valid JSON: {error}") from None
     if not isinstance(stated, dict):

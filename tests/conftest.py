@@ -13,10 +13,11 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 # The networks are tiny, and a thread that waits by spinning would take a core from other tests.
 os.environ["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", "1")
@@ -27,6 +28,7 @@ import pytest
 
 from melforge.common.files import write_bytes
 
+ROOT = Path(__file__).parent.parent
 SYMBOL_FRAMES = 3.0
 LIKE_SPEECH = -4.0  # of a mel, so that a vocoder does not answer with silence
 
@@ -316,16 +318,26 @@ def one_thread():
 # Voices
 
 
-def command_runner(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable:
-    """What runs a `melforge` command in this process, and gives its status, stdout and stderr."""
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable:
+    """Runs a module, or a script of a path, in this process: its status, stdout and stderr."""
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    monkeypatch.syspath_prepend(ROOT / "scripts")
 
-    def run(*words: object):
-        monkeypatch.setattr(sys, "argv", ["melforge", *map(str, words)])
+    def run(name: Path | str, *words: object):
+        monkeypatch.setattr(sys, "argv", [str(name), *map(str, words)])
+        run_as = runpy.run_path if str(name).endswith(".py") else runpy.run_module
         with pytest.raises(SystemExit) as stopped:
-            runpy.run_module("melforge", run_name="__main__")
-        return stopped.value.code, *capsys.readouterr()
+            run_as(str(name), run_name="__main__")
+        return stopped.value.code or 0, *capsys.readouterr()
 
     return run
+
+
+@pytest.fixture
+def melforge(program) -> Callable:
+    """Runs a `melforge` command in this process."""
+    return functools.partial(program, "melforge")
 
 
 def save_trained(path: Path, network, config, **info) -> Path:
@@ -494,14 +506,51 @@ def quick_for_the_voice(rows) -> list:
     return [pytest.param(*row, marks=[] if row[0] in quick else pytest.mark.slow) for row in rows]
 
 
+TINY = {
+    **{"fastpitch": tiny_fastpitch, "fastspeech": tiny_fastspeech, "tacotron2": tiny_tacotron2},
+    **{"hifigan": tiny_hifigan, "waveglow": tiny_waveglow},
+}
+
+
+class ByModel(dict):
+    """What is made for a model when it is first asked for."""
+
+    def __init__(self, make: Callable[[str], Any]):
+        super().__init__()
+        self.make = make
+
+    def __missing__(self, model: str) -> Any:
+        self[model] = self.make(model)
+        return self[model]
+
+
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory) -> dict[str, Path]:
-    """Weights of tiny networks as the recipes leave them."""
+def tiny_weights(tmp_path_factory) -> dict[str, Path]:
+    """Weights of tiny networks as the recipes leave them, by model."""
     folder = tmp_path_factory.mktemp("trained")
-    return {
-        "fastpitch": save_trained(folder / "fastpitch" / "weights.safetensors", *tiny_fastpitch()),
-        "hifigan": save_trained(folder / "hifigan" / "weights.safetensors", *tiny_hifigan()),
-    }
+    return ByModel(lambda model: save_trained(folder / model / "weights.safetensors", *TINY[model]()))
+
+
+@pytest.fixture(scope="session")
+def tiny_sources(tiny_weights, tmp_path_factory) -> dict[str, Any]:
+    """Tiny networks with all their graphs, by model; that these are right is tested elsewhere."""
+    from melforge.common.export import to_onnx
+    from melforge.common.weights.published import read_checkpoint
+
+    folder = tmp_path_factory.mktemp("exported")
+
+    def make(model: str):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(to_onnx, "check_sizes", lambda stage: [])
+            return to_onnx.export_source(read_checkpoint(tiny_weights[model]), folder / model)[0]
+
+    return ByModel(make)
+
+
+@pytest.fixture(scope="session")
+def trained(tiny_weights) -> dict[str, Path]:
+    """The weights of the tiny voice."""
+    return {model: tiny_weights[model] for model in ("fastpitch", "hifigan")}
 
 
 @pytest.fixture(scope="session")

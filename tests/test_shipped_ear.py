@@ -4,12 +4,13 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 
 from melforge.common.files import read_text
 from melforge.common.weights.ears import EAR_FILE, load_ear
 from melforge.common.weights.voices import load_voice
-from tests.conftest import command_runner
 
 ROOT = Path(__file__).parent.parent
 (FOLDER,) = (path.parent for path in (ROOT / "ears").glob(f"*/{EAR_FILE}"))
@@ -22,11 +23,11 @@ NAMES = {
 
 
 @pytest.fixture
-def run(monkeypatch, capsys):
+def run(monkeypatch, melforge):
     """Runs a command in this process with the shipped ears."""
     monkeypatch.delenv("MELFORGE_EARS", raising=False)
     monkeypatch.delenv("MELFORGE_VOICES", raising=False)
-    return command_runner(monkeypatch, capsys)
+    return melforge
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +60,19 @@ def test_it_tells_a_word_that_was_not_said(run):
 def test_it_hears_the_shipped_voice(run, tmp_path):
     status, _, errors = run("speak", TEXT, "-o", tmp_path / "it.wav", "--listen", "--device", "cpu")
     assert status == 0 and "heard again: word error rate" in errors, errors
+
+
+def test_a_tone_holds_no_words_and_others_are_heard(run, tmp_path):
+    tone = 0.25 * np.sin(2 * np.pi * 440 / 16000 * np.arange(16000))
+    for name in ("a.wav", "z.wav"):
+        soundfile.write(tmp_path / name, tone, 16000)
+    (tmp_path / "b.flac").symlink_to(RECORDING)
+    status, out, errors = run("transcribe", tmp_path)
+    assert (status, errors) == (0, "")
+    first, heard, last = (line.partition(": ")[2] for line in out.splitlines())
+    assert first == last == "(nothing heard)" and heard
+    status, out, _ = run("transcribe", tmp_path / "a.wav", "--expect", TEXT, "--json")
+    assert status == 1 and len(json.loads(out)["left_out"]) == len(TEXT.split())
 
 
 @pytest.mark.slow

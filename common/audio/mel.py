@@ -11,6 +11,7 @@ from melforge.common.errors import InputError
 
 OVERLAP = 4  # hops in a window of the denoiser, as published
 FRAMES_AT_ONCE = 4096  # bounds the memory of spectrograms and of resampling
+QUIET, LOUD = -10.0, 1.0  # natural logarithms between which a mel's picture has its colours
 
 
 def _hz_to_mel(hz: np.ndarray, scale: str) -> np.ndarray:
@@ -44,6 +45,12 @@ def mel_basis(contract: MelContract) -> np.ndarray:
     basis = basis.astype(np.float32)
     basis.flags.writeable = False
     return basis
+
+
+def mel_levels(mel: np.ndarray) -> np.ndarray:
+    """float32 [n_mels, T_mel] -> uint8 [T_mel, n_mels], of pictures: 0 for QUIET or less, 255 for LOUD."""
+    levels = 255 / (LOUD - QUIET) * (mel.T - QUIET)
+    return np.rint(levels.clip(0, 255)).astype(np.uint8)
 
 
 @lru_cache(maxsize=16)

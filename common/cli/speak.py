@@ -115,9 +115,7 @@ def show_text(args: argparse.Namespace, phrases) -> int:
     from melforge.common.synthesis.loading import choose_sources
 
     wanted = {"acoustic": args.acoustic, "vocoder": args.vocoder}
-    spec = choose_sources(wanted, args.voice, args.checkpoint)["acoustic"].frontend
-    assert spec is not None  # every acoustic model has one
-    frontend = spec.build()
+    frontend = choose_sources(wanted, args.voice, args.checkpoint)["acoustic"].build_frontend()
     shown, unspoken = [], []
     for phrase in phrases:
         analysis = frontend(phrase.text)

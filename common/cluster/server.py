@@ -19,7 +19,8 @@ from melforge.common.errors import InputError
 from melforge.common.serve.app import make_app
 from melforge.common.serve.errors import overloaded
 from melforge.common.serve.health import Probe
-from melforge.common.serve.metrics import log, set_up_logging
+from melforge.common.serve.logs import set_up_logging
+from melforge.common.serve.metrics import log
 from melforge.common.serve.pairs import LoadOptions
 from melforge.common.serve.server import SIGNALS, bind, make_service
 from melforge.common.serve.settings import ServeSettings

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
 from functools import cache
 from pathlib import Path
@@ -15,6 +14,7 @@ from melforge.common.engines import Engine, check_inputs
 from melforge.common.errors import InputError, counted
 from melforge.common.files import engines_folder
 from melforge.common.stages import Stage
+from melforge.common.weights.graph_notes import AGAIN, read_graph_note, require_config
 from melforge.common.weights.voices import ModelSource
 
 ERRORS_ONLY = 3
@@ -24,17 +24,6 @@ ERRORS_ONLY = 3
 FEW_WEIGHTS = 32_000_000
 # A deployment's words for ONNX Runtime's providers on a GPU.
 PROVIDERS = {"cuda": ("CUDAExecutionProvider", "CUDA"), "tensorrt": ("TensorrtExecutionProvider", "TensorRT")}
-
-
-def read_graph_note(graph: Path) -> dict:
-    """The JSON that the export wrote beside a graph: what it was made from and which weights it takes."""
-    note = graph.with_suffix(".json")
-    try:
-        return json.loads(note.read_text())
-    except FileNotFoundError:
-        raise InputError(f"{note} is missing: export the graph again with scripts/export.py") from None
-    except (ValueError, OSError) as error:
-        raise InputError(f"{note} cannot be read ({error}): export the graph again") from None
 
 
 def weights_bytes(graph: Path, source: ModelSource) -> int:
@@ -50,11 +39,9 @@ class LoadedGraph:
     def __init__(
         self, graph: Path, source: ModelSource, device: str, threads: int | None, provider: str | None = None
     ):
-        options, chosen, names = (
-            session_options(threads),
-            providers(device, provider),
-            read_graph_note(graph)["weights"],
-        )
+        options, chosen, note = session_options(threads), providers(device, provider), read_graph_note(graph)
+        require_config(note, graph, source)
+        names = note["weights"]
         if missing := [name for name in names if name not in source.state]:
             lacking = f"{counted(len(missing), 'weight')} that {graph.name} takes: {missing[:3]}"
             raise InputError(f"{source.weights} lacks {lacking}")
@@ -92,7 +79,7 @@ class OnnxEngine(Engine):
         if graph is None:
             raise InputError(f"{source.weights} comes without an ONNX graph of stage {stage.full_name}")
         if not graph.is_file():
-            raise InputError(f"{graph} is missing: export it again with scripts/export.py")
+            raise InputError(f"{graph} is missing: {AGAIN}")
         if threads is None and stage.small_steps and weights_bytes(graph, source) < FEW_WEIGHTS:
             threads = 1
         key = (graph, device, threads, provider)
@@ -108,10 +95,7 @@ class OnnxEngine(Engine):
             ("gives", self._outputs, [value.name for value in self.session.get_outputs()]),
         ):
             if found != names:
-                raise InputError(
-                    f"{graph} {what} {found}, stage {stage.full_name} declares {names}: export it again "
-                    "with scripts/export.py"
-                )
+                raise InputError(f"{graph} {what} {found}, stage {stage.full_name} declares {names}: {AGAIN}")
         source.networks[key] = loaded
 
     def __call__(self, **inputs: Array) -> dict[str, Array]:

@@ -168,6 +168,6 @@ Mel spectrograms are natural logarithms: {mel}.
 def _symbols(source: ModelSource) -> str:
     if source.frontend is None:
         return ""
-    symbols = source.frontend.build().symbols
+    symbols = source.build_frontend().symbols
     listed = "\n".join(f"{number} {symbol!r}" for number, symbol in enumerate(symbols))
     return f"\n## Symbols\n\nThe ids of `symbols`, by number:\n\n```\n{listed}\n```\n"

@@ -33,12 +33,15 @@ from melforge.common.engines.layer_outputs import method_of
 from melforge.common.engines.onnx_engine import OnnxEngine
 from melforge.common.engines.rounding import PRECISIONS, Rounding
 from melforge.common.engines.torch_engine import TorchEngine, build_network, new_network
+from melforge.common.errors import InputError
 from melforge.common.export.examples import examples_of
 from melforge.common.export.packed import packed_graph
 from melforge.common.files import config_hash, exports_folder, weights_key, write_bytes
 from melforge.common.registry import load_attribute
 from melforge.common.stages import Dim, Stage, stages_of
-from melforge.common.weights.voices import WEIGHTS, ModelSource, save_weights
+from melforge.common.weights.ears import list_ears, load_ear
+from melforge.common.weights.graph_notes import read_graph_note
+from melforge.common.weights.voices import WEIGHTS, ModelSource, list_voices, load_voice, save_weights
 
 OPSET = 20
 CHECK_SECONDS = 5.0  # for comparing the graphs of weights that speak for the first time with PyTorch
@@ -103,18 +106,28 @@ class _Call(nn.Module):
 
 
 def export_source(
-    source: ModelSource, folder: Path, stages: Iterable[Stage] | None = None, seconds: float = math.inf
+    source: ModelSource,
+    folder: Path,
+    stages: Iterable[Stage] | None = None,
+    seconds: float = math.inf,
+    known: Mapping[str, Path] | None = None,
 ) -> tuple[ModelSource, list[Check]]:
     """Exports the source's stages into `folder` and checks them; the source with its graphs, and the checks.
 
-    `seconds` bounds the checks as in `check_source`; a graph's note says which sizes they left out.
+    `seconds` bounds the checks as in `check_source`; a graph's note says which sizes they left out. A graph
+    that is `known` (`graphs_of_voices`) is copied, and checked in `CHECK_SECONDS` at most.
     A ValueError where a check fails; then nothing is written.
     """
-    stages = tuple(stages or source_stages(source))
+    stages, known = tuple(stages or source_stages(source)), known or {}
+    copied = [stage for stage in stages if stage.name in known]
+    exported = [stage for stage in stages if stage.name not in known]
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".export-", dir=folder) as name:
         draft = Path(name)
-        for stage in tqdm(stages, f"exporting {source.model}", unit="graph", leave=False, disable=None):
+        for graph in (known[stage.name] for stage in copied):
+            for file in (graph, graph.with_suffix(".json")):
+                shutil.copyfile(file, draft / file.name)
+        for stage in tqdm(exported, f"exporting {source.model}", unit="graph", leave=False, disable=None):
             tell(f"exporting {stage.full_name}")
             graph, weights = export_stage(stage, source.config)
             (draft / f"{stage.name}.onnx").write_bytes(graph)
@@ -123,21 +136,36 @@ def export_source(
                 "exporter": EXPORTER_VERSION,
                 "opset": OPSET,
                 "torch": torch.__version__.partition("+")[0],
+                "config": dataclasses.asdict(source.config),
                 "weights": weights,
             }
             (draft / f"{stage.name}.json").write_text(json.dumps(note, indent=1) + "\n")
         drafted = dataclasses.replace(source, graphs={s.name: draft / f"{s.name}.onnx" for s in stages})
-        checks = check_source(drafted, stages, seconds)
+        checks = check_source(drafted, copied, min(seconds, CHECK_SECONDS)) if copied else []
+        checks += check_source(drafted, exported, seconds) if exported else []
         if failed := [check for check in checks if not check.ok]:
             raise ValueError(
                 f"the exported graph of {failed[0].stage} differs from PyTorch by {failed[0].error:.1e} "
                 f"(tolerance {failed[0].tolerance:.1e}) at {failed[0].sizes}; nothing was written"
             )
-        note_checks(drafted, stages, checks)
+        note_checks(drafted, exported, checks)
         for file in sorted(draft.iterdir(), reverse=True):  # the graph before its note, which is read first
             file.replace(folder / file.name)
     graphs = {**source.graphs, **{s.name: folder / f"{s.name}.onnx" for s in stages}}
     return dataclasses.replace(source, graphs=graphs), checks
+
+
+def graphs_of_voices(source: ModelSource) -> dict[str, Path]:
+    """By stage, the graphs that a voice or an ear of these sizes has, checked whole: none holds weights."""
+    homes = (load_voice, list_voices()), (load_ear, list_ears())
+    for load, name in ((load, name) for load, names in homes for name in names):
+        with contextlib.suppress(InputError):  # a damaged voice has none to give
+            other = load(name).models.get(source.model)
+            if other and other.config == source.config:
+                notes = {stage: read_graph_note(graph) for stage, graph in other.graphs.items()}
+                ours = (s for s, n in notes.items() if n.get("exporter") == EXPORTER_VERSION)
+                return {stage: other.graphs[stage] for stage in ours if NOT_CHECKED not in notes[stage]}
+    return {}
 
 
 def note_checks(source: ModelSource, stages: Iterable[Stage], checks: Iterable[Check]) -> None:
@@ -156,8 +184,7 @@ def not_checked(source: ModelSource, stages: Iterable[Stage]) -> list[str]:
     """A line for each graph that was not checked at all sizes: "hifigan.generator: batch 1, mel 4096"."""
     lines = []
     for stage in stages:
-        note = json.loads(source.graphs[stage.name].with_suffix(".json").read_text())
-        if left_out := note.get(NOT_CHECKED):
+        if left_out := read_graph_note(source.graphs[stage.name]).get(NOT_CHECKED):
             cases = "; ".join(", ".join(f"{name} {size}" for name, size in case.items()) for case in left_out)
             lines.append(f"{stage.full_name}: {cases}")
     return lines
@@ -293,8 +320,12 @@ def check_source(
     # oneDNN prepares each of PyTorch's convolutions for each length, seconds where there are hundreds.
     usual = contextlib.nullcontext() if seconds == math.inf else torch.backends.mkldnn.flags(enabled=False)
     title = f"checking {source.model}"
-    with usual, tqdm(desc=title, total=total, unit="size", leave=False, disable=None) as bar:
-        return [check for stage in stages for check in check_stage(stage, source, seconds / len(stages), bar)]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "TF32 acceleration")  # PyTorch's, of a flag that is set back
+        with usual, tqdm(desc=title, total=total, unit="size", leave=False, disable=None) as bar:
+            return [
+                check for stage in stages for check in check_stage(stage, source, seconds / len(stages), bar)
+            ]
 
 
 def tell(line: str) -> None:
@@ -478,7 +509,8 @@ def cached_source(
         save_weights(weights, state)
         kept = dataclasses.replace(kept, written_state=state)
     try:
-        return export_source(kept, folder, [s for s in stages if s.name not in kept.graphs], seconds)
+        lacking = [stage for stage in stages if stage.name not in kept.graphs]
+        return export_source(kept, folder, lacking, seconds, graphs_of_voices(source))
     except Exception:
         if is_new:
             shutil.rmtree(folder, ignore_errors=True)

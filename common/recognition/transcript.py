@@ -60,7 +60,7 @@ def words_of(heard: Heard, characters: str, step: float, offset: float = 0.0) ->
     """
     words: list[HeardWord] = []
     places = collapse(heard.labels, len(characters))
-    ends = np.append(places[1:], len(heard.labels))
+    ends = np.append(places, len(heard.labels))[1:]
     letters: list[str] = []
     first, last, scores = 0, 0, []
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from melforge.common.runner import Stream
 from melforge.common.serve.service import Speaking
-from melforge.common.synthesis.timestamps import as_rows, utterance_timestamps
+from melforge.common.synthesis.timestamps import as_rows, pieces_as_written, utterance_timestamps
 
 
 class Annotations:
@@ -30,31 +30,38 @@ class Annotations:
         alignments = utterance_alignments(stream, first, end) if wanted.alignment else []
         for number in range(end - first):
             if words:
-                yield {"type": "timestamps", "words": as_rows(words[number])}
+                written = pieces_as_written(stream.utterances[first + number].text, words[number])
+                yield {"type": "timestamps", "words": as_rows(words[number]), "written": written}
             if alignments:
                 yield {"type": "alignment", **alignments[number]}
 
 
 def utterance_alignments(stream: Stream, first: int = 0, end: int | None = None) -> list[dict[str, Any]]:
-    """For each utterance the seconds that its symbols take, and what the decoder attended to.
+    """For each utterance the seconds that its symbols take, what the decoder attended to, and its mel.
 
     `attention` is None where the acoustic model has none, else its weights times 255, uint8 [steps, symbols]
-    in base64; the steps share the utterance's time evenly.
+    in base64; the steps share the utterance's time evenly. `mel` has its `mel_levels` so.
     """
     assert stream.alignments is not None  # `Service.speak` set a list
-    made = zip(stream.utterances, stream.starts, stream.durations, stream.alignments, strict=False)
+    made = zip(
+        stream.utterances, stream.starts, stream.durations, stream.alignments, stream.mels, strict=False
+    )
     return [
         {
             "start": round(start, 4),
             "symbols": [symbol.removeprefix("@") for symbol in utterance.symbols],
             "seconds": [round(seconds, 4) for seconds in (durations * stream.frame_seconds).tolist()],
             "attention": None if alignment is None else attention_of(alignment),
+            "mel": {"frames": len(mel), "levels": in_base64(mel)},
         }
-        for utterance, start, durations, alignment in list(made)[first:end]
+        for utterance, start, durations, alignment, mel in list(made)[first:end]
     ]
 
 
 def attention_of(alignment: np.ndarray) -> dict[str, Any]:
     """alignment float32 [steps, symbols], whose rows sum to 1, for JSON."""
-    weights = np.rint(255 * alignment).astype(np.uint8)
-    return {"steps": len(weights), "weights": base64.b64encode(weights.tobytes()).decode()}
+    return {"steps": len(alignment), "weights": in_base64(np.rint(255 * alignment).astype(np.uint8))}
+
+
+def in_base64(array: np.ndarray) -> str:
+    return base64.b64encode(array.tobytes()).decode()

@@ -6,20 +6,25 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from melforge.common.serve import health, live, openai_api, transcriptions, web
-from melforge.common.serve.errors import ApiError
+from melforge.common.serve.errors import ERRORS, ApiError
 from melforge.common.serve.gate import Gate
 from melforge.common.serve.health import STEP_LIMIT
 from melforge.common.serve.metrics import log
 from melforge.common.serve.service import Service
+from melforge.common.serve.settings import listed
 
+KEY = HTTPBearer(scheme_name="API key", auto_error=False)
 HANGING_CHECK = 1.0  # seconds
 # Response headers that scripts of other origins may read.
 EXPOSED = ("retry-after", "x-request-id", "x-sample-rate", "x-melforge-ignored", "x-melforge-unspoken")
@@ -41,31 +46,50 @@ def make_app(service: Service) -> FastAPI:
 
     app = FastAPI(
         title="Melforge",
+        version="1",
         description="Text to speech, and back, over OpenAI's audio API.",
         lifespan=lifespan,
         redirect_slashes=False,
         docs_url=None,  # Swagger's page comes from a server of others; /openapi.json says the same
         redoc_url=None,
     )
-    app.include_router(openai_api.make_router(service))
-    app.include_router(transcriptions.make_router(service))
-    app.include_router(live.make_router(service))
-    app.include_router(health.make_router(service))
-    app.include_router(web.make_router(service))
+    # The gate checks keys; here they are only described.
+    described: dict[str, Any] = {"dependencies": [Security(KEY)] if service.keys else [], "responses": ERRORS}
+    for module in (openai_api, transcriptions, web):
+        app.include_router(module.make_router(service), **described)
+    for module in (live, health):
+        app.include_router(module.make_router(service))
     app.add_exception_handler(ApiError, answer_api_error)  # type: ignore[arg-type]
     app.add_exception_handler(HTTPException, answer_http_error)  # type: ignore[arg-type]
     app.add_exception_handler(RequestValidationError, answer_validation_error)  # type: ignore[arg-type]
     app.add_middleware(Gate, service=service)
-    if origins := service.settings.origins:
+    app.add_middleware(Plainly)
+    if origins := listed(service.settings.origins):
         # In front of the gate: what a browser asks beforehand has no key.
         app.add_middleware(
             CORSMiddleware,
-            allow_origins=[origin.strip().rstrip("/") for origin in origins.split(",")],
+            allow_origins=[origin.rstrip("/") for origin in origins],
             allow_methods=["GET", "POST"],
             allow_headers=["*"],
             expose_headers=EXPOSED,
         )
     return app
+
+
+class Plainly:
+    """ASGI middleware: a path may end in a slash, and HEAD is answered as GET is (RFC 9110, 9.3.2): servers
+    leave the body out.
+    """
+
+    def __init__(self, app: ASGIApp):
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] in ("http", "websocket"):
+            scope = {**scope, "path": scope["path"].rstrip("/") or "/"}
+        if scope.get("method") == "HEAD":
+            scope["method"] = "GET"
+        await self.app(scope, receive, send)
 
 
 async def replace_hanging(service: Service) -> None:

@@ -7,10 +7,39 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
 
 INVALID, SERVER = "invalid_request_error", "server_error"
 RETRY_AFTER = {"Retry-After": "1"}
 LONGEST_MESSAGE = 500  # characters
+
+
+class ErrorDetails(BaseModel):
+    message: str
+    type: str
+    param: str | None = Field(description="the field that is wrong")
+    code: str | None
+
+
+class ErrorAnswer(BaseModel):
+    """The body of every answer that is no success."""
+
+    error: ErrorDetails
+
+
+# For /openapi.json: when a request is answered so.
+ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorAnswer, "description": when}
+    for status, when in {
+        400: "a field that is wrong, or a body that cannot be read",
+        401: "no valid API key",
+        408: "the body does not come",
+        413: "the body is too long",
+        429: "too many requests; Retry-After says when to try again",
+        503: "the queue is full or the server is about to stop (with Retry-After), or the time is over",
+        "default": "no such route, model or method (404, 405), or a fault of the server (500)",
+    }.items()
+}
 
 
 class ApiError(Exception):

@@ -1,10 +1,16 @@
-"""What every request passes: its id, the check of its API key, metrics and its line in the log."""
+"""What every request passes: its id, the checks of where it comes from and of its API key, metrics and its
+line in the log.
+
+Any page that a browser shows can send requests to this machine. Host, Origin and the body's type (`incoming`)
+are checked as OWASP's sheets on cross-site request forgery, on WebSockets and on DNS rebinding have it.
+"""
 
 from __future__ import annotations
 
 import hmac
 import os
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import Request
@@ -15,6 +21,7 @@ from melforge.common.serve.incoming import Left
 from melforge.common.serve.metrics import log, milliseconds
 from melforge.common.serve.scheduler import LOG
 from melforge.common.serve.service import Service
+from melforge.common.serve.settings import LOOPBACK, ServeSettings, listed
 
 ID = re.compile(rb"[\w.-]{1,64}")
 GUARDED = ("/v1/", "/metrics")
@@ -22,7 +29,10 @@ QUIET = ("/health", "/ready", "/metrics")  # asked every few seconds: no line in
 LEFT = 499  # nginx's status for a client that left before the answer
 SWITCHED, POLICY = 101, 1008  # a WebSocket's status, and its close code if it is not allowed
 FAULT = ApiError(500, "this is a fault of the server", code="internal_error")
+STARTS = ("http.response.start", "websocket.accept", "websocket.http.response.start")  # of an answer
 RECORD, CALLER = "melforge.record", "melforge.caller"
+HOST = re.compile(r"(?:\[([^\]]*)\]|([^:]*))(?::\d*)?")  # a name or an address, and the port
+SAFE = ("GET", "HEAD", "OPTIONS")  # methods that pages of other sites may use: they cannot read the answers
 
 
 class Gate:
@@ -30,6 +40,8 @@ class Gate:
 
     def __init__(self, app: ASGIApp, service: Service):
         self.app, self.service = app, service
+        self._hosts = known_hosts(service.settings, bool(service.keys))
+        self._origins = frozenset(origin.rstrip("/") for origin in listed(service.settings.origins))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -45,12 +57,14 @@ class Gate:
 
         async def sending(message: Message) -> None:
             nonlocal status
-            if message["type"] in ("http.response.start", "websocket.accept"):
+            if message["type"] in STARTS:
                 status = message.get("status", SWITCHED)
                 message = {**message, "headers": [*message.get("headers", ()), (b"x-request-id", name)]}
             await send(message)
 
         try:
+            require_one_length(headers)
+            self._require_known_site(scope, headers)
             scope[CALLER] = self._caller(scope["path"], headers.get(b"authorization", b""))
             await self.app(scope, receive, sending)
         except Left:
@@ -60,11 +74,10 @@ class Gate:
             answer = error if isinstance(error, ApiError) else FAULT
             if answer is FAULT:
                 LOG.error("fault", exc_info=error, extra={"fields": {"id": record["id"]}})
-            if scope["type"] == "websocket":
-                status = status or 403  # what a socket that is closed before it is accepted answers
-                await send({"type": "websocket.close", "code": POLICY})
-            elif not status:
+            if not status:
                 await answer.response(scope, receive, sending)
+            elif scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": POLICY})
         finally:
             route = getattr(scope.get("route"), "path", "other")
             status = status or LEFT
@@ -72,6 +85,21 @@ class Gate:
             if route not in QUIET:
                 total = milliseconds(arrived, self.service.scheduler.clock())
                 log("request", **record, route=route, status=status, total_ms=total)
+
+    def _require_known_site(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
+        """421 for a name that is not this machine's, 403 for what a page of another site sends."""
+        host = headers.get(b"host", b"").decode("latin-1").lower()
+        if host and self._hosts is not None and host_name(host) not in self._hosts:
+            message = f"this server is not {host[:100]!r}: start it with --hosts and that name if it is"
+            raise ApiError(421, message, code="host_not_allowed")
+        origin = headers.get(b"origin", b"").decode("latin-1").lower()
+        own = headers.get(b"sec-fetch-site") == b"same-origin" or origin.partition("://")[2] == host
+        if not origin or own or scope.get("method") in SAFE or self._origins & {origin, "*"}:
+            return
+        message = (
+            f"pages of {origin[:100]!r} may not use this server: start it with --origins and that address"
+        )
+        raise ApiError(403, message, code="origin_not_allowed")
 
     def _caller(self, path: str, authorization: bytes) -> str:
         """The caller, by the number of its API key; 401 if keys are needed and this one is none of them."""
@@ -85,6 +113,31 @@ class Gate:
             message = "a valid API key is needed: Authorization: Bearer KEY"
             raise ApiError(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
         return str(fitting[0])
+
+
+def known_hosts(settings: ServeSettings, with_keys: bool) -> frozenset[str] | None:
+    """The names that requests may be sent to; None for all.
+
+    A page that has its own name resolved to this machine (DNS rebinding) is one with it for the browser. What
+    it lacks is a key, so the names are checked where none is needed.
+    """
+    names = listed(settings.hosts)
+    if "*" in names or (not names and (with_keys or settings.host not in LOOPBACK)):
+        return None
+    return frozenset((*LOOPBACK, *(host_name(name.lower()) for name in names)))
+
+
+def host_name(host: str) -> str:
+    """Without the port and the brackets of an IPv6 address; "" if it is no host."""
+    found = HOST.fullmatch(host)
+    return (found[1] or found[2] or "") if found else ""
+
+
+def require_one_length(headers: Mapping[bytes, bytes]) -> None:
+    """400 for a body with two lengths, of which a proxy may believe the other (RFC 9112, 6.3)."""
+    if b"transfer-encoding" in headers and b"content-length" in headers:
+        message = "a body has either a Content-Length or a Transfer-Encoding"
+        raise ApiError(400, message, code="invalid_request", headers={"Connection": "close"})
 
 
 def record_of(request: Request) -> dict[str, Any]:

@@ -22,6 +22,23 @@ class Left(Exception):
     """The client disconnected before the end of its answer."""
 
 
+async def read_json(request: Request, most: int) -> bytes:
+    """A body that says that it is JSON, as `read_body`; 415 otherwise.
+
+    A page of another site can send what is not JSON without asking first (CORS' simple requests).
+    """
+    require_type(request, "application/json")
+    return await read_body(request, most)
+
+
+def require_type(request: Request, wanted: str) -> None:
+    """415 if the body is of another media type."""
+    given = request.headers.get("content-type", "")
+    if given.partition(";")[0].strip().lower() != wanted:
+        message = f"the body must be {wanted}, and its Content-Type is {given[:50] or 'missing'!r}"
+        raise ApiError(415, message, code="unsupported_media_type")
+
+
 async def read_body(request: Request, most: int) -> bytes:
     """The body, which must have come within BODY_SECONDS; see `body_chunks`."""
     async with in_time(BODY_SECONDS):

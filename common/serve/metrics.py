@@ -1,12 +1,9 @@
-"""Metrics for Prometheus, and the log: a line of JSON for each request, without its text."""
+"""Metrics for Prometheus, and what the log says: a line for each request, without its text."""
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-import sys
-import time
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
@@ -69,29 +66,6 @@ class Metrics:
         together = CollectorRegistry()
         MultiProcessCollector(together, self._folder)
         return generate_latest(together)
-
-
-def set_up_logging() -> None:
-    """Lines of JSON on stderr, uvicorn's too."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
-    for name, level in (("melforge.serve", logging.INFO), ("uvicorn", logging.WARNING)):
-        logger = logging.getLogger(name)
-        logger.handlers, logger.propagate = [handler], False
-        logger.setLevel(level)
-
-
-class JsonLines(logging.Formatter):
-    """A record as a line of JSON; `extra={"fields": ...}` are its own keys."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        line = {"time": f"{when}.{int(record.msecs):03d}Z", "level": record.levelname.lower()}
-        line["event"] = record.getMessage()
-        line |= getattr(record, "fields", {})
-        if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
 
 
 def log(event: str, level: int = logging.INFO, **fields: Any) -> None:

@@ -15,7 +15,7 @@ from melforge.common.errors import InputError
 from melforge.common.serve.answer import SpeechAnswer, answer_for, described
 from melforge.common.serve.errors import ApiError
 from melforge.common.serve.gate import caller_of, record_of
-from melforge.common.serve.incoming import read_body, unless_left
+from melforge.common.serve.incoming import read_json, unless_left
 from melforge.common.serve.pairs import OPENAI_MODELS, OPENAI_VOICES, Pairs
 from melforge.common.serve.requests import BatchFields, SpeechFields, SpeechRequest, parse
 from melforge.common.serve.scheduler import Cancelled
@@ -26,11 +26,16 @@ def make_router(service: Service) -> APIRouter:
     router = APIRouter(prefix="/v1")
     settings, pairs = service.settings, service.pairs
 
-    @router.post("/audio/speech", openapi_extra=body_schema(SpeechRequest), response_class=Response)
+    @router.post(
+        "/audio/speech",
+        openapi_extra=body_schema(SpeechRequest),
+        response_class=Response,
+        responses={200: {"content": {"audio/*": {}, "text/event-stream": {}, "application/json": {}}}},
+    )
     async def speech(request: Request) -> Response:
         """Speaks a text; the answer begins with the first sound."""
         arrived = service.scheduler.clock()
-        body = await read_body(request, settings.body_bytes)
+        body = await read_json(request, settings.body_bytes)
         wanted: SpeechFields = parse(body, SpeechRequest)
         return SpeechAnswer(service, wanted, caller_of(request), arrived, record_of(request))
 
@@ -38,7 +43,7 @@ def make_router(service: Service) -> APIRouter:
     async def batch(request: Request) -> Response:
         """Speaks several texts: an answer of JSON with each one's audio in base64, or its error."""
         arrived = service.scheduler.clock()
-        wanted: BatchFields = parse(await read_body(request, settings.body_bytes), BatchFields)
+        wanted: BatchFields = parse(await read_json(request, settings.body_bytes), BatchFields)
         if len(wanted.items) > settings.batch_items:
             raise ApiError(
                 400, f"items: {len(wanted.items)} texts, of {settings.batch_items} at most", "items"

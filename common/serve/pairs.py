@@ -273,6 +273,5 @@ class Pairs:
         """The source's frontend, one for all models with the same one, and the lock of its calls."""
         key = repr(source.frontend)
         if key not in self._frontends:
-            assert source.frontend is not None  # every acoustic model has one
-            self._frontends[key] = (source.frontend.build(), threading.Lock())
+            self._frontends[key] = (source.build_frontend(), threading.Lock())
         return self._frontends[key]

@@ -21,7 +21,8 @@ from prometheus_client.multiprocess import mark_process_dead
 
 from melforge.common.serve.app import HANGING_CHECK
 from melforge.common.serve.health import STEP_LIMIT
-from melforge.common.serve.metrics import FOLDER_VARIABLE, log, set_up_logging
+from melforge.common.serve.logs import exit_now, set_up_logging
+from melforge.common.serve.metrics import FOLDER_VARIABLE, log
 from melforge.common.serve.pairs import LoadOptions
 from melforge.common.serve.server import CLOSING_SECONDS, SIGNALS, answer, bind, listen, make_service
 from melforge.common.serve.service import Service
@@ -182,7 +183,7 @@ async def _watch(service: Service) -> None:
         service.note_state()
         if owned and service.scheduler.slowest_step() > STEP_LIMIT:
             log("a step hangs", logging.ERROR, pid=os.getpid())
-            os._exit(1)
+            exit_now(1)
 
 
 def _end_with_front() -> None:

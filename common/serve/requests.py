@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import codecs
 import math
 import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema, create_model
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    create_model,
+    model_validator,
+)
 
 from melforge.common.audio.wire import DEFAULT_RATE, FORMATS
 from melforge.common.errors import InputError
@@ -53,13 +62,19 @@ class SpeechFields(BaseModel):
     stream: bool = Field(True, description="false: the answer comes when it is whole, with its length")
     timestamps: bool = Field(False, description="with sse: words and phonemes with their seconds")
     alignment: bool = Field(
-        False, description="with sse or json: the seconds of each symbol, and what Tacotron 2 attended to"
+        False, description="with sse or json: the seconds of each symbol, Tacotron 2's attention, the mel"
     )
     instructions: str | None = Field(None, description="accepted and not used")
     sample_rate: int = Field(DEFAULT_RATE, ge=1, le=LARGEST_NUMBER, description="Hz")
     retries: int = Field(
         0, ge=0, le=MOST_RETRIES, description="further seeds for a sentence that attention failed on"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_null(cls, fields: Any) -> Any:
+        """Clients write null for what they leave unset."""
+        return {k: v for k, v in fields.items() if v is not None} if isinstance(fields, dict) else fields
 
     @property
     def voice_name(self) -> str:
@@ -69,9 +84,7 @@ class SpeechFields(BaseModel):
     def controls(self) -> Controls:
         """Raises an InputError for a value that is out of range."""
         given = {name: getattr(self, name) for name in OWN_CONTROLS if name in self.model_fields_set}
-        return Controls(
-            pace=self.speed, **{name: value for name, value in given.items() if value is not None}
-        )
+        return Controls(pace=self.speed, **given)
 
     @property
     def ignored(self) -> list[str]:
@@ -89,8 +102,8 @@ def _control_fields() -> dict[str, Any]:
             if kind is not bool:
                 high = about.high if math.isfinite(about.high) else LARGEST_NUMBER
                 limits = {"ge": about.low, "le": high}
-            hint: Any = Annotated[int if kind is str else kind, Field(description=about.help, **limits)]
-            found[name] = (hint | str | None if kind is str else hint | None, default)
+            hint: Any = Annotated[int if kind is str else kind, Field(**limits)]
+            found[name] = (hint | str if kind is str else hint, Field(default, description=about.help))
     return found
 
 
@@ -109,7 +122,9 @@ class BatchFields(BaseModel):
 def parse(body: bytes | dict[str, Any], kind: type[BaseModel]) -> Any:
     """A request from JSON or from a form's fields; 400 names the field that is wrong."""
     try:
-        return kind.model_validate_json(body) if isinstance(body, bytes) else kind.model_validate(body)
+        if isinstance(body, bytes):
+            return kind.model_validate_json(body.removeprefix(codecs.BOM_UTF8))
+        return kind.model_validate(body)
     except ValidationError as error:
         raise invalid(error, kind) from None
 

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
-import os
 import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import uvicorn
 
 from melforge.common.serve.app import make_app
-from melforge.common.serve.metrics import log, set_up_logging
+from melforge.common.serve.connections import HttpConnection, most_connections
+from melforge.common.serve.logs import exit_now, set_up_logging
+from melforge.common.serve.metrics import log
 from melforge.common.serve.pairs import LoadOptions, Pairs
 from melforge.common.serve.service import Service
 from melforge.common.serve.settings import ServeSettings
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-BACKLOG = 2048
+BACKLOG = 2048  # connections that the system keeps until they are accepted
+ACCEPTED = 16  # in one step of the event loop, before `HttpConnection` counts them
 CLOSING_SECONDS = 2  # for connections to close after the last answer
 
 
@@ -29,6 +33,27 @@ class Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for one in sockets or ():
+            one.listen(BACKLOG)  # asyncio has set it to ACCEPTED
+
+
+def make_server(service: Service) -> Server:
+    settings = service.settings
+    connection: Any = functools.partial(HttpConnection, most=most_connections(settings))
+    config = uvicorn.Config(
+        make_app(service),
+        http=connection,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=ACCEPTED,
+        ws_max_size=settings.body_bytes,
+        timeout_graceful_shutdown=CLOSING_SECONDS,
+    )
+    return Server(config)
 
 
 def serve(settings: ServeSettings, options: LoadOptions, keys: tuple[bytes, ...]) -> int:
@@ -85,21 +110,13 @@ def listen(host: str, port: int, shared: bool = False) -> socket.socket:
 async def answer(service: Service, listening: socket.socket) -> None:
     """Serves until a signal comes; raises what keeps the first pair from being loaded."""
     settings = service.settings
-    config = uvicorn.Config(
-        make_app(service),
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        ws_max_size=settings.body_bytes,
-        timeout_graceful_shutdown=CLOSING_SECONDS,
-    )
-    server = Server(config)
+    server = make_server(service)
     ending: list[asyncio.Task[None]] = []
 
     def on_signal(number: int) -> None:
         if ending:
             log("stopped at once", logging.WARNING, running=service.running)
-            os._exit(128 + number)
+            exit_now(128 + number)
         ending.append(asyncio.create_task(drain(service, server, settings.grace)))
 
     for number in SIGNALS:

@@ -50,6 +50,9 @@ class ServeSettings:
     queue: int = setting(
         256, "requests that may be running or waiting; further ones get 503 (default: 256)", "N"
     )
+    connections: int = setting(
+        1000, "connections at a time; a further one ends the one that is idle longest (default: 1000)", "N"
+    )
     key_requests: int = setting(64, "requests of one key at a time; further ones get 429 (default: 64)", "N")
     batch_items: int = setting(64, "texts in a batch request (default: 64)", "N")
     seconds: float = setting(1800.0, "seconds that a request may take (default: 1800)", "S", low=0)
@@ -105,6 +108,12 @@ class ServeSettings:
         "(default: the server's own page only)",
         "URLS",
     )
+    hosts: str | None = setting(
+        None,
+        "names of this machine that requests may be sent to, with commas; * allows all (default: where it "
+        "listens at localhost and needs no keys, localhost and its addresses; else all)",
+        "NAMES",
+    )
     without_keys: bool = setting(False, "allow other machines without API keys")
 
     def __post_init__(self) -> None:
@@ -118,6 +127,11 @@ class ServeSettings:
     def texts_together(self, on_cpu: bool) -> int:
         """The largest batch: of how many texts the next audio is computed together."""
         return self.max_batch or (CPU_BATCH if on_cpu else GPU_BATCH)
+
+
+def listed(words: str | None) -> tuple[str, ...]:
+    """The words of a setting that has several, with commas."""
+    return tuple(word.strip() for word in (words or "").split(",") if word.strip())
 
 
 def setting_fields(of: type[Any] = ServeSettings) -> dict[str, tuple[type, Setting, Any]]:

@@ -17,7 +17,7 @@ from melforge.common.recognition.transcript import Transcript
 from melforge.common.serve.errors import ApiError
 from melforge.common.serve.gate import caller_of, record_of
 from melforge.common.serve.hearing import Transcriber
-from melforge.common.serve.incoming import body_chunks, in_time, unless_left
+from melforge.common.serve.incoming import body_chunks, in_time, require_type, unless_left
 from melforge.common.serve.metrics import milliseconds
 from melforge.common.serve.requests import ignored_header, parse
 from melforge.common.serve.service import Service
@@ -99,10 +99,8 @@ class WholeForm(MultiPartParser):
 
 
 async def read_form(request: Request, most: int) -> FormData:
-    """A form of at most `most` bytes; 400 if it is not one."""
-    kind = request.headers.get("content-type", "").partition(";")[0]
-    if kind.strip().lower() != FORM:
-        raise ApiError(400, f"the body must be a form, {FORM} with its boundary", "file")
+    """A form of at most `most` bytes; 415 or 400 if it is not one."""
+    require_type(request, FORM)
     parser = WholeForm(request.headers, body_chunks(request, most), max_files=1, max_fields=MOST_FIELDS)
     try:
         async with in_time(UPLOAD_SECONDS):

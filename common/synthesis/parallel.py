@@ -13,6 +13,7 @@ import numpy as np
 from melforge.common.arrays import Array, to_numpy
 from melforge.common.config.deployment import Bucket
 from melforge.common.engines import Engine, Run, as_capturable
+from melforge.common.errors import InputError
 from melforge.common.speech import Controls
 from melforge.common.synthesis.acoustic import AcousticModel, Config
 from melforge.common.synthesis.driver import WarmUp
@@ -97,6 +98,8 @@ class ParallelModel(AcousticModel[Config]):
         if encoded is None:
             return None
         repeats, pitch = self.read(encoded, symbols.shape[1])
+        if repeats.min(initial=0) < 0:  # what becomes of NaN and infinity
+            raise InputError(f"{self.source.weights} gives NaN instead of durations: its weights do not hold")
         mel_lengths = repeats.sum(1)
         self.require_fit(mel_lengths, lengths, controls)
         if not mel_lengths.any():

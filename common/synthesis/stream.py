@@ -8,6 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from melforge.common.arrays import to_numpy
+from melforge.common.audio.mel import mel_levels
 from melforge.common.speech import Problem, Timings
 from melforge.common.synthesis.chunks import Chunks, ChunkSizes
 from melforge.common.synthesis.finish import complete_peaks, finish, require_finite, soft_clip
@@ -20,7 +22,8 @@ class Stream:
 
     `timings`, `notes`, `problems`, `starts` and `durations` grow while it is read, the last two before their
     utterance's first chunk leaves: `melforge.common.synthesis.timestamps` takes a stream as it takes `Audio`.
-    `alignments` grow too where the caller has set a list: those of a book are too large to be kept unasked.
+    `alignments` and `mels` grow too where the caller has set a list of the former: those of a book are too
+    large to be kept unasked.
     `TextToSpeech.speak_ahead` runs the models for several streams together.
     """
 
@@ -38,6 +41,7 @@ class Stream:
         self.durations: list[np.ndarray] = []  # int64 [T_text], frames
         # float32 [decoder steps, T_text] of each utterance, None where the acoustic model has no attention.
         self.alignments: list[np.ndarray | None] | None = None
+        self.mels: list[np.ndarray] = []  # uint8 [T_mel, n_mels] of each (`mel_levels`), as far as alignments
         self.notes: list[str] = []  # of each utterance so far, "" for most
         self.problems: list[Problem] = []
         self._samples = self._run()
@@ -109,6 +113,7 @@ class Stream:
             spoken, chunks = self._speak()
             if self.alignments is not None:
                 self.alignments.append(spoken.alignment)
+                self.mels.append(mel_levels(to_numpy(spoken.mel)))
             self.notes.append(spoken.note)
             self.starts.append(position / self.sampling_rate)
             self.durations.append(spoken.durations)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
 
 from melforge.common.text import Utterance
-from melforge.common.text.words import words_of
+from melforge.common.text.words import common_breaks, words_of
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,15 @@ def _words(utterance: Utterance, durations: np.ndarray, start: float, frame_seco
             ),
         )
         for word in words_of(utterance.normalised, utterance.symbols)
+    ]
+
+
+def pieces_as_written(text: str, words: Sequence[Word]) -> list[dict[str, Any]]:
+    """An utterance's text as written in pieces, each with the number of words that speak it."""
+    breaks = dict(common_breaks(text, [word.text for word in words])) | {0: 0}
+    return [
+        {"text": text[start:end].strip(), "words": following - word}
+        for (start, word), (end, following) in pairwise(breaks.items())
     ]
 
 

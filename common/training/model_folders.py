@@ -29,13 +29,13 @@ def write_model(
 
     Returns the model's entry in voice.yaml or ear.yaml, and the checks of its graphs.
     """
-    from melforge.common.export.to_onnx import export_source
+    from melforge.common.export.to_onnx import export_source, graphs_of_voices
 
     weights = draft / source.model / WEIGHTS
     save_weights(weights, halve(source))
     stored = {"weights": weights, "graphs": {}, "given_state": None, "written_state": None}
     kept = dataclasses.replace(source, **stored, networks={})
-    exported, checks = export_source(kept, weights.parent, stages)
+    exported, checks = export_source(kept, weights.parent, stages, known=graphs_of_voices(kept))
     if get_model(source.model).kind == "vocoder":
         require_even_chunks(exported)
     extra = set_by_voice(source)

@@ -159,8 +159,7 @@ class TextToSymbols(BatchModel):
 
     def load(self) -> None:
         source = self.sources["acoustic"]
-        assert source.frontend is not None  # every acoustic model has one
-        self.frontend = source.frontend.build()
+        self.frontend = source.build_frontend()
         self.longest, _ = self.choice.limits(self.sources)
 
     def example(self) -> str:
@@ -193,8 +192,7 @@ class SymbolsToMel(BatchModel):
         driver = self.load_driver("acoustic")
         assert isinstance(driver, AcousticModel)
         self.acoustic = driver
-        assert driver.source.frontend is not None
-        self.frontend = driver.source.frontend.build()
+        self.frontend = driver.source.build_frontend()
         self.symbols = self.frontend.symbols
         self.batch_size = self.choice.deployment(driver.source.model).batch_size
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from melforge.common.engines.onnx_engine import read_graph_note
 from melforge.common.errors import InputError
 from melforge.common.export.to_onnx import EXPORTER_VERSION, export_stage
 from melforge.common.files import cache_folder, config_hash, write_bytes
 from melforge.common.stages import Stage
+from melforge.common.weights.graph_notes import read_graph_note
 from melforge.common.weights.voices import ModelSource
 
 # Part of the cache's key: raise it when a graph would come out differently.

@@ -59,7 +59,12 @@ def conclusion(found: Verification) -> list[str]:
         lines.append(f"the first that went wrong: {what} {first.name} of {first.stage}: {why}")
     unseen = list(dict.fromkeys(name for setup in found.setups for name in setup.unseen))
     if unseen:
-        lines.append(f"the graphs in use do not have these layers as tensors: {', '.join(unseen)}")
+        layers = len(unseen) + sum(one.layer for one in compared)
+        why = "" if first is None else ", being wired otherwise than the network, or fused"
+        lines.append(
+            f"{len(unseen)} of {counted(layers, 'layer')} were not found in the graphs in use{why}: "
+            f"{', '.join(unseen)}"
+        )
     return lines
 
 

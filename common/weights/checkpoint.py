@@ -2,20 +2,33 @@
 
 import re
 import warnings
+import zipfile
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
 
 from melforge.common.errors import InputError, counted
+from melforge.common.files import what_it_is
 from melforge.common.weights.voices import not_floating
 
-PREFIX = re.compile(r"^(module\.)+(\d+\.)?")  # the wrappers'; `module.1.` is in files of 2019
+# The wrappers' (torch.compile's also within a name); `module.1.` is in files of 2019.
+PREFIX = re.compile(r"^(?:(?:module|_orig_mod)\.)+(\d+\.)?|(?<=\.)_orig_mod\.")
 NAMES_SHOWN = 4
+MOST_UNPACKED = 20  # times a file's size
+# What may stand beside the weights: opening it runs nothing. By their names in files of any Python and numpy.
+MAKERS: list[Any] = [value.__reduce__()[0] for value in (np.float32(0), np.zeros(0))]
+PLAIN_DATA: list[Any] = [
+    *((make, f"numpy.{core}.multiarray.{make.__name__}") for core in ("core", "_core") for make in MAKERS),
+    *(np.dtype, np.ndarray, *{type(np.dtype(code)) for code in np.typecodes["All"]}),
+    *((PurePath, f"pathlib{room}.{kind}Path") for room in ("", "._local") for kind in ("Posix", "Windows")),
+    Namespace,
+]
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -42,10 +55,13 @@ def read_pt(path: str | Path) -> dict:
         raise InputError(f"{path} is a folder: give the checkpoint file in it")
     if not path.exists():
         raise FileNotFoundError(f"checkpoint {path} not found")
+    size = sum(entry.file_size for entry in _zip_entries(path))
+    if size > MOST_UNPACKED * path.stat().st_size:  # PyTorch does not compress
+        raise InputError(f"checkpoint {path} would take {size:.0e} bytes once unpacked, and is refused")
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), torch.serialization.safe_globals(PLAIN_DATA):
             warnings.simplefilter("ignore")  # PyTorch's thoughts on old files are not for our users
-            content = torch.load(path, map_location="cpu", weights_only=True)
+            content = _plain(torch.load(path, map_location="cpu", weights_only=True))
     except OSError as error:
         raise InputError(f"checkpoint {path} cannot be read: {error.strerror or error}") from None
     except Exception as error:  # a damaged file can fail anywhere inside the unpickler
@@ -58,10 +74,30 @@ def read_pt(path: str | Path) -> dict:
     return content
 
 
+def _plain(value: Any) -> Any:
+    """A file's content with Python's own numbers and dictionaries in place of numpy's and argparse's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Namespace):
+        value = vars(value)
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    return type(value)(map(_plain, value)) if type(value) in (list, tuple) else value
+
+
+def _zip_entries(path: Path) -> list[zipfile.ZipInfo]:
+    """What a zip archive holds; nothing for a file that is none."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.infolist()
+    except (zipfile.BadZipFile, NotImplementedError, OSError, ValueError):
+        return []
+
+
 def _refusal(path: Path, reason: str) -> str:
     if refused_global := re.search(r"(?:GLOBAL:?|class) ([a-z_]\w*\.[\w.]*\w)", reason):
         return (
-            f"checkpoint {path} wants to run code when it is opened ({refused_global[1]}) and is refused.\n"
+            f"checkpoint {path} holds {refused_global[1]}, no plain data: it could run code. Refused.\n"
             "If you trust where it came from, save its state dict alone with torch.save and give that file."
         )
     if "TorchScript" in reason:
@@ -69,6 +105,13 @@ def _refusal(path: Path, reason: str) -> str:
             f"checkpoint {path} is a TorchScript program, which holds code, and is refused.\n"
             "Give the training checkpoint that it was made from."
         )
+    if what := what_it_is(path):
+        return f"checkpoint {path} is {what}"
+    if names := [entry.filename for entry in _zip_entries(path)]:
+        if not any(name.endswith("data.pkl") for name in names):
+            return _some(f"checkpoint {path} is a zip archive, to be unpacked first", names)
+        reason = reason.partition("WeightsUnpickler error: ")[2] or reason
+        return f"checkpoint {path} cannot be read: {' '.join(reason.split())[:200]}"
     return (
         f"checkpoint {path} is not a complete PyTorch file ({path.stat().st_size} bytes).\n"
         "Download or copy it again and compare its size with the original."
@@ -103,9 +146,20 @@ def find_state(
         what = f"{foreign[0]!r} is a {type(state[foreign[0]]).__name__}" if foreign else "it is empty"
         raise InputError(f"checkpoint {path} holds no state dict ({what}, not a tensor)")
     for name, value in state.items():
+        if value.is_meta or value.layout is not torch.strided:
+            how = "was saved without its values (meta)" if value.is_meta else f"is {value.layout}, not dense"
+            raise InputError(f"checkpoint {path}: the tensor {name} {how.replace('torch.', '')}")
         if value.dim() and not value.is_floating_point():
             kind = str(value.dtype).removeprefix("torch.")
             raise InputError(not_floating(f"checkpoint {path}", str(name), kind))
+    # A tensor may repeat what it holds along an axis, and so be of any size in a small file.
+    held = {value.untyped_storage().data_ptr(): value.untyped_storage().nbytes() for value in state.values()}
+    if (count := sum(value.numel() for value in state.values())) > sum(held.values()):
+        largest = max(state, key=lambda name: state[name].numel())
+        sizes = f"{count} numbers, more than its {sum(held.values())} bytes hold"
+        raise InputError(
+            f"checkpoint {path} says that it has {sizes}: {largest} {list(state[largest].shape)}"
+        )
     return {
         PREFIX.sub("", n): value.float() if value.is_floating_point() else value for n, value in state.items()
     }
@@ -193,17 +247,17 @@ def fold_weight_norm(state: Mapping[str, torch.Tensor], path: str | Path) -> dic
 
 
 def check_finite(state: Mapping[str, torch.Tensor], path: str | Path) -> None:
-    """An InputError naming the first tensor that holds NaN or infinity."""
+    """An InputError naming the first tensor that holds NaN, infinity, or numbers with infinite squares."""
     for name, value in state.items():
-        # A sum is finite only where all its values are; it takes a fifth of the time of asking each.
-        if not value.is_floating_point() or torch.isfinite(value.sum()):
+        # A sum of squares is finite only where all values are, and is found faster than asking each.
+        if not value.is_floating_point() or torch.isfinite(torch.dot(flat := value.flatten(), flat)):
             continue
-        if not torch.isfinite(value).all():
-            bad = int((~torch.isfinite(value)).sum())
-            raise InputError(
-                f"checkpoint {path}: {name} holds {bad} NaN or infinite values of {value.numel()}; "
-                "the weights are damaged or the training had diverged: use an earlier checkpoint"
-            )
+        bad = int((~torch.isfinite(value)).sum())
+        what = f"{bad} NaN or infinite values of {value.numel()}" if bad else f"{value.abs().max():.0e}"
+        raise InputError(
+            f"checkpoint {path}: {name} holds {what}; "
+            "the weights are damaged or the training had diverged: use an earlier checkpoint"
+        )
 
 
 def check_keys(

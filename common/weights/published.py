@@ -28,6 +28,7 @@ FRONTEND_OPTIONS = {  # what a FastPitch file states of its text chain -> our fr
     "append_space_to_text": "append_space",
 }
 PITCH = ("pitch_mean", "pitch_std")
+OF_SPEAKERS = ("speakers", "pitch_means", "pitch_deviations")  # in a training run's info
 
 
 def parse_checkpoint(value: str) -> tuple[str | None, Path]:
@@ -124,7 +125,7 @@ def _read_trained(
     info = _json(metadata.get("info", "{}"), path)
     values = read_weights(path, [key for key in PITCH if key in found])
     settings: dict[str, Any] = {key: float(value.ravel()[0]) for key, value in values.items()}
-    settings |= {"speakers": info["speakers"]} if info.get("speakers") else {}
+    settings |= {key: info[key] for key in OF_SPEAKERS if info.get(key)}
     return ModelSource(
         model=model.name,
         config=build_section(model.config_class, _json(metadata["config"], path), f"{path}: config"),

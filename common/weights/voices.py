@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
@@ -17,7 +18,7 @@ from melforge.common.audio.contract import MelContract
 from melforge.common.config.typed import build, build_section, require_known, typed_entry, typed_options
 from melforge.common.config.yaml_file import Entry, entries_of, read_yaml
 from melforge.common.errors import InputError, unknown
-from melforge.common.files import written_whole
+from melforge.common.files import what_it_is, written_whole
 from melforge.common.registry import get_model, names
 from melforge.common.speech import Controls, control_fields
 from melforge.common.stages.choose import KINDS
@@ -62,6 +63,7 @@ class ModelSource:
     def __post_init__(self) -> None:
         if self.settings is None:
             object.__setattr__(self, "settings", get_model(self.model).settings_class())
+        require_its_mel(self.model, self.config, self.mel, str(self.weights))
 
     @property
     def controls(self) -> frozenset[str]:
@@ -73,6 +75,19 @@ class ModelSource:
         """The names of its speakers in the order of their ids, or these; empty where it has one voice."""
         count = getattr(self.config, "n_speakers", 1)
         return (self.settings.speakers or tuple(map(str, range(count)))) if count > 1 else ()
+
+    def build_frontend(self) -> Frontend:
+        """Its text frontend. A warning where it has another number of symbols than the acoustic model."""
+        assert self.frontend is not None  # every acoustic model has one
+        frontend = self.frontend.build()
+        if self.config.n_symbols not in (len(frontend.symbols), type(self.config).n_symbols):
+            warnings.warn(
+                f"{self.weights} has {self.config.n_symbols} symbols, but its text frontend "
+                f"{len(frontend.symbols)}: if it was trained with others, it speaks other letters than it is "
+                "given",
+                stacklevel=2,
+            )
+        return frontend
 
     @cached_property
     def state(self) -> Mapping[str, np.ndarray]:
@@ -210,18 +225,20 @@ def _model_of_voice(
 ) -> ModelSource:
     if name not in names(*KINDS):
         raise InputError(f"{entry.place}: {unknown('model', name, names(*KINDS))}")
-    source = read_model(name, entry, folder)
+    source = read_model(name, entry, folder, mel)
     frontend_of = frontend if get_model(name).kind == "acoustic" else None
     words = ("--voice", folder.name if folder.parent == voices_folder() else str(folder))
-    return replace(source, mel=mel, frontend=frontend_of, words=words)
+    return replace(source, frontend=frontend_of, words=words)
 
 
-def read_model(name: str, entry: Entry, folder: Path) -> ModelSource:
-    """A model as a `ModelSection` of a file says, with its config's mel contract if it has one."""
+def read_model(name: str, entry: Entry, folder: Path, mel: MelContract | None = None) -> ModelSource:
+    """A model as a `ModelSection` of a file says, with this mel contract or its config's own."""
     where = f"{entry.place}: models.{name}"
     model = get_model(name)
     section = build_section(ModelSection, entry.value, where)
     config = build_section(model.config_class, section.config, f"{where}.config")
+    contract = mel or getattr(config, "mel", MelContract())
+    require_its_mel(name, config, contract, where)
     if section.graphs:
         stages = [stage.name for stage in model.module("stages").stages(config)]
         require_known(entries_of(entry.value["graphs"], where), stages)
@@ -229,10 +246,17 @@ def read_model(name: str, entry: Entry, folder: Path) -> ModelSource:
         model=name,
         config=config,
         weights=folder / section.weights,
-        mel=getattr(config, "mel", MelContract()),
+        mel=contract,
         graphs={stage: folder / graph for stage, graph in (section.graphs or {}).items()},
         settings=build_settings(name, section.extra or {}, f"{where}.extra"),
     )
+
+
+def require_its_mel(model: str, config: Any, mel: MelContract, where: str) -> None:
+    """An InputError where a model's sizes contradict its mel contract."""
+    for name in ("hop_length", "n_mel_channels"):
+        if (own := getattr(config, name, None)) not in (None, getattr(mel, name)):
+            raise InputError(f"{where}: {model} has {name} {own}, but its mel has {getattr(mel, name)}")
 
 
 def build_settings(model: str, values: Mapping[str, Any], where: str) -> Any:
@@ -251,6 +275,9 @@ def _open_weights(path: Path) -> Iterator[Any]:
 
     if not path.is_file():
         raise InputError(f"weights {path} are missing")
+    what = what_it_is(path)  # an OSError where it may not be read, which safetensors calls missing
+    if what and "safetensors" not in what:
+        raise InputError(f"weights {path} are no whole safetensors file but {what}")
     try:
         with safe_open(path, framework="np") as file:
             yield file
@@ -272,8 +299,9 @@ def read_weights(path: Path, names: Collection[str] | None = None) -> dict[str, 
     for name, value in state.items():
         if value.dtype.kind == "f":
             state[name] = np.ascontiguousarray(value, dtype=np.float32)
-            if not np.isfinite(state[name]).all():  # ten times as fast as of half precision
-                raise InputError(f"weights {path}: {name} holds NaN or infinite values; the file is damaged")
+            if not np.isfinite(np.vdot(state[name], state[name])):  # faster than asking each of its values
+                what = "NaN, infinite values or such with infinite squares"
+                raise InputError(f"weights {path}: {name} holds {what}; the file is damaged")
         elif value.size > 1:  # a counter is none of the weights
             raise InputError(not_floating(f"weights {path}", name, str(value.dtype)))
     return state

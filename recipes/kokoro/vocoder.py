@@ -22,6 +22,7 @@ from torch import Tensor
 from melforge.common.audio.contract import MelContract
 from melforge.common.cli.options import positive
 from melforge.common.cli.training import parse_recipe, vocoder_parser
+from melforge.common.training import ranks
 from melforge.common.training.corpus.batches import VALIDATION_FRAMES, corpus_mel, load_mels, validation_count
 from melforge.common.training.corpus.dataset import RATE, load_audio, load_labels
 from melforge.common.training.corpus.sources import SourcedSegments
@@ -209,12 +210,15 @@ def train(
     run = Run(settings, trainer)
     for losses in run.steps():
         step = run.schedule.step
-        if step % log_every == 0 or step in (1, 10, 100):
+        if ranks.is_first() and (step % log_every == 0 or step in (1, 10, 100)):
             values = {name: loss.item() for name, loss in losses.items()}
             run.log.write(step, values | trainer.validate() | {"rate": run.rate})
-    if run.log.path.exists():
-        run.log.plot()
-    save_judges(trainer, settings.out)
+    if ranks.is_first():
+        if run.log.path.exists():
+            run.log.plot()
+        save_judges(trainer, settings.out)
+    trainer.forget_graphs()
+    ranks.leave()
 
 
 def main() -> None:

@@ -38,7 +38,8 @@ def no_log(monkeypatch):
 async def ask(replica, method, path, **fields):
     from melforge.common.cluster.forward import Asked
 
-    request = Asked(method, path, b"", ((b"x-request-id", b"mine"),), json.dumps(fields).encode(), "1.1")
+    headers = ((b"x-request-id", b"mine"), (b"content-type", b"application/json"))
+    request = Asked(method, path, b"", headers, json.dumps(fields).encode(), "1.1")
     messages = [message async for message in replica.answer(request)]
     return messages[0]["status"], b"".join(message.get("body", b"") for message in messages[1:])
 

@@ -1,16 +1,26 @@
 """Published files of every model load however they were wrapped; damaged and foreign files are refused."""
 
+import gzip
 import os
+import shutil
+import zipfile
+from argparse import Namespace
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
+import soundfile
 import torch
 
+from melforge.common.errors import InputError
 from melforge.common.registry import MODELS
+from melforge.common.weights.checkpoint import read_pt
+from melforge.common.weights.published import read_checkpoint
 
 GOLDEN = Path(__file__).parents[1] / "golden"
+VOICE = Path(__file__).parents[2] / "voices" / "hazel"
 FILES = {  # model -> its file, the key of its weights, a layer of which two tensors remain after reading
     "fastpitch": ("checkpoint.pt", "state_dict", "energy_emb"),
     "fastspeech": ("checkpoint_320000.pt", "model", "mel_linear"),
@@ -58,12 +68,14 @@ def refuse(published: Published, path: Path, message: str) -> None:
     assert str(path) in str(caught.value) and str(caught.value).count("\n") <= 1
 
 
-@pytest.mark.parametrize("prefix", ["", "module.", "module.1.", "module.module."])
+@pytest.mark.parametrize("prefix", ["", "module.1.", "module.module.", "_orig_mod.", "_orig_mod.module."])
 @pytest.mark.parametrize("old_format", [True, False])
 def test_wrapped_half_precision_and_old_files_load(published, save, prefix, old_format):
     expected = published.load(save(published.content))
     state = {
-        f"{prefix}{name}": value.half() if value.is_floating_point() else value
+        f"{prefix}{name.replace('.', '._orig_mod.', '_orig' in prefix)}": value.half()
+        if value.is_floating_point()
+        else value
         for name, value in published.state.items()
     }
     content = {**published.content, published.key: state, "amp": {}}
@@ -105,6 +117,22 @@ def of_another_model(state: dict, layer: str) -> None:
     state["w"] = torch.zeros(1)
 
 
+def with_a_huge_value(state: dict, layer: str) -> None:
+    state[f"{layer}.bias"] = torch.full_like(state[f"{layer}.bias"], 3e38, dtype=torch.float32)
+
+
+def with_a_sparse_tensor(state: dict, layer: str) -> None:
+    state[f"{layer}.bias"] = state[f"{layer}.bias"].to_sparse()
+
+
+def without_values(state: dict, layer: str) -> None:
+    state[f"{layer}.bias"] = state[f"{layer}.bias"].to("meta")
+
+
+def with_a_giant(state: dict, layer: str) -> None:
+    state[f"{layer}.bias"] = torch.zeros(1).expand(10**6, 10**6)
+
+
 def without_weights(state: dict, layer: str) -> None:
     state.clear()
 
@@ -117,6 +145,10 @@ def without_weights(state: dict, layer: str) -> None:
         (with_a_wrong_length, r"{layer}\.bias \(3,\) instead of \(\d+,\)"),
         (with_nan, r"{layer}\.bias holds 1 NaN or infinite"),
         (with_infinity, r"{layer}\.bias holds 1 NaN or infinite"),
+        (with_a_huge_value, r"{layer}\.bias holds 3e\+38; the weights are damaged"),
+        (with_a_sparse_tensor, r"the tensor {layer}\.bias is sparse_coo, not dense"),
+        (without_values, r"the tensor {layer}\.bias was saved without its values"),
+        (with_a_giant, r"more than its \d+ bytes hold: {layer}\.bias \[1000000, 1000000\]"),
         (with_a_number, "'step' is a int, not a tensor"),
         (of_another_model, r"missing: .* 1 unexpected: w|is no .*: its weights have other names \(w\)"),
         (without_weights, "it is empty"),
@@ -158,6 +190,75 @@ def test_a_config_that_is_a_list_is_refused(published, save):
     )
 
 
+@pytest.mark.parametrize("numpy_1", [False, True])
+def test_plain_data_beside_the_weights_passes(published, save, numpy_1):
+    data = {
+        **{"learning_rate": np.float64(1e-3), "epoch": np.int64(3), "mean": np.arange(6.0).reshape(2, 3)},
+        **{
+            "dtype": np.dtype("float16"),
+            "args": Namespace(root=Path("runs"), lr=np.float32(1)),
+            "t": np.str_("x"),
+        },
+    }
+    path = save({**published.content, **data})
+    if numpy_1:  # which calls the module that holds them otherwise
+        with zipfile.ZipFile(path) as old, zipfile.ZipFile(path.with_suffix(".old"), "w") as new:
+            for entry in old.infolist():
+                new.writestr(entry, old.read(entry).replace(b"cnumpy._core.", b"cnumpy.core."))
+        path = path.with_suffix(".old")
+    content, found = read_pt(path), published.load(path)
+    assert found.state.keys() == published.load(save(published.content)).state.keys()
+    assert type(content["epoch"]) is int and content["args"] == {"root": PurePath("runs"), "lr": 1.0}
+
+
+def zipped(path: Path, **how) -> None:
+    with zipfile.ZipFile(path, "w", **how) as archive:
+        archive.writestr("model/a.onnx", bytes(10**6))
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (
+            lambda path: path.write_bytes(b"version https://git-lfs.github.com/spec/v1\n"),
+            "Git LFS pointer: fetch",
+        ),
+        (
+            lambda path: path.write_bytes(b"\n<!DOCTYPE html><html>"),
+            "is a web page: download the file itself",
+        ),
+        (lambda path: shutil.make_archive(str(path), "tar", GOLDEN / "jasper"), "is an archive, as NeMo's"),
+        (lambda path: path.write_bytes(gzip.compress(b"weights")), "is an archive, as NeMo's .nemo is one"),
+        (
+            lambda path: shutil.copy(VOICE / "hifigan" / "generator.onnx", path),
+            "is an ONNX graph, not a checkpoint",
+        ),
+        (
+            lambda path: shutil.copy(VOICE / "hifigan" / "weights.safetensors", path),
+            "is a safetensors file: its",
+        ),
+        (lambda path: soundfile.write(path, np.zeros(9), 16000, format="WAV"), "is a sound file"),
+        (lambda path: zipped(path), "is a zip archive, to be unpacked first: model/a.onnx"),
+        (
+            lambda path: zipped(path, compression=zipfile.ZIP_DEFLATED),
+            r"would take 1e\+06 bytes once unpacked",
+        ),
+        (lambda path: torch.save({"a": 1}, path, pickle_protocol=4), "cannot be read: Unsupported operand"),
+    ],
+)
+def test_a_file_of_another_kind_is_called_what_it_is(tmp_path, write, message):
+    write(path := tmp_path / "a.pt")
+    if not path.exists():
+        path.with_name("a.pt.tar").rename(path)
+    with pytest.raises(InputError, match=message) as caught:
+        read_checkpoint(path)
+    assert str(path) in str(caught.value)
+    if "safetensors" not in message:
+        path = path.rename(tmp_path / "a.safetensors")
+        with pytest.raises(InputError, match="whole safetensors file"):
+            read_checkpoint(path)
+
+
 class RunsCode:
     def __reduce__(self):
         return os.mkdir, ("made_by_a_checkpoint",)
@@ -165,9 +266,13 @@ class RunsCode:
 
 def test_files_that_run_code_are_refused(published, save, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    refuse(published, save({**published.content, "extra": RunsCode()}), "wants to run code when it is opened")
+    refuse(published, save({**published.content, "extra": RunsCode()}), "holds posix.mkdir, no plain data")
     assert not Path("made_by_a_checkpoint").exists()
-    refuse(published, save({"model": torch.nn.Linear(2, 2)}), "wants to run code")
+    refuse(
+        published,
+        save({"model": torch.nn.Linear(2, 2)}),
+        "holds torch.nn.modules.linear.Linear, no plain data",
+    )
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

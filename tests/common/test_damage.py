@@ -9,11 +9,11 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from melforge.common.engines.onnx_engine import read_graph_note
 from melforge.common.engines.torch_engine import TorchEngine
 from melforge.common.export.to_onnx import source_stages
 from melforge.common.stages.choose import choose_stages
 from melforge.common.verify.stages import ComparedEngine, Setup, exact_products
+from melforge.common.weights.graph_notes import read_graph_note
 from tests.common import damage
 from tests.common.damage import DAMAGES, HalfSetup, compare_stages, first_wrong, setup_of, with_weight
 

@@ -22,6 +22,7 @@ from melforge.common.export.to_onnx import (
     source_stages,
     with_graphs,
 )
+from melforge.common.training.model_folders import write_model
 from melforge.common.verify.stages import perturb
 from melforge.common.weights.published import read_checkpoint
 from melforge.common.weights.voices import ModelSource, load_voice
@@ -107,6 +108,49 @@ def test_a_failing_export_writes_nothing(vocoder, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"differs from PyTorch by 5\.0e-01"):
         export_source(vocoder, tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.fixture
+def of_tiny_sizes(trained, tiny_voice, monkeypatch):
+    """Weights of the sizes that the tiny voice has; nothing can be exported, two sizes are checked."""
+    monkeypatch.setenv("MELFORGE_VOICES", str(tiny_voice.parent))
+    monkeypatch.setattr(to_onnx, "export_stage", lambda *_: pytest.fail("exported"))
+    sizes = [{"batch": 1, "mel": 5, "samples": 1280}, {"batch": 3, "mel": 30, "samples": 7680}]
+    monkeypatch.setattr(to_onnx, "check_sizes", lambda stage: sizes)
+    return read_checkpoint(trained["hifigan"])
+
+
+def test_a_model_of_a_voices_sizes_takes_its_graphs_and_checks_them(of_tiny_sizes, tiny_voice, tmp_path):
+    entry, checks = write_model(tmp_path, of_tiny_sizes)
+    for name, graph in load_voice(tiny_voice).models["hifigan"].graphs.items():
+        made = tmp_path / entry["graphs"][name]
+        assert made.read_bytes() == graph.read_bytes()
+        assert made.with_suffix(".json").read_text() == graph.with_suffix(".json").read_text()
+    assert {check.stage for check in checks} == {stage.full_name for stage in source_stages(of_tiny_sizes)}
+    assert all(check.ok for check in checks)
+
+
+def test_a_wrong_graph_of_another_voice_is_found(of_tiny_sizes, voice_copy, monkeypatch, tmp_path):
+    monkeypatch.setenv("MELFORGE_VOICES", str(voice_copy.parent))
+    graph = voice_copy / "hifigan" / "generator.onnx"
+    model = onnx.load(graph, load_external_data=False)
+    next(node for node in model.graph.node if node.op_type == "LeakyRelu").attribute[0].f = 0.2
+    graph.write_bytes(model.SerializeToString())
+    with pytest.raises(ValueError, match=r"hifigan\.generator differs from PyTorch"):
+        write_model(tmp_path, of_tiny_sizes)
+
+
+@pytest.mark.parametrize("spoilt", ["note", "voice"])
+def test_graphs_of_another_exporter_or_of_a_damaged_voice_are_not_taken(
+    spoilt, of_tiny_sizes, voice_copy, monkeypatch
+):
+    monkeypatch.setenv("MELFORGE_VOICES", str(voice_copy.parent))
+    assert to_onnx.graphs_of_voices(of_tiny_sizes)
+    if spoilt == "voice":
+        (voice_copy / "voice.yaml").write_text("name: [")
+    for note in (voice_copy / "hifigan").glob("*.json"):
+        note.write_text(json.dumps({**json.loads(note.read_text()), "exporter": -1}))
+    assert to_onnx.graphs_of_voices(of_tiny_sizes) == {}
 
 
 class SlowEngine:

@@ -11,7 +11,7 @@ import pytest
 from melforge.common.runner import TextToSpeech
 from melforge.common.synthesis import subtitles
 from melforge.common.synthesis.subtitles import LONGEST, LONGEST_SECONDS, cues, srt, vtt, words_json
-from melforge.common.synthesis.timestamps import timestamps, utterance_timestamps
+from melforge.common.synthesis.timestamps import Word, pieces_as_written, timestamps, utterance_timestamps
 
 TEXT = (
     "Printing was the first of the arts, that anybody could afford. Well, it's 5 p.m. in the U.S.; nobody "
@@ -158,3 +158,17 @@ def test_an_utterance_without_sound_has_words_without_length(spoken):
 def test_two_lines_of_a_cue_are_about_equally_long():
     block = subtitles.srt_of([subtitles.Cue("one two three four five six seven eight nine ten", 0.0, 1.5)])
     assert block.splitlines()[2:] == ["one two three four five", "six seven eight nine ten"]
+
+
+@pytest.mark.parametrize(
+    "written, spoken, pieces",
+    [
+        ("She paid $5.50 – “fine”!", "she paid five dollars and fifty cents fine", "1 1 5 1"),
+        ("In C++!", "in C plus plus", "1 3"),
+        ("Go.", "well go", "2"),
+    ],
+)
+def test_a_text_as_written_is_told_in_pieces(written, spoken, pieces):
+    found = pieces_as_written(written, [Word(text, 0, 0, ()) for text in spoken.split()])
+    assert [str(piece["words"]) for piece in found] == pieces.split()
+    assert " ".join(piece["text"] for piece in found) == written

@@ -1,5 +1,6 @@
 """voice.yaml and weights: what is read, and how damaged ones are refused."""
 
+import os
 import re
 from collections import Counter
 from dataclasses import replace
@@ -63,6 +64,8 @@ def test_unknown_voice_suggests_the_nearest(tiny_voice, monkeypatch):
         (lambda c: c.pop("mel"), "voice.yaml: mel missing"),
         (lambda c: c["mel"].update(hop_lenght=1), r"unknown key 'hop_lenght'; did you mean 'hop_length'\?"),
         (lambda c: c["mel"].update(hop_length=0), "hop_length must be positive"),
+        (lambda c: c["mel"].update(hop_length=300), "hifigan has hop_length 256, but its mel has 300"),
+        (lambda c: c["mel"].update(n_mel_channels=90), "fastpitch has n_mel_channels 80, but its mel has 90"),
         (lambda c: c["mel"].update(hop_length="256"), "hop_length must be a whole number, not '256'"),
         (lambda c: c.update(mel="slaney"), "mel must be a mapping"),
         (lambda c: c.update(language=False), "language must be text, not False"),
@@ -146,11 +149,15 @@ def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
 
 
-def poison(path: Path) -> None:
+def poison(path: Path, value: float = np.nan) -> None:
     state = load_file(path)
     name = "conv_pre.bias"
-    state[name] = np.full_like(state[name], np.nan)
+    state[name] = np.full_like(state[name], value, dtype=np.float32)
     save_file(state, path)
+
+
+def overflow(path: Path) -> None:
+    poison(path, 3e38)
 
 
 @pytest.mark.parametrize(
@@ -164,12 +171,63 @@ def poison(path: Path) -> None:
         ("generator.onnx", truncate, "does not load"),
         ("generator.json", Path.unlink, r"generator\.json is missing"),
         ("generator.json", lambda p: p.write_text("{"), "cannot be read"),
+        ("generator.json", lambda p: p.write_text("[" * 100_000), "cannot be read"),
+        *(
+            ("generator.json", lambda p, note=note: p.write_text(note), "lists no weights")
+            for note in ("[1]", "{}", '{"weights": 7}', '{"weights": [7]}')
+        ),
+        ("weights.safetensors", overflow, r"conv_pre\.bias holds .* infinite squares"),
+        (
+            "weights.safetensors",
+            lambda p: p.write_text("version https://git-lfs"),
+            "are no .* Git LFS pointer",
+        ),
     ],
 )
 def test_damaged_files_are_named(voice_copy, file, damage, message):
     damage(voice_copy / "hifigan" / file)
     with pytest.raises(ValueError, match=message):
         TextToSpeech.load(voice=voice_copy, device="cpu")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="a user other than root")
+def test_weights_that_may_not_be_read_are_called_so(voice_copy):
+    (voice_copy / "hifigan" / "weights.safetensors").chmod(0)
+    with pytest.raises(PermissionError):
+        TextToSpeech.load(voice=voice_copy, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("model", "key", "value"),
+    [
+        ("fastpitch", "in_fft_n_layers", 10**9),
+        ("fastpitch", "n_symbols", 10**12),
+        ("hifigan", "upsample_initial_channel", 16),
+    ],
+)
+def test_a_config_that_contradicts_its_graphs_is_refused(edit, model, key, value):
+    folder = edit(lambda c: c["models"][model]["config"].update({key: value}))
+    with pytest.raises(
+        InputError, match=rf"says {key} .*, but \w+\.onnx was exported with .*: set it back, or"
+    ):
+        TextToSpeech.load(voice=folder, device="cpu")
+
+
+def test_a_model_of_other_symbols_than_its_frontend_has_says_so(voice_copy):
+    source = load_voice(voice_copy).source("fastpitch")
+    assert len(source.build_frontend().symbols) == source.config.n_symbols
+    with pytest.warns(UserWarning, match="has 155 symbols, but its text frontend 148"):
+        replace(source, config=replace(source.config, n_symbols=155)).build_frontend()
+
+
+def test_weights_that_give_nan_are_an_error(voice_copy):
+    file = voice_copy / "fastpitch" / "weights.safetensors"
+    state = {name: value.astype(np.float32) for name, value in load_file(file).items()}
+    state["encoder.word_emb.weight"][:, 0] = 1e6
+    state["encoder.layers.0.dec_attn.qkv_net.weight"][:, 0] = 1e17
+    save_file(state, file)
+    with pytest.raises(InputError, match="gives NaN instead of durations"):
+        TextToSpeech.load(voice=voice_copy, device="cpu").speak("Hello there.")
 
 
 def test_different_mel_contracts_are_shown_side_by_side(tiny_voice):

@@ -395,7 +395,7 @@ class StageModule(torch.nn.Module):
 
 def inputs_of(stage, batch: int, text: int, mel: int) -> dict[str, torch.Tensor]:
     sizes = {"batch": batch, "text": text, "mel": mel}
-    limits = {"symbols": TINY.n_symbols, "repeat_index": text, "speaker": 2}
+    limits = {"symbols": TINY.n_symbols, "repeat_index": text}
     inputs = {}
     for tensor in stage.inputs:
         shape = [d if isinstance(d, int) else sizes[d.name] for d in tensor.dims]

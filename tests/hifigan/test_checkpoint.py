@@ -205,7 +205,7 @@ def test_config_beside_or_given(tmp_path):
     stated = AUTHORS / "V2" / "config.json"
     expected = load_checkpoint(AUTHORS / "V2" / "g_02500000").config
     assert load_checkpoint(path, config=stated).config == expected
-    shutil.copy(stated, tmp_path / "generator_v2.json")
+    (tmp_path / "generator_v2.json").write_text(f"\ufeff{stated.read_text()}", encoding="utf-8")  # as Notepad
     assert load_checkpoint(path).config == expected
 
 

@@ -1,39 +1,21 @@
 """scripts/verify.py and verify_trt: the exit status tells, the report says what, and errors are sentences."""
 
 import json
-import runpy
-import warnings
+import re
 from pathlib import Path
 
+import onnx
 import pytest
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "verify.py"
 WRONG = "decoder.layers.0.pos_ff.CoreNet.2.weight"
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture
-def run(tiny_voice, cache, monkeypatch, capsys):
-    """Runs a command in this process: its status, stdout and stderr."""
+def run(tiny_voice, tmp_path_factory, program, monkeypatch):
     monkeypatch.setenv("MELFORGE_VOICES", str(tiny_voice.parent))
-    monkeypatch.setenv("MELFORGE_CACHE", str(cache))
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-    monkeypatch.syspath_prepend(SCRIPT.parent)
-
-    def run(command: Path | str, *words: object):
-        monkeypatch.setattr("sys.argv", [str(command), *map(str, words)])
-        with pytest.raises(SystemExit) as stopped:
-            if isinstance(command, Path):
-                runpy.run_path(str(command), run_name="__main__")
-            else:
-                runpy.run_module(command, run_name="__main__")
-        return stopped.value.code, *capsys.readouterr()
-
-    return run
+    monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+    return program
 
 
 @pytest.mark.slow
@@ -61,6 +43,21 @@ def test_a_wrong_weight_gives_status_1_and_is_named(run):
     status, out, _ = run("melforge.fastpitch.verify_trt", *words, "--json", "-")
     assert status == 1
     assert json.loads(out)["first_wrong"] == "fastpitch.decoder: decoder.layers.0.pos_ff.CoreNet.2"
+
+
+@pytest.mark.slow
+def test_layers_behind_a_change_of_the_wiring_are_counted(run, voice_copy):
+    graph = voice_copy / "fastpitch" / "decoder.onnx"
+    model = onnx.load(graph, load_external_data=False)
+    weight = next(t.name for t in model.graph.initializer if t.name.startswith("decoder.layers.0.pos_ff"))
+    for node in model.graph.node:
+        node.input[:] = ["twice" if name == weight else name for name in node.input]
+    model.graph.node.insert(0, onnx.helper.make_node("Add", [weight, weight], ["twice"]))
+    onnx.save(model, graph)
+    words = ("--voice", voice_copy, "--backend", "onnx", "--text", "It works.")
+    status, out, _ = run("melforge.fastpitch.verify_trt", *words)
+    assert status == 1 and "the first that went wrong: output mel of fastpitch.decoder" in out
+    assert re.search(r"\n\d+ of \d+ layers were not found in the graphs in use, being wired otherwise", out)
 
 
 @pytest.mark.slow

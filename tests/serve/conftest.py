@@ -18,6 +18,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SPEECH = "/v1/audio/speech"
+JSON = {"Content-Type": "application/json"}
 PATIENCE = 200.0  # seconds that a test waits for what must come, on a machine that is busy with other things
 
 
@@ -75,11 +76,8 @@ def wait_for(condition: Callable[[], object], what: str = "") -> None:
 @contextmanager
 def running(keys: tuple[bytes, ...] = (), **settings: Any) -> Iterator[Running]:
     """A server with these settings, whose first pair is loaded."""
-    import uvicorn
-
-    from melforge.common.serve.app import make_app
     from melforge.common.serve.pairs import LoadOptions, Pairs
-    from melforge.common.serve.server import Server, listen
+    from melforge.common.serve.server import listen, make_server
     from melforge.common.serve.service import Service
     from melforge.common.serve.settings import ServeSettings
 
@@ -90,8 +88,7 @@ def running(keys: tuple[bytes, ...] = (), **settings: Any) -> Iterator[Running]:
     async def serve() -> None:
         told = ServeSettings(**settings)
         service = Service(told, Pairs(options, told.pairs, told.memory_limit), 2, keys)
-        config = uvicorn.Config(make_app(service), log_config=None, access_log=False)
-        made.update(service=service, server=Server(config))
+        made.update(service=service, server=make_server(service))
         try:
             await made["server"].serve(sockets=[listening])
         finally:

@@ -137,7 +137,7 @@ def test_keys_are_asked_for(connect):
     from websockets.exceptions import InvalidStatus
 
     with running((b"right",)) as server:
-        with pytest.raises(InvalidStatus, match="403"):
+        with pytest.raises(InvalidStatus, match="401"):
             connect(server)
         with connect(server, additional_headers={"Authorization": "Bearer right"}) as socket:
             send(socket, OWN, {"type": "text", "text": "One."}, {"type": "end"})

@@ -171,7 +171,6 @@ MODEL = b'\r\n--x\r\nContent-Disposition: form-data; name="model"\r\n\r\nwhisper
 @pytest.mark.parametrize(
     ("kind", "body", "message"),
     [
-        ("application/json", b"{}", "must be a form"),
         ("multipart/form-data", b"--", "Missing boundary"),
         ("multipart/form-data; boundary=x", b"", "the form breaks off"),
         ("multipart/form-data; boundary=x", b"--x\r\nA: b\r\n\r\nno end", "cannot be read"),
@@ -205,6 +204,11 @@ def test_a_wrong_form_is_refused(hears, kind, body, message):
     with hears.client() as client:
         answer = client.post(ROUTE, content=body, headers={"content-type": kind})
     assert message in require_error(answer, 400)["message"]
+
+
+def test_what_is_no_form_is_415(hears):
+    with hears.client() as client:
+        assert "must be multipart/form-data" in require_error(client.post(ROUTE, json={}), 415)["message"]
 
 
 def test_no_form_makes_another_answer_than_openai_s_error(hears, wav):

@@ -114,7 +114,7 @@ symbols[0, 4] = symbols[1, 9:] = config.padding_idx
 index = torch.randint(0, TEXT, (2, MEL)).sort(1).values.clamp(max=(LENGTHS - 1)[:, None])
 index[1, 15:] = 0
 known = {"symbols": symbols, "lengths": LENGTHS, "repeat_index": index, "mel_lengths": MEL_LENGTHS}
-known["speaker"] = torch.tensor([1, 0])
+known["speaker"] = torch.tensor([[0.0, 1.0], [0.7, 0.3]])
 errors = []
 for stage in plan_of(model).stages(config):
     if stage.name not in plan_of(model).kernels:

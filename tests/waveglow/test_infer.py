@@ -1,8 +1,7 @@
 """The vocoder: published answers from both engines, seeds, chunks, batches, voices, and what is refused."""
 
 import dataclasses
-import runpy
-import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -311,27 +310,18 @@ def checkpoint(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def infer(voice, tmp_path, monkeypatch, capsys):
-    """Runs scripts/infer.py in this process, in an empty folder: its status and stderr."""
+def infer(voice, tmp_path, monkeypatch, program):
+    """Runs scripts/infer.py in this process, in an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(to_onnx, "check_sizes", few_sizes)  # all sizes of a graph are checked above
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-
-    def infer(*arguments: object) -> tuple[int, str]:
-        monkeypatch.setattr("sys.argv", ["infer.py", "--voice", str(voice), *map(str, arguments)])
-        monkeypatch.syspath_prepend(ROOT / "scripts")
-        with pytest.raises(SystemExit) as stopped:
-            runpy.run_path(str(ROOT / "scripts" / "infer.py"), run_name="__main__")
-        return stopped.value.code, capsys.readouterr().err
-
-    return infer
+    return partial(program, ROOT / "scripts" / "infer.py", "--voice", voice)
 
 
 def test_a_published_file_speaks_on_both_backends(checkpoint, infer, tmp_path):
     spoken = []
     for backend in BACKENDS:
-        status, errors = infer(
+        status, _, errors = infer(
             *("--vocoder", "waveglow", "--checkpoint", checkpoint, "--backend", backend, "--seed", "5"),
             *("--sigma", "0.6", "--denoising-strength", "0.1", "--text", "Hello.", "-o", f"{backend}.wav"),
         )
@@ -345,7 +335,7 @@ def test_a_singular_matrix_is_named(checkpoint, infer, tmp_path):
     content = torch.load(checkpoint, weights_only=True)
     content["state_dict"]["module.convinv.1.conv.weight"][2] = 0
     torch.save(content, tmp_path / "damaged.pt")
-    status, errors = infer("--checkpoint", "damaged.pt", "--text", "Hello.")
+    status, _, errors = infer("--checkpoint", "damaged.pt", "--text", "Hello.")
     assert status == 2 and "Traceback" not in errors
     assert "1x1 convolution of flow 1 is singular" in errors
 
@@ -354,7 +344,7 @@ def test_a_file_with_other_channels_than_it_states_is_refused(checkpoint, infer,
     content = torch.load(checkpoint, weights_only=True)
     content["config"]["WN_config"]["n_channels"] = 256
     torch.save(content, tmp_path / "other.pt")
-    status, errors = infer("--checkpoint", "other.pt", "--text", "Hello.")
+    status, _, errors = infer("--checkpoint", "other.pt", "--text", "Hello.")
     assert status == 2 and "its config says wn_channels 256 instead of 8" in errors
 
 

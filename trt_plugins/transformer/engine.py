@@ -344,7 +344,11 @@ class EncoderBuffers:
         (batch, text), channels = inputs["symbols"].shape, folded.positions.shape[1]
         self.folded = folded
         self.sequence = SequenceBuffer(batch, text, channels, folded.margin, zeros, device)
-        self.options = {**embedding_options(self.sequence, config.mask_padding), "PADDING": folded.padding}
+        speakers = 0 if folded.speakers is None else len(folded.speakers)
+        self.options = {
+            **embedding_options(self.sequence, config.mask_padding),
+            **{"SPEAKERS": speakers, "PADDING": folded.padding},
+        }
         typical = engine.stage.dynamic_dims["text"].typical
         self.stack = LayerLaunches(folded.layers, self.sequence, typical, processors)
         self.predictors = [

@@ -50,10 +50,11 @@ def _keep(value, row, channel, x32, x16, WIDTH: tl.constexpr, wanted):
 def symbols_kernel(
     symbols, lengths, speaker, embedding, speakers, positions, x32, x16, mask, inside, size, stride, margin,
     items, channels,
-    PADDING: tl.constexpr, MASK_PADDING: tl.constexpr, ITEMS: tl.constexpr, WIDTH: tl.constexpr,
-    BLOCK: tl.constexpr, BM: tl.constexpr
+    SPEAKERS: tl.constexpr, PADDING: tl.constexpr, MASK_PADDING: tl.constexpr, ITEMS: tl.constexpr,
+    WIDTH: tl.constexpr, BLOCK: tl.constexpr, BM: tl.constexpr
 ):  # fmt: skip
-    """symbols (B, size) -> their embeddings, plus those of the speaker (if any) and the position.
+    """symbols (B, size) -> their embeddings, plus those of the position and of the speakers, by `speaker`
+    (B, SPEAKERS), each one's share.
 
     The symbol PADDING (None: no such symbol) is masked at any position.
     """
@@ -68,8 +69,9 @@ def symbols_kernel(
     known = (channel < channels)[None, :]
     value = tl.load(embedding + symbol[:, None] * channels + channel[None, :], mask=known, other=0.0)
     if speakers is not None:
-        own = speakers + tl.load(speaker + item) * channels + channel
-        value += tl.load(own, mask=channel < channels, other=0.0)[None, :]
+        for number in range(SPEAKERS):
+            own = tl.load(speakers + number * channels + channel, mask=channel < channels, other=0.0)
+            value += tl.load(speaker + item * SPEAKERS + number) * own[None, :]
     at = positions + step[:, None] * channels + channel[None, :]
     value += tl.load(at, mask=there[:, None] & known, other=0.0)
     row = margin + item * stride + step

@@ -17,6 +17,7 @@ from melforge.common.files import engines_folder, sha256_of
 from melforge.common.registry import get_model
 from melforge.common.stages import Stage, TensorSpec, fix, plan_of, stages_of
 from melforge.common.stages.choose import choose_stages, pads_masked
+from melforge.common.weights.graph_notes import read_graph_note, require_config
 from melforge.common.weights.voices import ModelSource
 
 # Part of an engine's fingerprint: raise it when the same graph would be built differently.
@@ -74,13 +75,13 @@ class EngineFile:
     def read(self) -> bytes:
         """The plan. An InputError names the file, its fault and the command that helps."""
         try:
-            plan, note = self.path.read_bytes(), json.loads(self.note.read_text())
+            plan, note = self.path.read_bytes(), dict(json.loads(self.note.read_text()))
         except FileNotFoundError as error:
             raise InputError(
                 f"{error.filename} is missing: build the engine of {self.stage.full_name} with {self.command}"
                 f"{self.naming and f'. {self.naming}'}"
             ) from None
-        except ValueError:
+        except (ValueError, TypeError, RecursionError):
             raise InputError(f"{self.note} is damaged: {self._again}") from None
         if len(plan) != note.get("bytes") or hashlib.sha256(plan).hexdigest() != note.get("sha256"):
             raise InputError(f"{self.path} is damaged (it is not what its JSON says): {self._again}")
@@ -254,7 +255,9 @@ def fingerprint(stage: Stage, source: ModelSource, precision: str) -> str:
 
     graph = source.graphs[stage.name]
     digest = hashlib.sha256(graph.read_bytes())
-    if json.loads(graph.with_suffix(".json").read_text())["weights"]:
+    note = read_graph_note(graph)
+    require_config(note, graph, source)
+    if note["weights"]:
         digest.update(weights_digest(source).encode())
     rules: list[int | str] = [BUILDER_VERSION]
     if precision == "fp16":

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import zip_longest
 
 import numpy as np
 
@@ -88,8 +89,9 @@ class _PublishedFrontend(ABC):
             yield text, 0, whole, 0.0
             return
         sentences = split_sentences(text)
-        for (sentence, offset), following in zip(sentences, [*sentences[1:], None], strict=True):
-            pause = pause_between(text, offset + len(sentence), following[1]) if following else 0.0
+        starts = [offset for _, offset in sentences[1:]]
+        for (sentence, offset), following in zip_longest(sentences, starts):
+            pause = 0.0 if following is None else pause_between(text, offset + len(sentence), following)
             pieces = self._fit(sentence, offset)
             for piece in pieces[:-1]:
                 yield *piece, CLAUSE_PAUSE

@@ -21,7 +21,7 @@ HEADINGS = ("speaker", "lines", "used", "minutes", "pitch", "5-95 %", "phones/s"
 STEPS = {"read": "reading, measuring, resampling", "text": "phonemes", "align": "alignment", "pitch": "pitch"}
 NEXT_STEPS = (
     ("melforge voice train {corpus} -o RUN", "10 minutes for a model, or --minutes; best on a GPU"),
-    ("melforge voice make NAME --run RUN", "1 to 3 minutes on a CPU"),
+    ("melforge voice make NAME --run RUN", "under a minute"),
     ("melforge voice check NAME --corpus {corpus}", "seconds for each speaker"),
 )
 Report = dict[str, Any]

@@ -254,7 +254,7 @@ def test_every_utterance_fits(name, text):
 
 
 @pytest.mark.parametrize("name", ["tacotron2", "fastspeech", "fastpitch"])
-@pytest.mark.parametrize("text", ["", " \n ", "...", "😀", "“—”"])
+@pytest.mark.parametrize("text", ["", " \n ", "\n" * 1500, " " * 7000, "...", "😀", "“—”"])
 def test_nothing_to_say_is_no_utterance(name, text):
     assert get_frontend(name)(text).utterances == ()
 

@@ -1,0 +1,89 @@
+"""Connections of clients: HTTP by h11, with a deadline for each request's headers, and only so many."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from melforge.common.serve.settings import ServeSettings
+
+HEAD_SECONDS = 20.0  # in which a connection's next request must have begun and its headers have come
+UNREAD_SECONDS = 600.0  # for which the end of an answer may wait to be read after that
+SHARE = (
+    0.75  # of the system's limit of open files; the rest is for files, ffmpeg's pipes and what is accepted
+)
+FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+
+class HttpConnection(H11Protocol):
+    """uvicorn's, which waits for headers as long as their sender likes.
+
+    At most `most` connections are kept: a new one takes the place of the one that has waited longest without
+    a request, and is refused with 503 if there is none.
+    """
+
+    def __init__(self, *given: Any, most: int, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._most = most
+        self._deadline: asyncio.TimerHandle | None = None  # while no request is under way
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self._most:
+            self._take_a_place()
+        self._note_state()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._note_state()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._note_state()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._note_state()
+
+    def _note_state(self) -> None:
+        """Starts the deadline when no request is under way, and ends it when one is.
+
+        A WebSocket has left `connections` for a protocol of its own, which pings.
+        """
+        waits = self in self.connections and (self.cycle is None or self.cycle.response_complete)
+        if waits and self._deadline is None:
+            self._deadline = self.loop.call_later(HEAD_SECONDS, self._give_up)
+        elif not waits:
+            self._end_deadline()
+
+    def _end_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _give_up(self) -> None:
+        self.transport.close()  # sends what waits to be read first
+        self._deadline = self.loop.call_later(UNREAD_SECONDS, self.transport.abort)
+
+    def _take_a_place(self) -> None:
+        waiting = [one for one in self.connections if isinstance(one, HttpConnection) and one._deadline]
+        if waiting:
+            oldest = min(waiting, key=lambda one: one._deadline.when())  # type: ignore[union-attr]
+            oldest._end_deadline()  # it is out of this list at once, of `connections` soon
+            oldest.transport.abort()
+        else:
+            self.transport.write(FULL)
+            self.transport.close()
+
+
+def most_connections(settings: ServeSettings) -> int:
+    """As the setting has it, or as many as the system's limit of open files leaves room for."""
+    if sys.platform == "win32":
+        return settings.connections
+    import resource
+
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return settings.connections if files < 0 else min(settings.connections, int(SHARE * files))

@@ -1,0 +1,138 @@
+"""Connections that bring no request, more of them than there is room for, and a log that nobody reads."""
+
+import json
+import logging
+import os
+import socket
+import sys
+from contextlib import ExitStack, contextmanager, suppress
+
+import httpx
+import pytest
+from websockets.sync.client import connect
+
+from melforge.common.serve import connections
+from melforge.common.serve.logs import BURST, MOST_LINES, WINDOW, JsonLines, Seldom, c_libraries_silenced
+from tests.serve.conftest import PATIENCE, SPEECH, own_pcm, running, serving
+
+HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+UNFINISHED = b"POST /v1/models HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"
+
+
+def connected(url):
+    url = httpx.URL(url)
+    return socket.create_connection((url.host, url.port), timeout=PATIENCE)
+
+
+@pytest.mark.serve
+@pytest.mark.parametrize("sent", [b"", b"GET /health HT", HEALTH + b"GET /hea", UNFINISHED])
+def test_who_sends_no_request_is_not_waited_for(server, monkeypatch, sent):
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.1)
+    with connected(server.url) as one:
+        one.sendall(sent)
+        answers = one.makefile("rb").read()  # until the server closes
+    assert answers.count(b"HTTP/1.1 ") == (sent in (HEALTH + b"GET /hea", UNFINISHED))
+
+
+@pytest.mark.serve
+def test_a_request_may_take_longer_than_its_headers(server, monkeypatch):
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.001)
+    answer = server.speak("The first sentence is here. The second one follows.")
+    assert answer.status_code == 200 and answer.content
+
+
+@pytest.mark.serve
+def test_a_new_connection_takes_the_place_of_the_one_that_is_idle_longest():
+    with running(connections=3) as server, ExitStack() as stack:
+        silent = [stack.enter_context(connected(server.url)) for _ in range(8)]
+        for one in silent[:5]:  # each waits longer than all that stay
+            with suppress(ConnectionResetError):
+                assert one.recv(1) == b""
+        silent[-1].sendall(HEALTH)
+        assert silent[-1].recv(15) == b"HTTP/1.1 200 OK"
+
+
+@pytest.mark.serve
+def test_who_is_served_is_not_put_out():
+    with running(connections=1) as server:
+        with connect(f"{server.url.replace('http', 'ws')}{SPEECH}/live") as live:
+            with connected(server.url) as one:
+                assert one.makefile("rb").read().startswith(b"HTTP/1.1 503")
+            live.send(json.dumps({"type": "end"}))
+            assert json.loads(live.recv(PATIENCE)) == {"type": "done"}
+        with server.client() as client:
+            answer = client.post(SPEECH, json=own_pcm())
+        assert answer.status_code == 200
+
+
+@contextmanager
+def open_files(most):
+    """At most so many in processes that are started meanwhile."""
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.serve
+@pytest.mark.skipif(sys.platform == "win32", reason="a limit of open files is Unix's")
+def test_more_connections_than_files_and_a_log_that_nobody_reads_stop_nobody():
+    with open_files(256):
+        started = serving()
+        server = started.__enter__()
+    with ExitStack() as stack:
+        stack.push(started)
+        for _ in range(400):
+            stack.enter_context(connected(server.url))
+        with httpx.Client(base_url=server.url, timeout=PATIENCE) as client:
+            # Their lines are ten times what the pipe of its log holds.
+            assert all(client.get(f"/v1/models/{'x' * 1000}").status_code == 404 for _ in range(800))
+            assert client.get("/health").status_code == 200
+        server.process.terminate()
+        assert server.process.wait(PATIENCE) == 0
+        lines = server.process.stderr.read().splitlines()
+    assert all(
+        json.loads(line)["event"] in ("ready", "request") for line in lines[:-1]
+    )  # the last may be cut
+
+
+def record(line=1, when=0.0, name="asyncio", message="%s happens", values=("it",)):
+    one = logging.LogRecord(name, logging.WARNING, "library.py", line, message, values, None)
+    one.created = when
+    return one
+
+
+def test_lines_that_nobody_reads_are_dropped_and_counted():
+    reader, writer = os.pipe()
+    log = JsonLines(writer)
+    for _ in range(MOST_LINES + 1000):
+        log.emit(record(message="%s " + "x" * 100))
+    with os.fdopen(reader) as file:
+        found = [json.loads(file.readline()) for _ in range(MOST_LINES)]
+        log.flush()  # all that were taken: what is left is in the pipe
+        log.emit(record(message="last", values=()))
+        while found[-1]["event"] != "last":
+            found.append(json.loads(file.readline()))
+    assert len(found) + sum(line.get("lines_dropped", 0) for line in found) == MOST_LINES + 1001
+    assert found[-1]["lines_dropped"] and found[-1]["level"] == "warning"
+    os.close(writer)
+
+
+def test_a_library_says_the_same_seldom_and_the_server_as_often_as_it_likes():
+    seldom = Seldom()
+    assert sum(seldom.filter(record()) for _ in range(3 * BURST)) == BURST
+    assert seldom.filter(record(line=2)) and not seldom.filter(record())
+    later = record(when=WINDOW)
+    assert seldom.filter(later) and later.fields == {"left_out": 2 * BURST + 1}
+    assert all(seldom.filter(record(name="melforge.serve")) for _ in range(3 * BURST))
+
+
+def test_what_libraries_write_to_stderr_themselves_is_not_seen(capfd):
+    with c_libraries_silenced():
+        os.write(2, b"warning: this file is odd\n")
+    os.write(2, b"seen\n")
+    assert capfd.readouterr().err == "seen\n"
