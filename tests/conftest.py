@@ -142,7 +142,7 @@ NEEDS: dict[str, Need] = {
         lambda: has_tensorrt(portable=True),
     ),
     "pycuda": Need("pycuda", "pip install pycuda", modules("pycuda.driver")),
-    "triton": Need("Triton", "PyTorch's build for CUDA", modules("triton")),
+    "triton": Need("Triton", "pip install triton, on Linux", modules("triton")),
     "cuda_bindings": Need("cuda.bindings", "PyTorch's build for CUDA", modules("cuda.bindings.nvrtc")),
     "nvrtc": Need("cuda.bindings and NVRTC", "PyTorch's build for CUDA", has_nvrtc),
     "nvcc": Need("nvcc", "the CUDA toolkit", program("nvcc")),
@@ -200,9 +200,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if other := os.environ.get("MELFORGE_TEST_AS"):
+        stand_for(other)
     for marker, need in NEEDS.items():
         config.addinivalue_line("markers", f"{marker}: needs {need.what}")
     config.pluginmanager.register(Outcome(), "outcome")
+
+
+def stand_for(other: str) -> None:
+    """Has kernels chosen and compiled for another GPU, as in "sm_86:46", which run on the one at hand.
+
+    Triton makes for it what it then assembles for this one. Blocks get no more shared memory than there, and
+    grids are of so many multiprocessors.
+    """
+    from triton.compiler import compiler
+
+    from melforge.common.engines import limits
+
+    (found,) = limits.limits_like(other)
+    os.environ["TRITON_OVERRIDE_ARCH"] = f"sm{found.architecture}"
+    compiler.max_shared_mem = lambda device: found.shared_bytes
+    limits.device_limits = lambda device: found
 
 
 @functools.cache
@@ -354,6 +372,19 @@ def save_trained(path: Path, network, config, **info) -> Path:
     state = {name: value for name, value in network.state_dict().items() if not name.startswith("attention.")}
     save_file({name: value.contiguous() for name, value in state.items()}, path, metadata=metadata)
     return path
+
+
+@pytest.fixture
+def save_pt(tmp_path) -> Callable:
+    """Writes a published file of this content."""
+
+    def save(content: Any, **options) -> Path:
+        import torch
+
+        torch.save(content, tmp_path / "checkpoint.pt", **options)
+        return tmp_path / "checkpoint.pt"
+
+    return save
 
 
 def tiny(model: str, seed: int, **sizes):

@@ -62,7 +62,7 @@ def hear_again(recogniser: Recogniser, samples: np.ndarray, rate: int, text: str
     audio = resample(samples, rate, recogniser.sampling_rate)
     words = reference_words(text, recogniser.labels)
     heard = hear(recogniser, audio)
-    said = transcript_of(recogniser, heard, audio).text.split()
+    said = transcript_of(recogniser, heard, len(audio) / recogniser.sampling_rate).text.split()
     return HeardAgain(tuple(words), tuple(said), alignment_of(recogniser, heard, words))
 
 

@@ -10,7 +10,7 @@ import soundfile
 
 from melforge.common.audio.sound_files import resample
 from melforge.common.recognition.loading import load_recogniser
-from melforge.common.recognition.long_recordings import QUIET, cuts, is_silent, pieces_of, transcribe
+from melforge.common.recognition.long_recordings import QUIET, cut, is_silent, pieces_of, transcribe
 from melforge.common.recognition.recogniser import Heard
 from melforge.common.recognition.transcript import (
     collapse,
@@ -93,12 +93,14 @@ def test_long_recordings_are_cut_where_they_are_quiet():
     audio = rng.standard_normal(50 * rate).astype(np.float32)
     for second in (17.0, 34.5):
         audio[int(second * rate) : int((second + QUIET) * rate)] *= 0.01
-    places = cuts(audio, rate, 20 * rate)
-    assert places[0] == 0 and places[-1] == len(audio) and len(places) == 4
-    assert [place / rate for place in places[1:3]] == pytest.approx(
-        [17.0 + QUIET / 2, 34.5 + QUIET / 2], abs=0.01
-    )
-    assert cuts(audio[:100], rate, 20 * rate) == [0, 100]
+    pieces = list(cut([audio], rate, 20 * rate))
+    assert np.array_equal(np.concatenate(pieces), audio) and len(pieces) == 3
+    places = np.cumsum([len(piece) for piece in pieces[:2]]) / rate
+    assert places.tolist() == pytest.approx([17.0 + QUIET / 2, 34.5 + QUIET / 2], abs=0.01)
+    for size in (700, 33 * rate):  # it makes no difference how the recording comes
+        blocks = np.split(audio, range(size, len(audio), size))
+        assert [len(piece) for piece in cut(blocks, rate, 20 * rate)] == [len(piece) for piece in pieces]
+    assert [len(piece) for piece in cut([audio[:100]], rate, 20 * rate)] == [100]
 
 
 def test_silence_is_not_heard():

@@ -8,6 +8,7 @@ import threading
 import numpy as np
 import pytest
 
+from melforge.common.serve.pairs import CHUNKS
 from melforge.common.serve.scheduler import (
     MARGIN,
     Batches,
@@ -17,6 +18,7 @@ from melforge.common.serve.scheduler import (
     Scheduler,
     SpeechJob,
 )
+from melforge.common.synthesis.chunks import Chunks, Window, even_share
 
 RATE = 100  # samples a second: a chunk of 50 is half a second of audio
 
@@ -515,5 +517,132 @@ def test_a_listener_who_runs_dry_soon_comes_before_a_new_one_and_else_behind():
         return job.deadline
 
     playing = deadline(arrived=9.0, started=9.5, first_audio=10.0, made=1.0)  # dry at 11 s
-    assert deadline(arrived=10.6) < playing == 11.0 - MARGIN < deadline(arrived=10.7)
+    assert deadline(arrived=10.5) < playing == 11.0 - MARGIN < deadline(arrived=10.6)
     assert deadline(arrived=9.0, started=9.5, made=1.0) == 10.5 - MARGIN  # none of it has left
+
+
+HOP, FRAME_RATE = 256, 22050
+
+
+class Simulated:
+    """A text whose steps take time by a clock: `slow` times as long as on a core of their own."""
+
+    def __init__(self, clock, slow=1.0, frames=600):
+        self.clock, self.slow, self.frames, self.made = clock, slow, frames, []
+        mel = np.zeros((1, 1, frames), np.float32)
+        self.chunks = Chunks(mel, None, 0.0, CHUNKS, self.window_of, self.compute)
+
+    def window_of(self, start, size):
+        return Window(start, start + even_share(self.frames - start, size, 4000), 0, 0, 0, 0)
+
+    def compute(self, batch):
+        ((chunks, window),) = batch
+        count = window.end - window.start
+        acoustic = 0.0 if self.made else 2e-3 + 27e-6 * min(self.frames, 600)
+        self.clock.now += self.slow * (acoustic + 3e-3 + 47e-6 * count)
+        self.made.append(count)
+        chunks.put(lambda: np.zeros(count * HOP, np.float32))
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return next(self.chunks)
+
+    def stretch(self, seconds):
+        self.chunks.stretch(int(seconds() * FRAME_RATE / HOP))
+
+    @property
+    def ended(self):
+        return self.chunks.window is None
+
+    def close(self):
+        pass
+
+
+def speak_at_once(texts, clock, before=()):
+    """The courses of texts that come at the same time, behind those before."""
+
+    async def test(scheduler):
+        for text in before:
+            await read(scheduler.submit(text, Plain(), FRAME_RATE))
+        gate, blocker = hang(scheduler)
+        jobs = [scheduler.submit(text, Plain(), FRAME_RATE, length=length) for text, length in texts]
+        gate.set()
+        await asyncio.gather(*map(read, [blocker, *jobs]))
+        return [job.progress for job in jobs]
+
+    return run(test, clock=clock)
+
+
+@pytest.mark.parametrize("slow", [1, 4, 8])
+def test_nobody_runs_dry_when_several_begin_together_though_the_machine_is_busy(slow):
+    clock = Clock()
+    texts = [(Simulated(clock, slow), 80) for _ in range(8)]
+    courses = speak_at_once(texts, clock, before=[Simulated(clock, slow)])
+    assert [course.dry for course in courses] == [0.0] * 8 and courses[0].made == pytest.approx(
+        6.97, abs=0.01
+    )
+
+
+def test_chunks_are_long_where_nobody_is_due_and_shorter_where_somebody_is():
+    clock = Clock()
+    alone, several = Simulated(clock), [Simulated(clock, slow=8) for _ in range(8)]
+    speak_at_once([(alone, 80)], clock, before=[Simulated(clock)])
+    assert alone.made == [40, 560]  # the rest of the mel is no longer than a third more than 480
+    speak_at_once([(one, 80) for one in several], clock, before=[Simulated(clock, slow=8)])
+    assert all(one.made[0] < 160 and one.made[1] < 400 for one in several)
+    assert several[-1].made[0] > 40  # which lasts until its next turn
+
+
+@pytest.mark.parametrize("slow", [1, 8])
+def test_a_sentence_behind_thirty_book_pages_waits_at_most_three_times_as_long_as_alone(slow):
+    clock = Clock()
+
+    def first_sound(pages):
+        texts = [(Simulated(clock, slow, 6000), 4090) for _ in range(pages)]
+        begun = clock.now
+        *_, sentence = speak_at_once([*texts, (Simulated(clock, slow, 300), 60)], clock)
+        return sentence.first_audio - begun
+
+    assert first_sound(30) <= 3 * first_sound(0)
+
+
+@pytest.mark.parametrize(
+    "now, dry, first",
+    [(1.0, 1.3, "playing"), (1.0, 1.4, "new"), (3.0, 2.3, "playing"), (3.0, 2.4, "new"), (0.1, 0.5, "new")],
+)
+def test_who_hears_nothing_yet_lets_those_pass_who_would_hear_a_gap_for_two_seconds(now, dry, first):
+    clock, steps = Clock(), []
+
+    async def test(scheduler):
+        gate, blocker = hang(scheduler)
+        jobs = [scheduler.submit(chunks(steps, name, [100]), Plain(), RATE) for name in ("playing", "new")]
+        jobs[0].progress.first_audio, jobs[0].progress.made = dry - 0.2, 0.2
+        with scheduler._changed:
+            waiting, scheduler._queue = scheduler._queue, []
+            for _, _, job in waiting:
+                scheduler._push(job)
+        clock.now = now
+        gate.set()
+        await asyncio.gather(*map(read, [blocker, *jobs]))
+        return steps[0]
+
+    assert run(test, clock=clock) == first
+
+
+def test_a_pause_of_the_listener_is_no_underrun():
+    clock = Clock()
+
+    async def test(scheduler):
+        job = scheduler.submit(chunks([], "a", [100] * 9), Plain(), RATE)
+        await job.__anext__()
+        while not job.parked:
+            await asyncio.sleep(0.001)
+        clock.now = 60.0
+        await read(job)
+        return job.progress
+
+    progress = run(test, ahead=3.0, clock=clock)
+    # Of the first chunk it had taken, one second was heard; then nothing was asked for.
+    assert (progress.underruns, progress.dry, progress.paused, progress.made) == (0, 0.0, 59.0, 9.0)

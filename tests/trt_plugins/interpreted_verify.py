@@ -15,17 +15,14 @@ import triton.language as tl  # noqa: F401 (which a kernel must see)
 from melforge.common.audio.contract import MelContract
 from melforge.common.config.deployment import Deployment
 from melforge.common.engines import Engine, WrappedEngine
-from melforge.common.engines.backends import make_engine
 from melforge.common.engines.padded import PaddedEngine
+from melforge.common.registry import load_attribute
 from melforge.common.stages import Stage, plan_of, stages_of
 from melforge.common.stages.choose import kernel_stages
 from melforge.common.verify import stages as verify_stages
 from melforge.common.verify.stages import Setup
 from melforge.common.weights.voices import ModelSource
 from melforge.trt_plugins import graphs
-from melforge.trt_plugins.hifigan import engine as hifigan
-from melforge.trt_plugins.jasper import convolution as jasper
-from melforge.trt_plugins.transformer import engine as transformer
 from tests.common import damage
 from tests.common.conftest import tiny_waveglow
 from tests.conftest import tiny_fastpitch, tiny_fastspeech, tiny_hifigan, tiny_source_filter
@@ -60,7 +57,9 @@ class OnHost(WrappedEngine):
 
 
 def on_host(stage: Stage, source: ModelSource, *_: object) -> Engine:
-    return OnHost(make_engine(stage, source, "cuda", HOST))
+    kind = load_attribute(plan_of(stage.model).kernels[stage.name])
+    kind = kind if isinstance(kind, type) else kind(source.config)
+    return OnHost(kind(stage, source, HOST))
 
 
 def source_of(name: str) -> ModelSource:
@@ -81,10 +80,6 @@ def first_wrong(source: ModelSource, other: ModelSource) -> str | None:
 
 take_tensors_as_bounds()
 torch.cuda.is_available = lambda: True
-graphs.can_launch = lambda: True
-graphs.check_machine = transformer.check_machine = lambda device, name: None
-for module in (graphs, hifigan, jasper, transformer):
-    module.processors_of = lambda device: 132
 verify_stages.make_engine = on_host
 plain, found = source_of(sys.argv[1]), []
 for weight in sys.argv[2:]:
