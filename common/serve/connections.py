@@ -6,6 +6,7 @@ import asyncio
 import sys
 from typing import Any
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from melforge.common.serve.settings import ServeSettings
@@ -47,6 +48,16 @@ class HttpConnection(H11Protocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._note_state()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuses what is no HTTP; an answer that is under way ends with the connection."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
 
     def _note_state(self) -> None:
         """Starts the deadline when no request is under way, and ends it when one is.

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from melforge.common.bench.recognition import RecogniserWorkload, measure
+from melforge.common.engines.layer_outputs import listening, shown
 from melforge.common.engines.limits import H200
 from melforge.common.recognition.loading import make_recogniser
 from melforge.common.stages import plan_of
@@ -74,8 +75,15 @@ def test_folded_weights_give_the_networks_numbers(config, rows, monkeypatch):
     else:
         network = random_network(CONFIGS[config])
     features, lengths = torch.randn(3, 64, 112), torch.tensor([112, 80, 57])
-    with torch.no_grad():
-        wanted, (found,) = network(features, lengths), FoldedJasper(network).encode(features, lengths)
+    made: dict[str, torch.Tensor] = {}
+    with torch.no_grad(), shown(1) as inside:
+        (found,) = FoldedJasper(network).encode(features, lengths)
+        with listening(network, inside, made):
+            wanted = network(features, lengths)
+    blocks = network.config.blocks
+    assert list(inside) == list(made) and len(inside) == sum(block.repeats for block in blocks)
+    for name, tensor in inside.items():  # the first item has no padding
+        assert (tensor - made[name])[0].abs().max() < 1e-5 * made[name].abs().max(), name
     for row, steps in enumerate(network.steps(lengths).tolist()):
         error = (found - wanted)[row, :steps].abs().max() / wanted.abs().max()
         assert error < 1e-5

@@ -112,13 +112,17 @@ class OnGpu:
 
 
 def interpreted_error(model: str, *arguments: str) -> float:
+    return float(interpreted(model, *arguments))
+
+
+def interpreted(model: str, *arguments: str) -> str:
     """What interpreted_<model>.py prints: Triton reads how to run kernels when it is imported."""
     command = [sys.executable, "-m", f"tests.trt_plugins.interpreted_{model}", *arguments]
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     root = Path(__file__).parents[2]
     done = subprocess.run(command, capture_output=True, text=True, cwd=root, env=environment)
     assert done.returncode == 0, done.stderr
-    return float(done.stdout)
+    return done.stdout
 
 
 def print_error(
