@@ -69,7 +69,7 @@ def test_one_that_cannot_speak_is_not_healthy(tiny_voice, monkeypatch):
         def failing(*_):
             raise RuntimeError("the engine is gone")
 
-        monkeypatch.setattr(replica.service.pairs, "analyse", failing)
+        monkeypatch.setattr(replica.service.pairs, "chunk_sizes", failing)
         with pytest.raises(RuntimeError, match="a short text could not be spoken: the engine is gone"):
             await replica.check_health()
         return True
