@@ -218,6 +218,8 @@ def test_whatever_is_sent_is_answered_without_a_fault(small_ear):
         assert server.process.wait(PATIENCE) == 0
         reading.join()
     found = [json.loads(line) for line in lines]
+    # uvicorn has a traceback for a client's wrong UTF-8 too, whom it answers with 1007 as it should.
+    found = [line for line in found if not line["event"].startswith("Invalid UTF-8 sequence received")]
     faults = [line for line in found if line["level"] in ("error", "critical") or "traceback" in line]
     print(f"{sum(counts)} things sent, {sizes[0]:.0f} to {max(sizes):.0f} MB")
     assert not faults, "\n".join({line.get("traceback", line["event"]): 0 for line in faults})
