@@ -128,7 +128,7 @@ def collecting() -> Iterator[list[TritonLaunch]]:
 
 
 def compile_missing(launches: Iterable[TritonLaunch]) -> None:
-    """Compiles the kernels that have not run yet, several at a time; a launch compiles its own alone.
+    """Compiles and loads the kernels that have not run yet, several at a time; a launch does its own alone.
 
     A line on stderr says so where Triton's cache does not have them.
     """
@@ -136,12 +136,23 @@ def compile_missing(launches: Iterable[TritonLaunch]) -> None:
 
     if _collected.get() is not None:
         return
+    from triton.runtime.errors import OutOfResources
+
+    device = torch.cuda.current_device()
+
+    def load(kernel: Any) -> None:
+        """Also makes, by a C compiler, what launches kernels of such arguments."""
+        with torch.cuda.device(device), contextlib.suppress(OutOfResources):  # a launch says that
+            _ = getattr(kernel, "result", lambda: kernel)().run
+
     with ThreadPoolExecutor(COMPILERS) as compilers, AsyncCompileMode(compilers) as compiling:
-        for kernel, grid, arguments, options, _ in launches:
-            kernel.warmup(*arguments, grid=grid, **options)
+        kernels = [one.kernel.warmup(*one.arguments, grid=one.grid, **one.options) for one in launches]
+        loaded = [compilers.submit(load, kernel) for kernel in {id(k): k for k in kernels}.values()]
         if wait(compiling.raw_futures, PATIENCE).not_done:
             count, folder = len(compiling.raw_futures), os.environ["TRITON_CACHE_DIR"]
             print(f"compiling {count} kernels for this GPU into {folder}", file=sys.stderr)
+    for future in loaded:
+        future.result()
 
 
 class KernelNetwork(CapturedNetwork):

@@ -453,11 +453,12 @@ class DecoderBuffers:
 class TransformerNetwork(CapturedNetwork):
     """On PyTorch's kernels. The published networks hear padding: theirs run at the lengths that texts have.
 
-    In half precision durations would be rounded to other frames.
+    In half precision durations would be rounded to other frames, and what masks a score would be infinite.
     """
 
+    in_float32 = True
+
     def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
-        self.in_float32 = stage.name == "encoder"
         super().__init__(stage, source, device, threads)
         if not source.config.mask_padding:
             self.attends_to_padding, self.units = True, dict.fromkeys(self.units, 1)
