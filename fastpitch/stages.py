@@ -8,10 +8,9 @@ from melforge.common.stages import Dim, Stage, StagePlan, TensorSpec
 from melforge.fastpitch.config import FastPitchConfig
 
 NETWORK, KERNELS = "melforge.fastpitch.model:FastPitch", "melforge.trt_plugins.transformer.fastpitch"
-# The layers' norms, and with them what runs past the layers; angles, of which half precision cannot count
-# beyond 2048; and durations and pitch: a sound that is a frame longer shifts all that follow.
-PREDICTORS = ("duration_predictor", "pitch_predictor", "energy_predictor")
-FLOAT32_LAYERS = ("*layer_norm", "*norm", "*pos_emb", *PREDICTORS)
+# Of the decoder: the layers' norms, and with them what runs past the layers; angles, of which half precision
+# cannot count beyond 2048; and the energy.
+FLOAT32_LAYERS = ("*layer_norm", "*norm", "*pos_emb", "energy_predictor")
 
 BATCH, TEXT, MEL = Dim("batch", 1, 1, 32), Dim("text", 1, 128, 512), Dim("mel", 1, 640, 4096)
 
@@ -41,6 +40,7 @@ def stages(config: FastPitchConfig) -> tuple[Stage, ...]:
             method="encode",
             inputs=(symbols, lengths, *speaker),
             outputs=(encoded, duration, pitch),
+            float32_layers=("*",),  # a sound that is a frame longer shifts all that follow
         ),
         stage("decoder", method="decode", inputs=inputs, outputs=(mel, *energy)),
     )
