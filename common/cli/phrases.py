@@ -76,9 +76,10 @@ def _from_table(lines: list[tuple[int, str]], where: str) -> list[Phrase]:
         if max(text_at, name_at) >= len(cells):
             raise InputError(f"{place} has {len(cells)} columns: name and text must be apart by a tab")
         name = str(order) if name_at < 0 else file_name(cells[name_at], place)
-        if name in phrases:
-            raise InputError(f"{place}: the name {name!r} stands at {phrases[name].place} already")
-        phrases[name] = Phrase(name, cells[text_at].strip(), place)
+        key = name.casefold()  # Windows and macOS have one file for both
+        if key in phrases:
+            raise InputError(f"{place}: the name {name!r} stands at {phrases[key].place} already")
+        phrases[key] = Phrase(name, cells[text_at].strip(), place)
     return list(phrases.values())
 
 

@@ -8,12 +8,12 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
 from melforge.common.cli import STARTED, bulk, options, run
 from melforge.common.cli.list import list_available
 from melforge.common.cli.phrases import SINGLE, Phrase, Writer, describe_unspoken, read_phrases, speak_phrases
 from melforge.common.errors import InputError
+from melforge.common.files import is_file
 from melforge.common.stages.choose import KINDS
 from melforge.common.text import unspoken_rows
 
@@ -72,13 +72,6 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     if not args.list and args.text is None and args.input is None:
         parser.error("give --text or -i")
     return args
-
-
-def is_file(text: str) -> bool:
-    try:
-        return Path(text).is_file()
-    except (OSError, ValueError):  # too long for a name, or with a NUL
-        return False
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -275,8 +275,8 @@ def _open_weights(path: Path) -> Iterator[Any]:
 
     if not path.is_file():
         raise InputError(f"weights {path} are missing")
-    what = what_it_is(path)  # an OSError where it may not be read, which safetensors calls missing
-    if what and "safetensors" not in what:
+    # An OSError where it may not be read, which safetensors calls missing.
+    if what := what_it_is(path, "safetensors"):
         raise InputError(f"weights {path} are no whole safetensors file but {what}")
     try:
         with safe_open(path, framework="np") as file:

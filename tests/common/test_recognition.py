@@ -246,10 +246,17 @@ def test_manifests_give_files_and_references(run, noise, tmp_path):
     status, out, _ = run("transcribe", tmp_path / "it.wav", "--json")
     text = json.loads(out)["recordings"][0]["text"]
     entry = {"audio_filepath": "it.wav", "duration": 2.5, "text": f"{text} more"}
-    for content in (f"{json.dumps(entry)}\n\n", json.dumps([entry, entry]), f"\ufeff{json.dumps(entry)}"):
+    (tmp_path / "sub").mkdir()
+    windows = json.dumps({**entry, "audio_filepath": "sub\\..\\it.wav"})
+    table = f"audio_filepath,text,duration\nit.wav,{text} more,2.5\n"
+    for content in (
+        *(f"{json.dumps(entry)}\n\n", json.dumps([entry, entry]), f"\ufeff{json.dumps(entry)}"),
+        *(windows, table, f"it.wav|{text} more", f"it {text} more".replace("it ", "it.wav ", 1)),
+    ):
         (tmp_path / "m.json").write_text(content)
         status, out, errors = run("transcribe", "--manifest", tmp_path / "m.json", "--json")
         assert status == 0, errors
+        assert run("transcribe", tmp_path / "m.json", "--json")[1] == out
         words = len(text.split()) + 1
         assert json.loads(out)["wer"] == pytest.approx(1 / words, abs=1e-4)
 
@@ -320,10 +327,10 @@ def test_an_expected_text_is_compared_word_by_word(run, noise, tmp_path):
         (("TEXT",), "cannot be read as sound"),
         (("NAN",), "nan.wav: its samples are not all numbers that sound has"),
         (("SLOW",), "slow.wav: its rate is 1 Hz"),
-        (("--manifest", "TEXT"), "line 1: not JSON"),
+        (("--manifest", "TEXT"), "line 1: write name|text"),
         (("--manifest", "EMPTY"), "empty is a folder: give a manifest's file, or the"),
         (("--manifest", "none.json"), "manifest none.json not found"),
-        (("--manifest", "NOTHING"), "nothing.json is empty: write an entry for each recording"),
+        (("--manifest", "NOTHING"), "nothing.json is empty: write a line name|text for each recording"),
         (("--manifest", "ENTRY"), "line 1: an entry needs audio_filepath"),
         (
             ("--manifest", "COPIES"),
@@ -449,7 +456,7 @@ def test_a_corpus_is_compared_with_its_texts(run, noise, tmp_path):
         soundfile.write(tmp_path / "wavs" / f"{name}.wav", audio, 16000)
     _, out, _ = run("transcribe", tmp_path / "wavs" / "right.wav", "--json")
     text = json.loads(out)["recordings"][0]["text"]
-    lines = [f"right|raw|{text.upper()}", f"wrong|unsaid {text}", "", "silent|Never said."]
+    lines = [f"right|raw|{text.upper()}", f"wrong|raw|unsaid {text}", "", "silent|raw|Never said."]
     (tmp_path / "metadata.csv").write_text("\n".join(lines))
     status, out, errors = run("check-corpus", tmp_path, "--ear", "small")
     assert status == 1, errors
@@ -461,7 +468,10 @@ def test_a_corpus_is_compared_with_its_texts(run, noise, tmp_path):
     assert found[2]["wer"] == 0 and found[0]["heard"] == "" and found[0]["text"] == "never said"
     (tmp_path / "metadata.csv").write_text(lines[0])
     assert run("check-corpus", tmp_path)[0] == 0
-    for content, message in (("right", "line 1: write name|text"), ("none|a", "none.wav not found")):
+    for content, message in (
+        ("right", "line 1: write name|text"),
+        ("none|a", "none: its sound file is missing"),
+    ):
         (tmp_path / "metadata.csv").write_text(content)
         status, out, errors = run("check-corpus", tmp_path)
         assert (status, out) == (2, "") and message in errors

@@ -333,8 +333,8 @@ def test_unwritable_outputs(fails, tmp_path):
 def test_names_in_a_table_stay_in_the_folder(fails, tmp_path):
     (tmp_path / "in.tsv").write_text("../up\tHello.\n")
     assert "cannot be the name of a file" in fails("-i", "in.tsv")
-    (tmp_path / "in.tsv").write_text("a\tHello.\na\tAgain.\n")
-    assert "in.tsv line 2: the name 'a' stands at in.tsv line 1 already" in fails("-i", "in.tsv")
+    (tmp_path / "in.tsv").write_text("a\tHello.\nA\tAgain.\n")
+    assert "in.tsv line 2: the name 'A' stands at in.tsv line 1 already" in fails("-i", "in.tsv")
 
 
 @pytest.mark.slow
