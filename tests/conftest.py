@@ -7,6 +7,7 @@ import importlib
 import json
 import os
 import pickle
+import re
 import runpy
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ import sys
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -323,7 +324,18 @@ def command_runner(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtur
         monkeypatch.setattr(sys, "argv", ["melforge", *map(str, words)])
         with pytest.raises(SystemExit) as stopped:
             runpy.run_module("melforge", run_name="__main__")
-        return stopped.value.code, *capsys.readouterr()
+        out, errors = capsys.readouterr()
+        if stopped.value.code == 2:
+            require_own_options(errors, words)
+        return stopped.value.code, out, errors
+
+    def require_own_options(errors: str, words: Sequence[object]) -> None:
+        """An error advises no option that the command lacks, but where it names another command."""
+        option = re.compile(r"(?<![\w-])--[a-z][\w-]*")
+        typed = {found for word in words for found in option.findall(str(word))}
+        if named := {*option.findall(re.sub(r"melforge [a-z].*", "", errors))} - typed:
+            _, known, _ = run(*words[: 2 if words[0] == "voice" else 1], "--help")
+            assert named <= {*option.findall(known)}, errors
 
     return run
 

@@ -133,7 +133,7 @@ def list_voices() -> list[str]:
 def load_voice(name_or_path: str | Path | None = None) -> Voice:
     """A voice by its name or its folder's path; without either, the first there is."""
     if name_or_path is None and not list_voices():
-        raise InputError(f"there is no voice in {voices_folder()}; give one with --voice FOLDER")
+        raise InputError(f"there is no voice in {voices_folder()}; name the folder of one")
     return read_voice(find_folder("a voice", name_or_path, voices_folder(), VOICE_FILE))
 
 

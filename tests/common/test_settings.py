@@ -174,11 +174,11 @@ def test_trt_is_the_backend_of_the_models_that_ask_for_it(infer):
 def test_buckets_for_a_gpu_that_is_not_there(infer, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(
-        ValueError, match="the backend trt on cuda: PyTorch sees no GPU here; use --backend onnx"
+        ValueError, match="the backend trt on cuda: PyTorch sees no GPU here; use the backend onnx"
     ):
         options.load_from(infer("--hparam", HPARAMS / "fastpitch" / "trt.yaml"))
     with pytest.raises(
-        ValueError, match="the backend torch on cuda: PyTorch sees no GPU here; use --device cpu"
+        ValueError, match="the backend torch on cuda: PyTorch sees no GPU here; use the device cpu"
     ):
         file = HPARAMS / "fastpitch" / "trt.yaml"
         options.load_from(infer("--hparam", file, "--backend", "torch", "--device", "cuda"))
