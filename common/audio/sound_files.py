@@ -7,7 +7,6 @@ import math
 import os
 import struct
 import warnings
-from functools import partial
 from pathlib import Path
 from typing import IO, BinaryIO
 
@@ -58,30 +57,23 @@ def read_audio(path: str | Path, start: float = 0.0, length: float = math.inf) -
 
 
 def decode_audio(
-    sound: BinaryIO | Path,
-    longest: float = math.inf,
-    start: float = 0.0,
-    length: float = math.inf,
-    channel: int | None = None,
+    sound: BinaryIO | Path, longest: float = math.inf, start: float = 0.0, length: float = math.inf
 ) -> tuple[np.ndarray, int]:
     """A sound file, from anybody -> (float32 samples (S,), sampling rate).
 
-    Of several channels one is taken; where `channel` is None their mean, or the loudest one where they cancel
-    each other. An InputError if it is no sound, has a rate unusual for speech or
-    impossible samples, or is longer than `longest` seconds at 48 kHz (less at higher rates: a small file of
-    silence may hold any number of samples). `start` and `length` select a part, in seconds; it may end after
-    the recording, but not begin there.
+    Several channels are averaged to one, or the loudest is taken where they cancel each other. An InputError
+    if it is no sound, has a rate unusual for speech or impossible samples, or is longer than `longest`
+    seconds at 48 kHz (less at higher rates: a small file of silence may hold any number of samples). `start`
+    and `length` select a part, in seconds; it may end after the recording, but not begin there.
     """
     import soundfile
 
-    again = partial(decode_audio, longest=longest, start=start, length=length)
-    powers = None
     if not isinstance(sound, Path):
         sound.seek(0)
     try:
         with soundfile.SoundFile(sound) as file:
             if not file.frames and (whole := _unfinished_wav(sound)):
-                return again(whole, channel=channel)
+                return decode_audio(whole, longest, start, length)
             rate = file.samplerate
             if not LOWEST_RATE <= rate <= HIGHEST_RATE:
                 usual = f"speech has {LOWEST_RATE} to {HIGHEST_RATE}"
@@ -99,25 +91,27 @@ def decode_audio(
                 if count > seconds * rate:
                     at = f" at {rate} Hz" if rate > USUAL_RATE else ""
                     raise InputError(f"it is longer than {seconds:g} seconds{at}: cut it at a pause")
-                if channel is None and file.channels > 1:
-                    power = np.square(block, dtype=np.float64).sum(axis=0)
-                    powers = power if powers is None else powers + power
-                blocks.append(
-                    block.mean(axis=1, dtype=np.float32)
-                    if channel is None
-                    else block[:, channel].astype(np.float32)
-                )
+                blocks.append(_mono(block))
     except soundfile.LibsndfileError as error:
         what = what_it_is(sound, "sound")
         why = f"it is {what}" if what else error.error_string
         raise InputError(f"it cannot be read as sound: {why}") from None
     samples = np.concatenate(blocks)
-    if powers is not None and np.vdot(samples, samples) * (2 * len(powers)) ** 2 < powers.max():
-        return again(sound, channel=int(powers.argmax()))
     loudest = max(np.max(samples, initial=0.0), -np.min(samples, initial=0.0))
     if not loudest <= LOUDEST:  # NaN is not either
         raise InputError("its samples are not all numbers that sound has: save it in 16 bits")
     return samples, rate
+
+
+def _mono(block: np.ndarray) -> np.ndarray:
+    """Channels float32 (S, C) -> their mean (S,), or the loudest one where they cancel each other."""
+    mean, count = block.mean(axis=1, dtype=np.float32), block.shape[1]
+    if count > 1:
+        powers = np.square(block, dtype=np.float64).sum(axis=0)
+        # Half of what is left of one channel among silent ones.
+        if np.vdot(mean, mean) * (2 * count) ** 2 < powers.max():
+            return block[:, powers.argmax()].copy()
+    return mean
 
 
 def _unfinished_wav(sound: BinaryIO | Path) -> BinaryIO | None:

@@ -11,6 +11,7 @@ from melforge.common.engines.layer_outputs import method_of
 from melforge.common.errors import InputError
 from melforge.common.registry import get_model, load_attribute
 from melforge.common.stages import Stage
+from melforge.common.weights.graph_notes import read_graph_note, require_config
 from melforge.common.weights.voices import ModelSource
 
 
@@ -23,6 +24,9 @@ def new_network(stage: Stage, config: object) -> torch.nn.Module:
 
 def build_network(stage: Stage, source: ModelSource) -> torch.nn.Module:
     """The stage's network in eval mode with the source's weights in float32."""
+    for graph in source.graphs.values():  # a size that contradicts them may be one that no memory holds
+        if graph.with_suffix(".json").is_file():
+            require_config(read_graph_note(graph), graph, source)
     network = new_network(stage, source.config)
     if not network.state_dict():  # it computes something fixed, such as the denoiser
         return network.eval()

@@ -67,7 +67,7 @@ def read_list(
     tables = [_Table(path, lines, mark, is_file) for mark in marks if mark in lines[first - 1]]
     if is_file and path.suffix.lower() != ".csv":
         tables.append(_Table(path, lines, " ", is_file))
-    table = max(tables, key=_Table.files_named, default=None)
+    table = max((one for one in tables if one.rows), key=_Table.files_named, default=None)
     if table is None or (table.mark == " " and not table.files_named()):
         raise InputError(f"{path}, line {first}: write name|text")
     return table.read(speaker_column)
