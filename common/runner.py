@@ -144,11 +144,23 @@ class TextToSpeech:
 
         An InputError where there is nothing to speak.
         """
-        with self._frontend_turn:
-            start = time.perf_counter()
-            analysis = self.frontend(text)
-            seconds = time.perf_counter() - start
-        return self._analysed(text, (analysis, seconds))
+        *_, analysed = self.analysing(text)
+        assert analysed
+        return analysed
+
+    def analysing(self, text: str) -> Iterator[AnalysedText | None]:
+        """The same a sentence at a time: None behind each, and at the end what `analyse` gives."""
+        sentences, parts, seconds = self.frontend.sentences(text), list[Analysis](), 0.0
+        while True:
+            with self._frontend_turn:
+                start = time.perf_counter()
+                part = next(sentences, None)
+                seconds += time.perf_counter() - start
+            if part is None:
+                break
+            parts.append(part)
+            yield None
+        yield self._analysed(text, (Analysis.joined(parts), seconds))
 
     def analyse_each(self, texts: Sequence[str | AnalysedText]) -> Iterator[AnalysedText]:
         """The same of several, one after the other, or by the processes for texts; analysed ones stay so."""

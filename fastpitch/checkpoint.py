@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from melforge.common.weights import checkpoint as weights
-from melforge.fastpitch.config import DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD, FastPitchConfig
+from melforge.fastpitch.config import DEFAULT_PITCH, FastPitchConfig
 from melforge.fastpitch.model import FastPitch
 
 # Settings of the training that inference needs: the text frontend and the mel contract.
@@ -69,7 +69,7 @@ def infer_sizes(state: Mapping[str, torch.Tensor]) -> dict[str, Any]:
 def _info(content: Mapping[str, Any], state: Mapping[str, torch.Tensor]) -> dict[str, Any]:
     mean, std = (float(state[name][0]) for name in ("pitch_mean", "pitch_std"))
     if std == 0:
-        mean, std = DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD
+        mean, std = DEFAULT_PITCH
     setup = content.get("train_setup")
     settings = setup if isinstance(setup, Mapping) else {}
     found = {"ema_available": bool(content.get("ema_state_dict")), "pitch_mean": mean, "pitch_std": std}

@@ -93,4 +93,4 @@ class FastPitchSettings:
 # Longer predictions are errors of the network; NVIDIA's scripts cut them here too.
 LONGEST_SYMBOL = 75
 # Of LJSpeech, in Hz, for checkpoints that were saved without their own.
-DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD = 218.14, 67.24
+DEFAULT_PITCH = 218.14, 67.24

@@ -14,7 +14,7 @@ from melforge.common.synthesis.parallel import ParallelModel
 from melforge.common.synthesis.regulation import Regulation, expanding_by_index
 from melforge.common.synthesis.stage_engines import StageEngines
 from melforge.common.weights.voices import ModelSource
-from melforge.fastpitch.config import DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD, LONGEST_SYMBOL, FastPitchConfig
+from melforge.fastpitch.config import DEFAULT_PITCH, LONGEST_SYMBOL, FastPitchConfig
 
 # What goes from the encoder's CUDA graph to the decoder's, and the axis that is as long as the text.
 SHARED = {"encoded": 1, "pitch": 2, "repeats": 1, "lengths": None}
@@ -80,9 +80,7 @@ def pitch_units(source: ModelSource) -> np.ndarray:
     """Each speaker's mean and deviation of the pitch in Hz, float64 [2, speakers]."""
     told, count = source.settings, source.config.n_speakers
     if not told.pitch_means and not told.pitch_deviations:
-        mean, deviation = (
-            (told.pitch_mean, told.pitch_std) if told.pitch_std else (DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD)
-        )
+        mean, deviation = (told.pitch_mean, told.pitch_std) if told.pitch_std else DEFAULT_PITCH
         return np.repeat([[mean], [deviation]], count, axis=1)
     fits = len(told.pitch_means) == len(told.pitch_deviations) == count
     if not fits or min(told.pitch_deviations) <= 0:

@@ -4,7 +4,6 @@ Parameter names are those of the published checkpoints.
 Shape letters: B batch, N symbols, T mel frames, C channels.
 """
 
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -12,20 +11,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from melforge.common.arrays import length_mask, round_half_even, round_half_up
+from melforge.common.arrays import length_mask, round_half_up
 from melforge.fastpitch.aligner import ConvAttention, monotonic_alignment
-from melforge.fastpitch.config import DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD, FastPitchConfig
+from melforge.fastpitch.config import LONGEST_SYMBOL, FastPitchConfig
 
 # Added to the attention scores of padded keys: far below any score, but within the range of float16.
 MASKED_SCORE = -6e4
 
 
 class Synthesis(NamedTuple):
-    """What `infer` returns; `pitch` is the prediction after its transform, `energy` what the decoder used."""
+    """What `infer` returns; `energy` is what the decoder used."""
 
     mel: Tensor  # (B, n_mels, T)
     mel_lengths: Tensor  # (B,)
-    duration: Tensor  # (B, N) predicted frames before pace
+    duration: Tensor  # (B, N) predicted frames
     pitch: Tensor  # (B, 1, N)
     energy: Tensor | None  # (B, N)
 
@@ -44,15 +43,6 @@ class Prediction(NamedTuple):
     attn_soft: Tensor | None  # (B, 1, T, N)
     attn_hard: Tensor | None  # (B, 1, T, N)
     attn_logprob: Tensor | None  # (B, 1, T, N)
-
-
-def round_durations(frames: Tensor, rounding: str = "half_up") -> Tensor:
-    """Integer durations. The published eager class rounds half up, its TorchScript class half to even."""
-    if rounding == "half_up":
-        return round_half_up(frames)
-    if rounding == "half_even":
-        return round_half_even(frames)
-    raise ValueError(f"rounding {rounding!r} is not known; use 'half_up' or 'half_even'")
 
 
 def make_repeat_index(repeats: Tensor, n_frames: int) -> Tensor:
@@ -274,33 +264,20 @@ class FastPitch(nn.Module):
         lengths: Tensor | None = None,
         speaker: Tensor | int | None = None,
         *,
-        pace: float | Tensor = 1.0,
         durations: Tensor | None = None,
         pitch: Tensor | None = None,
         energy: Tensor | None = None,
-        pitch_transform: Callable[[Tensor, Tensor, Tensor | float, Tensor | float], Tensor] | None = None,
-        max_duration: float = 75.0,
-        rounding: str = "half_up",
     ) -> Synthesis:
         """Symbols to mel. Without `lengths`, padding is where the padding symbol is.
 
         Given `durations` (B, N), `pitch` (B, 1, N) or `energy` (B, N) replace the predictions.
-        `pitch_transform(pitch, lengths, mean, std)` gets the predicted pitch in normalised units, and mean
-        and standard deviation in Hz.
         """
         if lengths is None:
             lengths = torch.full_like(symbols[:, 0], symbols.size(1))
         if speaker is not None:
             speaker = torch.as_tensor(speaker, device=symbols.device).expand(len(symbols))
-        encoded, duration, predicted_pitch = self.encode(symbols, lengths, speaker, max_duration)
-        if pitch_transform is not None:
-            mean, std = self.pitch_mean[0], self.pitch_std[0]
-            if std == 0:
-                mean, std = DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD
-            n_spoken = self._symbol_mask(symbols, lengths).sum(1)
-            predicted_pitch = pitch_transform(predicted_pitch, n_spoken, mean, std)
-        frames = duration if durations is None else durations
-        repeats = round_durations(frames.float() / pace, rounding)
+        encoded, duration, predicted_pitch = self.encode(symbols, lengths, speaker, LONGEST_SYMBOL)
+        repeats = round_half_up((duration if durations is None else durations).float())
         mel_lengths = repeats.sum(1)
         mel, *used_energy = self.decode(
             encoded,

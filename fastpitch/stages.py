@@ -50,8 +50,9 @@ PLAN = StagePlan(
     stages=stages,
     forms={"parallel": ("encoder", "decoder")},
     default="parallel",
-    kernels={"encoder": f"{KERNELS}:encoder", "decoder": f"{KERNELS}:decoder"},
+    kernels={"encoder": f"{KERNELS}:FastPitchEncoder", "decoder": f"{KERNELS}:FastPitchDecoder"},
     on_cuda="parallel",
+    ahead="melforge.trt_plugins.ahead:compile_ahead",
     between={"regulation": "melforge.trt_plugins.transformer.length_regulator:kernel_regulation"},
     layers=("encoder.*", "*_predictor*", "*_emb", "decoder.*", "proj"),
 )

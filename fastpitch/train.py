@@ -21,7 +21,6 @@ from torch import Tensor
 from melforge.common.arrays import length_mask
 from melforge.common.cli.options import add_options
 from melforge.common.cli.training import durations_option, parse_recipe, recipe_parser
-from melforge.common.errors import InputError
 from melforge.common.training import ranks
 from melforge.common.training.acoustic import (
     AcousticRecipe,
@@ -33,10 +32,11 @@ from melforge.common.training.acoustic import (
 from melforge.common.training.corpus.batches import LengthGroup, Utterances
 from melforge.common.training.corpus.dataset import save_array
 from melforge.common.training.corpus.predict import compare_boundaries
+from melforge.common.training.fine_tune import find_start
 from melforge.common.training.loop import RunSettings, TrainingPlan, autocast, run_training
 from melforge.common.weights.voices import ModelSource
 from melforge.fastpitch.align import durations_of, learn, realign
-from melforge.fastpitch.config import DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD, FastPitchConfig
+from melforge.fastpitch.config import DEFAULT_PITCH, FastPitchConfig
 from melforge.fastpitch.model import FastPitch, Prediction, Synthesis, make_repeat_index
 
 SAMPLES = 4  # held-out sentences that are spoken during a run
@@ -83,27 +83,33 @@ def predict_freely(model: FastPitch, corpus: Utterances, members: Tensor) -> Syn
 
 
 def continued(
-    start: ModelSource, speakers: Sequence[str]
-) -> tuple[FastPitchConfig, dict[str, Tensor], tuple[str, ...]]:
-    """Sizes, weights and names of speakers for a run that goes on from these weights with further speakers.
+    start: ModelSource, speakers: Sequence[str], means: Sequence[float]
+) -> tuple[FastPitchConfig, dict[str, Tensor]]:
+    """Sizes and weights for a run that goes on from these weights with a corpus of these speakers, whose
+    pitches have these means in Hz; one speaker needs no name.
 
-    At first each speaks as the start does: a new speaker's embedding is the mean of those that there are, or
-    zeros where there were none.
+    A speaker that the start has begins as there, another as the one of the start's whose mean pitch is
+    nearest, or as the mean of all where the start's have no means of their own. One speaker's embedding is
+    added to those of the symbols.
     """
-    state = {name: torch.from_numpy(value) for name, value in start.state.items()}
-    known = start.speakers
-    names = (*known, *(name for name in speakers if name not in known))
-    if known and not speakers:
-        raise InputError(
-            f"{start.weights} has the speakers {', '.join(known)}, but the corpus does not say who speaks: "
-            "prepare it with its speakers' names"
-        )
-    if len(names) < 2:
-        return start.config, state, ()
-    rows = state.get("speaker_emb.weight", torch.zeros(1, start.config.symbols_embedding_dim))
-    added = rows.mean(0, keepdim=True).expand(len(names) - len(known), -1)
-    state["speaker_emb.weight"] = torch.cat([rows, added]) if known else added.clone()
-    return replace(start.config, n_speakers=len(names)), state, names
+    state = {name: torch.tensor(value) for name, value in start.state.items()}
+    config, known, their_means = start.config, start.speakers, start.settings.pitch_means
+    rows = state.pop("speaker_emb.weight", torch.zeros(1, config.symbols_embedding_dim))
+
+    def row(name: str, mean: float) -> Tensor:
+        if name in known:
+            return rows[known.index(name)]
+        if their_means:
+            return rows[int(np.abs(np.log(their_means) - np.log(mean)).argmin())]
+        return rows.mean(0)
+
+    begun = torch.stack([row(*one) for one in zip(speakers or [""], means, strict=True)])
+    if len(begun) > 1:
+        state["speaker_emb.weight"] = begun
+    elif known:
+        symbols = torch.arange(config.n_symbols) != config.padding_idx
+        state["encoder.word_emb.weight"][symbols] += config.speaker_emb_weight * begun
+    return replace(config, n_speakers=len(begun)), state
 
 
 class FastPitchTrainer(AcousticTrainer[FastPitch, FastPitchRecipe]):
@@ -115,34 +121,35 @@ class FastPitchTrainer(AcousticTrainer[FastPitch, FastPitchRecipe]):
         corpus: Utterances,
         begun: ModelSource | None = None,
     ):
-        config, names = plan.config, tuple(corpus.speakers)
+        names = corpus.speakers
         if begun:
-            config, state, names = continued(begun, names)
-            mean, deviation = begun.settings.pitch_mean, begun.settings.pitch_std
-            scale = (mean, deviation) if deviation else (DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD)
-            corpus.measure_pitch_by(*scale)
-        elif len(names) > 1:
-            config = replace(config, n_speakers=len(names))
+            config, state = continued(begun, names, corpus.pitch_units[0].tolist())
+            told = begun.settings
+            if not told.pitch_means:  # all of the network's speakers share its units
+                own = (told.pitch_mean, told.pitch_std) if told.pitch_std else DEFAULT_PITCH
+                corpus.measure_pitch_by(*([value] for value in own))
+        else:
+            config = replace(plan.config, n_speakers=max(1, len(names)))
         model = FastPitch(config).to(corpus.device)
         if begun:
             model.load_state_dict(state)
         if len(names) > 1:
-            corpus.number_speakers(names)
-            self.info = {"speakers": names}
+            means, deviations = corpus.pitch_units.round(decimals=2).tolist()
+            self.info = {"speakers": names, "pitch_means": means, "pitch_deviations": deviations}
         model.attention.requires_grad_(False)  # durations are given: the aligner is not trained
-        model.pitch_mean.fill_(corpus.pitch_mean)
-        model.pitch_std.fill_(corpus.pitch_std)
+        model.pitch_mean.fill_(corpus.pitch_units[0].mean())
+        model.pitch_std.fill_(corpus.pitch_units[1].mean())
         self.config = config
         super().__init__(model, plan, corpus)
 
     def load_networks(self, state: dict) -> None:
         own = self.pitch_units()
         super().load_networks(state)
-        if (units := self.pitch_units()) != own:
-            self.corpus.measure_pitch_by(*units)
+        if (units := self.pitch_units()) != own and self.config.n_speakers == 1:
+            self.corpus.measure_pitch_by(*([value] for value in units))
 
     def pitch_units(self) -> tuple[float, float]:
-        """Mean and deviation in Hz in which the network knows pitch."""
+        """Mean and deviation in Hz in which the network of one speaker knows pitch."""
         return self.model.pitch_mean.item(), self.model.pitch_std.item()
 
     def rate_factors(self, model: FastPitch, recipe: FastPitchRecipe) -> dict[str, float]:
@@ -172,7 +179,8 @@ class FastPitchTrainer(AcousticTrainer[FastPitch, FastPitchRecipe]):
         durations, pitch = prediction.duration_target, prediction.pitch_target[:, 0]
         inside = length_mask(self.corpus.lengths[members], durations.size(1))
         late = (prediction.log_duration.float().expm1() - durations).abs() * hop_ms
-        off = (prediction.pitch[:, 0].float() - pitch).abs() * self.corpus.pitch_std
+        deviation = self.corpus.pitch_units[1, self.corpus.speaker[members], None]
+        off = (prediction.pitch[:, 0].float() - pitch).abs() * deviation
         return {
             "duration_ms": masked_mean(late, inside).item(),
             "pitch_hz": masked_mean(off, inside & (pitch != 0)).item(),
@@ -221,6 +229,8 @@ def main() -> None:
     parser = recipe_parser("fastpitch", FastPitchRecipe)
     durations_option(parser)
     add_options(parser, "align")
+    parser.add_argument("--from", dest="start", help="voice or weights.safetensors that this run begins with")
     args, settings, plan = parse_recipe(parser)
-    trainer = make_trainer(plan, args.corpus, settings, align=args.align, durations=args.durations)
+    begun = find_start(args.start, "fastpitch") if args.start else None
+    trainer = make_trainer(plan, args.corpus, settings, begun, args.align, args.durations)
     run_training(settings, trainer, log_every=1000)

@@ -35,17 +35,13 @@ STATED_SIZES = {  # name -> nesting depth of its lists of integers
 
 
 def load_checkpoint(
-    path: str | Path,
-    ema: bool = False,
-    config: str | Path | None = None,
-    *,
-    content: Mapping[str, Any] | None = None,
+    path: str | Path, ema: bool = False, *, content: Mapping[str, Any] | None = None
 ) -> weights.Checkpoint:
     """Sizes, folded weights and settings of a generator; `ema` asks for the averaged weights.
 
-    The sizes are those of `config` (a JSON file) if given, else the file's own, else those of config.json or
-    NAME.json beside it. Missing sizes are inferred from the shapes. Where shapes do not determine them,
-    the published values are assumed with a warning, or an error names the missing keys.
+    The sizes are the file's own, else those of config.json or NAME.json beside it. Missing sizes are inferred
+    from the shapes. Where shapes do not determine them, the published values are assumed with a warning, or
+    an error names the missing keys.
 
     `info` holds `ema_available`, `mel` (a MelContract, or None where the file does not state it), `epoch`
     where known, and the audio settings that were found.
@@ -63,7 +59,7 @@ def load_checkpoint(
     )
     state = current_names(weights.fold_weight_norm(state, path))
     weights.check_finite(state, path)
-    stated, where = _find_config(content, path, config)
+    stated, where = _find_config(content, path)
     sizes = _build_config(stated, state, where, path)
     weights.check_keys(
         weights.expected_shapes(lambda: make_generator(sizes, weight_norm=False), path), state, path
@@ -90,12 +86,8 @@ def current_names(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {flat.sub(numbered, name): value for name, value in state.items()}
 
 
-def _find_config(
-    content: Mapping[str, Any], path: Path, explicit: str | Path | None
-) -> tuple[Mapping[str, Any], str]:
+def _find_config(content: Mapping[str, Any], path: Path) -> tuple[Mapping[str, Any], str]:
     """The stated sizes, and their place for messages; empty if none are stated."""
-    if explicit is not None:
-        return _read_json(Path(explicit)), str(explicit)
     if (own := content.get("config")) is not None:
         if not isinstance(own, Mapping):
             raise InputError(
@@ -112,8 +104,6 @@ def _find_config(
 
 
 def _read_json(path: Path) -> Mapping[str, Any]:
-    if not path.is_file():
-        raise FileNotFoundError(f"HiFi-GAN config {path} not found")
     try:
         stated = json.loads(read_text(path))
     except (ValueError, RecursionError) as error:

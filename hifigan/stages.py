@@ -58,9 +58,10 @@ def source_stages(config: HifiganConfig, batch: Dim, mel: Dim, samples: Dim) -> 
 
 PLAN = vocoder_plan(
     stages,
-    generator="melforge.trt_plugins.hifigan.engine:make_generator",
+    generator="melforge.trt_plugins.hifigan.engine:generator_kind",
     layers=("conv_pre", "ups.*", "resblocks.*", "conv_post"),
+    ahead="melforge.trt_plugins.ahead:compile_ahead",
     first="pitch",
-    first_engine="melforge.trt_plugins.pitch.engine:make_pitch",
+    first_engine="melforge.trt_plugins.pitch.engine:PitchKernels",
     between={"join_source": "melforge.trt_plugins.hifigan.engine:kernel_join"},
 )

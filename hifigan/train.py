@@ -13,7 +13,7 @@ if __name__ == "__main__":  # before PyTorch, so that it may be missing
 
     run_command("melforge.hifigan.train")
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 
@@ -24,9 +24,10 @@ from melforge.common.audio.pitch import source_of
 from melforge.common.cli.training import parse_recipe, vocoder_parser
 from melforge.common.errors import InputError
 from melforge.common.training.corpus.batches import Segments
+from melforge.common.training.corpus.pitch import corpus_pitch
 from melforge.common.training.corpus.sources import SourcedSegments
 from melforge.common.training.loop import RunSettings, TrainingPlan, adamw, autocast, run_training, start
-from melforge.common.training.pitch import pitch_loss, pitch_weight
+from melforge.common.training.pitch import LESSON_BATCH, SEMITONES, pitch_loss, pitch_weight, teach_pitch
 from melforge.common.training.vocoder import VocoderRecipe, VocoderTrainer
 from melforge.common.weights.voices import ModelSource
 from melforge.hifigan.config import HifiganConfig
@@ -54,6 +55,7 @@ class HifiganRecipe(VocoderRecipe):
 
 
 RECIPE = HifiganRecipe
+LESSONS = {"cuda": 2000, "cpu": 60}  # of the pitch network: some 15 seconds
 PHASE_WINDOWS = 512, 1024, 2048
 AnyGenerator = HifiganGenerator | SourceFilterGenerator
 
@@ -72,8 +74,7 @@ class HifiganTrainer(VocoderTrainer[AnyGenerator, HifiganRecipe]):
             model.load_state_dict({name: torch.from_numpy(value) for name, value in begun.state.items()})
             model.add_weight_norm()
             if isinstance(model, SourceFilterGenerator):
-                # No loss reaches it here: a source has no gradient, and recordings do not come with theirs.
-                model.pitch.requires_grad_(False)
+                model.pitch.requires_grad_(False)  # a source has no gradient: it has lessons of its own
         super().__init__(model.to(segments.device), plan, segments)
         self.networks = {"generator": self.model, "discriminators": self.discriminators}
         self.optimisers = {
@@ -92,6 +93,18 @@ class HifiganTrainer(VocoderTrainer[AnyGenerator, HifiganRecipe]):
         with autocast(self.device):
             features = model.body(mel, source)
         return model.head(features.float(), source)[0][:, None]
+
+    def teach_pitch(self, lessons: Iterable[Mapping[str, Tensor]], steps: int) -> None:
+        """Lessons of the pitch network alone, see `common.training.pitch`; the average takes them."""
+        assert isinstance(self.model, SourceFilterGenerator)
+        network = self.model.pitch
+        learns = next(network.parameters()).requires_grad
+        network.requires_grad_(True)
+        teach_pitch(network, lessons, steps)
+        network.requires_grad_(learns)
+        for name, average in self.ema.averages.items():
+            if name.startswith("pitch."):
+                average.copy_(self.ema.parameters[name])
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
@@ -183,7 +196,39 @@ def make_trainer(
     if config.source and begun is None:
         segments = SourcedSegments(corpus, contract, mels, device, recipe.edge_segments)
         return SourceFilterTrainer(plan, segments)
-    return HifiganTrainer(plan, Segments(corpus, contract, mels, device), begun)
+    segments = Segments(corpus, contract, mels, device)
+    trainer = HifiganTrainer(plan, segments, begun)
+    if config.source and not settings.resume:
+        teach_recorded_pitch(trainer, torch.from_numpy(corpus_pitch(corpus)).to(device), settings.seed)
+    return trainer
+
+
+def teach_recorded_pitch(trainer: HifiganTrainer, hertz: Tensor, seed: int) -> None:
+    """Teaches the pitch network that of recordings, in Hz of each of their frames (T,), 0 where unvoiced."""
+    segments, model, frames = trainer.segments, trainer.model, trainer.recipe.segment_frames
+    assert isinstance(model, SourceFilterGenerator)
+    pitch, voiced = hertz / trainer.contract.sampling_rate, hertz > 0
+    held_out = slice(-segments.validation_frames, None)
+
+    def lessons() -> Iterator[dict[str, Tensor]]:
+        random = torch.Generator(hertz.device).manual_seed(seed)
+        limit = segments.frames - segments.validation_frames - frames
+        while True:
+            starts = segments.draw_starts(LESSON_BATCH, frames, limit, random)
+            mel, _ = segments.cut(starts, frames, torch.zeros_like(starts))
+            at = starts[:, None] + torch.arange(frames, device=starts.device)
+            yield {"mel": mel, "pitch": pitch[at], "weight": voiced[at].float()}
+
+    @torch.no_grad()
+    def semitones_off() -> float:
+        found = model.find_pitch(trainer.held_out[0])[0][0]
+        return (SEMITONES * (found / pitch[held_out]).log()).abs()[voiced[held_out]].median().item()
+
+    before = semitones_off()
+    trainer.teach_pitch(lessons(), LESSONS[hertz.device.type])
+    print(
+        f"pitch of held-out frames, semitones off in the median: {before:.2f}, taught {semitones_off():.2f}"
+    )
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ TRAINING_KERNELS = {
     "norms": "melforge.trt_plugins.jasper.training:norms",
     "read_at_speeds": "melforge.trt_plugins.jasper.training:read_at_speeds",
 }
-CAN_MAKE_KERNELS = "melforge.trt_plugins.graphs:can_launch"
+CAN_MAKE_KERNELS = "melforge.common.engines.limits:can_launch"
 BATCH = Dim("batch", 1, 1, 32)
 MEL = Dim("mel", 16, 704, 4096)  # frames of features
 
@@ -77,5 +77,6 @@ PLAN = StagePlan(
         "decoder": CAPTURED,
     },
     on_cuda="masked",
+    ahead="melforge.trt_plugins.ahead:compile_ahead",
     layers=("encoder.layers.*", "decoder.layers.0"),
 )

@@ -5,7 +5,7 @@ Shape letters: B batch, N symbols, T mel frames, S decoder steps, C channels, P 
 F values of a step (n_mels for each of its frames).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -326,6 +326,27 @@ class Tacotron2(nn.Module):
         gate, state = self.decoder(shown, memory, processed_memory, mask, state)
         return gate, *state
 
+    def decode_steps(
+        self,
+        memory: Tensor,
+        processed_memory: Tensor,
+        lengths: Tensor,
+        prenet_noise: Tensor,
+        prenet_dropout: Tensor | float,
+        *state: Tensor,
+    ) -> tuple[Tensor, ...]:
+        """Steps of "decoder_iter", one for each row of the noise (S, 2, B, P).
+
+        -> frames (B, S, F), gate logits (B, S), alignment (B, S, N), and DecoderState's fields behind them.
+        """
+        step: Callable[..., tuple[Tensor, ...]] = self.decode_step
+        rows = []
+        for noise in prenet_noise:
+            gate, *after = step(memory, processed_memory, lengths, *state, noise, prenet_dropout)
+            state = DecoderState(*after)
+            rows.append((state.frame, gate, state.attention_weights))
+        return (*(torch.stack(each, 1) for each in zip(*rows, strict=True)), *state)
+
     def decode_loop(
         self,
         memory: Tensor,
@@ -334,35 +355,37 @@ class Tacotron2(nn.Module):
         prenet_noise: Tensor,
         prenet_dropout: Tensor | float,
         gate_threshold: Tensor | float,
+        run_steps: Callable[..., tuple[Tensor, ...]] | None = None,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Stage "decoder_loop": steps until every gate has fired, at most as many as noise (S, 2, B, P).
 
         -> mel before the postnet (B, n_mels, T), its lengths (B,) without the step at which the gate fired,
         gate logits (B, S), alignment (B, S, N), stopped (B,) bool: False where the noise ended first.
         A stopped item is computed further with the others; its length tells which frames are valid.
+        `run_steps` gives what `decode_steps` gives.
         """
         # Reading the gates synchronises host and GPU; on a CPU it costs nothing.
         check_every = 1 if memory.device.type == "cpu" else STOP_CHECK_STEPS
         early = not self.config.decoder_no_early_stopping
-        state = self.initial_state(memory)
+        run_steps = run_steps or self.decode_steps
+        state: Iterable[Tensor] = self.initial_state(memory)
         going = torch.ones_like(lengths, dtype=torch.bool)
         steps = torch.zeros_like(lengths)
-        frames, gates, alignment = [], [], []
-        step: Callable[..., tuple[Tensor, ...]] = self.decode_step
-        for noise in prenet_noise:
-            gate, *state = step(memory, processed_memory, lengths, *state, noise, prenet_dropout)
-            frames.append(state[0])
-            gates.append(gate)
-            alignment.append(state[DecoderState._fields.index("attention_weights")])
-            going = going & (gate.sigmoid() <= gate_threshold)
-            steps = steps + going
-            if early and len(frames) % check_every == 0 and not going.any():
+        blocks = []
+        for noise in prenet_noise.split(check_every):
+            outputs = run_steps(memory, processed_memory, lengths, noise, prenet_dropout, *state)
+            rows, state = outputs[:3], outputs[3:]
+            blocks.append(rows)
+            for gate in rows[1].unbind(1):
+                going = going & (gate.sigmoid() <= gate_threshold)
+                steps = steps + going
+            if early and not going.any():
                 break
+        frames, gates, alignment = (torch.cat(each, 1) for each in zip(*blocks, strict=True))
         if early:  # cut the steps behind the last stop
-            made = min(len(frames), int(steps.max()) + 1)
-            frames, gates, alignment = frames[:made], gates[:made], alignment[:made]
-        mel, lengths = self._join(torch.stack(frames, 1)), steps * self.config.n_frames_per_step
-        return mel, lengths, torch.stack(gates, 1), torch.stack(alignment, 1), ~going
+            made = min(frames.size(1), int(steps.max()) + 1)
+            frames, gates, alignment = frames[:, :made], gates[:, :made], alignment[:, :made]
+        return self._join(frames), steps * self.config.n_frames_per_step, gates, alignment, ~going
 
     def refine(self, mel: Tensor, lengths: Tensor | None = None) -> tuple[Tensor]:
         """Stage "postnet": mel (B, n_mels, T) -> mel; `mask_text_padding` takes `lengths` (B,) too."""

@@ -82,5 +82,6 @@ PLAN = StagePlan(
         "postnet": "melforge.common.engines.padded:CapturedNetwork",
     },
     on_cuda="loop",
+    ahead="melforge.trt_plugins.ahead:compile_ahead",
     layers=("embedding", "encoder*", "decoder*", "postnet*"),
 )

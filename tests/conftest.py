@@ -14,10 +14,11 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 # The networks are tiny, and a thread that waits by spinning would take a core from other tests.
 os.environ["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", "1")
@@ -28,6 +29,7 @@ import pytest
 
 from melforge.common.files import write_bytes
 
+ROOT = Path(__file__).parent.parent
 SYMBOL_FRAMES = 3.0
 LIKE_SPEECH = -4.0  # of a mel, so that a vocoder does not answer with silence
 
@@ -141,7 +143,7 @@ NEEDS: dict[str, Need] = {
         lambda: has_tensorrt(portable=True),
     ),
     "pycuda": Need("pycuda", "pip install pycuda", modules("pycuda.driver")),
-    "triton": Need("Triton", "PyTorch's build for CUDA", modules("triton")),
+    "triton": Need("Triton", "pip install triton, on Linux", modules("triton")),
     "cuda_bindings": Need("cuda.bindings", "PyTorch's build for CUDA", modules("cuda.bindings.nvrtc")),
     "nvrtc": Need("cuda.bindings and NVRTC", "PyTorch's build for CUDA", has_nvrtc),
     "nvcc": Need("nvcc", "the CUDA toolkit", program("nvcc")),
@@ -199,9 +201,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if other := os.environ.get("MELFORGE_TEST_AS"):
+        stand_for(other)
     for marker, need in NEEDS.items():
         config.addinivalue_line("markers", f"{marker}: needs {need.what}")
     config.pluginmanager.register(Outcome(), "outcome")
+
+
+def stand_for(other: str) -> None:
+    """Has kernels chosen and compiled for another GPU, as in "sm_86:46", which run on the one at hand.
+
+    Triton makes for it what it then assembles for this one. Blocks get no more shared memory than there, and
+    grids are of so many multiprocessors.
+    """
+    from triton.compiler import compiler
+
+    from melforge.common.engines import limits
+
+    (found,) = limits.limits_like(other)
+    os.environ["TRITON_OVERRIDE_ARCH"] = f"sm{found.architecture}"
+    compiler.max_shared_mem = lambda device: found.shared_bytes
+    limits.device_limits = lambda device: found
 
 
 @functools.cache
@@ -317,27 +337,37 @@ def one_thread():
 # Voices
 
 
-def command_runner(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable:
-    """What runs a `melforge` command in this process, and gives its status, stdout and stderr."""
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable:
+    """Runs a module, or a script of a path, in this process: its status, stdout and stderr."""
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    monkeypatch.syspath_prepend(ROOT / "scripts")
 
-    def run(*words: object):
-        monkeypatch.setattr(sys, "argv", ["melforge", *map(str, words)])
+    def run(name: Path | str, *words: object):
+        monkeypatch.setattr(sys, "argv", [str(name), *map(str, words)])
+        run_as = runpy.run_path if str(name).endswith(".py") else runpy.run_module
         with pytest.raises(SystemExit) as stopped:
-            runpy.run_module("melforge", run_name="__main__")
+            run_as(str(name), run_name="__main__")
         out, errors = capsys.readouterr()
-        if stopped.value.code == 2:
+        if stopped.value.code == 2 and name == "melforge":
             require_own_options(errors, words)
-        return stopped.value.code, out, errors
+        return stopped.value.code or 0, out, errors
 
     def require_own_options(errors: str, words: Sequence[object]) -> None:
         """An error advises no option that the command lacks, but where it names another command."""
         option = re.compile(r"(?<![\w-])--[a-z][\w-]*")
         typed = {found for word in words for found in option.findall(str(word))}
         if named := {*option.findall(re.sub(r"melforge [a-z].*", "", errors))} - typed:
-            _, known, _ = run(*words[: 2 if words[0] == "voice" else 1], "--help")
+            _, known, _ = run("melforge", *words[: 2 if words[0] == "voice" else 1], "--help")
             assert named <= {*option.findall(known)}, errors
 
     return run
+
+
+@pytest.fixture
+def melforge(program) -> Callable:
+    """Runs a `melforge` command in this process."""
+    return functools.partial(program, "melforge")
 
 
 def save_trained(path: Path, network, config, **info) -> Path:
@@ -354,6 +384,19 @@ def save_trained(path: Path, network, config, **info) -> Path:
     state = {name: value for name, value in network.state_dict().items() if not name.startswith("attention.")}
     save_file({name: value.contiguous() for name, value in state.items()}, path, metadata=metadata)
     return path
+
+
+@pytest.fixture
+def save_pt(tmp_path) -> Callable:
+    """Writes a published file of this content."""
+
+    def save(content: Any, **options) -> Path:
+        import torch
+
+        torch.save(content, tmp_path / "checkpoint.pt", **options)
+        return tmp_path / "checkpoint.pt"
+
+    return save
 
 
 def tiny(model: str, seed: int, **sizes):
@@ -506,14 +549,51 @@ def quick_for_the_voice(rows) -> list:
     return [pytest.param(*row, marks=[] if row[0] in quick else pytest.mark.slow) for row in rows]
 
 
+TINY = {
+    **{"fastpitch": tiny_fastpitch, "fastspeech": tiny_fastspeech, "tacotron2": tiny_tacotron2},
+    **{"hifigan": tiny_hifigan, "waveglow": tiny_waveglow},
+}
+
+
+class ByModel(dict):
+    """What is made for a model when it is first asked for."""
+
+    def __init__(self, make: Callable[[str], Any]):
+        super().__init__()
+        self.make = make
+
+    def __missing__(self, model: str) -> Any:
+        self[model] = self.make(model)
+        return self[model]
+
+
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory) -> dict[str, Path]:
-    """Weights of tiny networks as the recipes leave them."""
+def tiny_weights(tmp_path_factory) -> dict[str, Path]:
+    """Weights of tiny networks as the recipes leave them, by model."""
     folder = tmp_path_factory.mktemp("trained")
-    return {
-        "fastpitch": save_trained(folder / "fastpitch" / "weights.safetensors", *tiny_fastpitch()),
-        "hifigan": save_trained(folder / "hifigan" / "weights.safetensors", *tiny_hifigan()),
-    }
+    return ByModel(lambda model: save_trained(folder / model / "weights.safetensors", *TINY[model]()))
+
+
+@pytest.fixture(scope="session")
+def tiny_sources(tiny_weights, tmp_path_factory) -> dict[str, Any]:
+    """Tiny networks with all their graphs, by model; that these are right is tested elsewhere."""
+    from melforge.common.export import to_onnx
+    from melforge.common.weights.published import read_checkpoint
+
+    folder = tmp_path_factory.mktemp("exported")
+
+    def make(model: str):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(to_onnx, "check_sizes", lambda stage: [])
+            return to_onnx.export_source(read_checkpoint(tiny_weights[model]), folder / model)[0]
+
+    return ByModel(make)
+
+
+@pytest.fixture(scope="session")
+def trained(tiny_weights) -> dict[str, Path]:
+    """The weights of the tiny voice."""
+    return {model: tiny_weights[model] for model in ("fastpitch", "hifigan")}
 
 
 @pytest.fixture(scope="session")

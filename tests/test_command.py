@@ -16,7 +16,6 @@ from melforge import __main__ as command
 from melforge.__main__ import COMMANDS, VOICE_COMMANDS
 from melforge.common.cli import run as run_module
 from melforge.common.errors import InputError, counted, with_article
-from tests.conftest import command_runner
 
 ROOT = Path(__file__).parent.parent
 SPOKEN = str(ROOT / "tests" / "data" / "heard" / "teacher.flac")
@@ -249,9 +248,9 @@ def test_a_fault_of_ours_shows_its_traceback_on_request(how, capsys, monkeypatch
     ],
     ids=" ".join,
 )
-def test_without_a_gpu_commands_advise_no_option_that_they_lack(words, monkeypatch, capsys, tmp_path):
+def test_without_a_gpu_commands_advise_no_option_that_they_lack(words, melforge, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    status, _, errors = command_runner(monkeypatch, capsys)(*words)  # which looks for such options
+    status, _, errors = melforge(*words)  # which looks for such options
     assert status == 2 and errors.startswith("error: ") and not any(tmp_path.iterdir())
 
 

@@ -197,10 +197,6 @@ def test_no_circle_of_imports():
     assert not (found := circles(graph)), "\n".join(" <-> ".join(group) for group in found)
 
 
-def test_a_circle_is_found():
-    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == [["b", "c"]]
-
-
 @pytest.mark.parametrize("model", MODELS)
 def test_models_have_the_same_rooms(model):
     missing = [room for room in ROOMS if f"{model}.{room}" not in SOURCES]

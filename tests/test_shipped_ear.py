@@ -11,7 +11,6 @@ import soundfile
 from melforge.common.files import read_text
 from melforge.common.weights.ears import EAR_FILE, load_ear
 from melforge.common.weights.voices import load_voice
-from tests.conftest import command_runner
 
 ROOT = Path(__file__).parent.parent
 (FOLDER,) = (path.parent for path in (ROOT / "ears").glob(f"*/{EAR_FILE}"))
@@ -24,11 +23,11 @@ NAMES = {
 
 
 @pytest.fixture
-def run(monkeypatch, capsys):
+def run(monkeypatch, melforge):
     """Runs a command in this process with the shipped ears."""
     monkeypatch.delenv("MELFORGE_EARS", raising=False)
     monkeypatch.delenv("MELFORGE_VOICES", raising=False)
-    return command_runner(monkeypatch, capsys)
+    return melforge
 
 
 @pytest.fixture(scope="module")

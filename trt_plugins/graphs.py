@@ -1,26 +1,27 @@
-"""Shared by the engines on our own kernels: a CUDA graph per shape, and the check of the GPU."""
+"""Shared by the engines on our own kernels: what is launched, and a CUDA graph for each shape."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-import importlib.util
 import math
 import os
-import shutil
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
-from functools import cache
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from melforge.common.arrays import Array
-from melforge.common.engines import MEL_STEP, SHORT, SHORT_STEP, Engine, Recent, check_inputs
+from melforge.common.config.deployment import Bucket
+from melforge.common.engines import MEL_STEP, SHORT, SHORT_STEP, Engine, Recent, Run, check_inputs
 from melforge.common.engines.cuda_graphs import capture
+from melforge.common.engines.limits import PRODUCTS, Needs, limits_of
+from melforge.common.engines.padded import CapturedNetwork
 from melforge.common.engines.torch_engine import build_network
-from melforge.common.errors import InputError
 from melforge.common.files import cache_folder
 from melforge.common.stages import Stage
 
@@ -33,49 +34,6 @@ SPARE_BYTES = 1 << 27  # allocated beyond what is needed, so that the memory sel
 ALIGNMENT = 256  # bytes, of what tensor descriptors describe
 COMPILERS = 16  # threads
 PATIENCE = 1.0  # seconds, more than reading them from the cache takes
-CAPABILITY = (9, 0)  # the first with the tensor memory accelerator that the Triton kernels use
-
-
-def check_machine(device: str, model: str) -> None:
-    """Raises where the Triton kernels of a model cannot run; `model` is its name in messages."""
-    if not device.startswith("cuda"):
-        raise InputError(f"device {device!r}: {model}'s kernels need an NVIDIA GPU")
-    if not torch.cuda.is_available():
-        raise InputError(f"device {device!r}: PyTorch sees no GPU here")
-    found = torch.cuda.get_device_capability(device)
-    if found < CAPABILITY:
-        needed, has = ("{}.{}".format(*capability) for capability in (CAPABILITY, found))
-        raise InputError(f"{model}'s kernels need a GPU of compute capability {needed} or later, not {has}")
-    os.environ.setdefault("TRITON_CACHE_DIR", str(cache_folder() / "triton"))
-    try:
-        import triton  # noqa: F401
-    except ImportError:
-        raise InputError(
-            f"{model}'s kernels need Triton, which PyTorch's CUDA builds bring along: pip install triton"
-        ) from None
-
-
-@cache
-def can_launch() -> bool:
-    """Whether Triton is here, and the C compiler with which it makes what launches a kernel."""
-    compiler = os.environ.get("CC") or any(shutil.which(name) for name in ("gcc", "clang"))
-    return bool(compiler) and importlib.util.find_spec("triton") is not None
-
-
-def why_not(device: str, model: str) -> str | None:
-    """Why no kernels of our own run on this machine; None: they do."""
-    if not can_launch():
-        return "ours need Triton and a C compiler"
-    try:
-        check_machine(device, model)
-    except InputError as error:
-        return str(error)
-    return None
-
-
-def processors_of(device: str) -> int:
-    """The GPU's number of multiprocessors; on a CPU an H200's."""
-    return 132 if device == "cpu" else torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def padded(frames: int) -> int:
@@ -91,8 +49,13 @@ def folded_network(
     key = (name, device, "cuda")
     folded = source.networks.get(key)
     if folded is None:
-        folded = source.networks[key] = fold(build_network(stage, source).to(device))
+        folded = source.networks[key] = fold(build_network(stage, source, device))
     return folded
+
+
+def overflows(weight: torch.Tensor) -> bool:
+    """Whether it became more than its type can hold."""
+    return not weight.is_meta and not bool(weight.isfinite().all())
 
 
 class KernelModule:
@@ -102,14 +65,32 @@ class KernelModule:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
+        os.environ.setdefault("TRITON_CACHE_DIR", str(cache_folder() / "triton"))
         return getattr(importlib.import_module(self._name), name)
 
 
-def describe(tensor: torch.Tensor, block: list[int]) -> Any:
-    """A tensor descriptor, by which kernels read and write blocks of this size."""
-    from triton.tools.tensor_descriptor import TensorDescriptor
+class TiledTensor(NamedTuple):
+    """What tiles.py makes a tensor descriptor of in a kernel."""
 
-    return TensorDescriptor.from_tensor(tensor, block)
+    base: torch.Tensor
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    block: tuple[Any, ...]  # constants
+
+
+def describe(tensor: torch.Tensor, block: list[int]) -> Any:
+    """By which kernels read and write blocks of this size: a tensor descriptor, or a TiledTensor.
+
+    Where nothing copies what a descriptor describes, Triton makes addresses of it. Of one that is made in the
+    kernel it knows how they are aligned: it copies 16 bytes at a time then, ahead of the products.
+    """
+    if limits_of(tensor.device).copies_tiles:
+        from triton.tools.tensor_descriptor import TensorDescriptor
+
+        return TensorDescriptor.from_tensor(tensor, block)
+    from triton.language import constexpr
+
+    return TiledTensor(tensor, tuple(tensor.shape), tensor.stride(), tuple(map(constexpr, block)))
 
 
 class TritonLaunch(NamedTuple):
@@ -121,7 +102,25 @@ class TritonLaunch(NamedTuple):
     options: dict[str, Any]
 
     def __call__(self) -> None:
-        self.kernel[self.grid](*self.arguments, **self.options)
+        collected = _collected.get()
+        if collected is None:
+            self.kernel[self.grid](*self.arguments, **self.options)
+        else:
+            collected.append(self)
+
+
+_collected: ContextVar[list[TritonLaunch] | None] = ContextVar("collected", default=None)
+
+
+@contextlib.contextmanager
+def collecting() -> Iterator[list[TritonLaunch]]:
+    """What is launched within is put into a list instead: its tensors may be on the device "meta"."""
+    launches: list[TritonLaunch] = []
+    token = _collected.set(launches)
+    try:
+        yield launches
+    finally:
+        _collected.reset(token)
 
 
 def compile_missing(launches: Iterable[TritonLaunch]) -> None:
@@ -131,12 +130,32 @@ def compile_missing(launches: Iterable[TritonLaunch]) -> None:
     """
     from triton import AsyncCompileMode
 
+    if _collected.get() is not None:
+        return
     with ThreadPoolExecutor(COMPILERS) as compilers, AsyncCompileMode(compilers) as compiling:
         for kernel, grid, arguments, options in launches:
             kernel.warmup(*arguments, grid=grid, **options)
         if wait(compiling.raw_futures, PATIENCE).not_done:
             count, folder = len(compiling.raw_futures), os.environ["TRITON_CACHE_DIR"]
             print(f"compiling {count} kernels for this GPU into {folder}", file=sys.stderr)
+
+
+class KernelNetwork(CapturedNetwork):
+    """A network that launches our kernels. They are compiled together, before the first is launched."""
+
+    def capturable(self, bucket: Bucket | None = None) -> Run:
+        run, compiled = super().capturable(bucket), False
+
+        def run_compiled(inputs: Mapping[str, Array]) -> dict[str, Array]:
+            nonlocal compiled
+            if not compiled and _collected.get() is None:
+                with collecting() as launches:
+                    run(inputs)
+                compile_missing(launches)
+                compiled = True
+            return run(inputs)
+
+        return run_compiled
 
 
 Zeros = Callable[..., torch.Tensor]  # as torch.zeros: a shape and a dtype
@@ -239,22 +258,24 @@ class ShapedGenerator(Engine):
 
     backend = "cuda"
     prefers_batches = True
-    name: str  # the model's, in messages
+    otherwise: type[Engine]  # on PyTorch's kernels
     check: Callable[[Any], Any]  # an InputError where the kernels do not support a config
     fold: Callable[[Any], Any]  # the network's weights in the kernels' layout; `nbytes` is their size
     shape: Callable[..., GraphedShape]  # of (config, folded, batch, frames, device)
 
     def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
-        if stage.name not in STAGES:
-            raise ValueError(f"the kernels run {' and '.join(STAGES)}, not {stage.name}")
         self.check(source.config)
-        check_machine(device, self.name)
         self.stage, self.device, self.config = stage, device, source.config
         self.folded = folded_network(stage, source, device, stage.network, self.fold)
         self.memory_owner, self.memory_bytes = self.folded, self.folded.nbytes
         self.kept: Recent[tuple[int, int], GraphedShape] = Recent(SHAPES)
         self._memory = SharedMemory(0, device)
         self._done: torch.Event | None = None
+
+    @classmethod
+    def needs(cls, config: Any) -> Needs:
+        cls.check(config)
+        return PRODUCTS
 
     def __call__(self, **inputs: Array) -> dict[str, Array]:
         check_inputs(self.stage, inputs)
@@ -263,12 +284,14 @@ class ShapedGenerator(Engine):
             stream = torch.cuda.current_stream()
             if self._done is not None:  # the buffers may be in use on another stream
                 stream.wait_event(self._done)
-            shape = self.kept.get_or_make((batch, padded(frames)), lambda: self._new(batch, padded(frames)))
+            shape = self.kept.get_or_make(
+                (batch, padded(frames)), lambda: self.new_shape(batch, padded(frames))
+            )
             audio = shape(inputs, frames)
             self._done = stream.record_event()
         return {self.stage.outputs[0].name: audio}
 
-    def _new(self, batch: int, frames: int) -> GraphedShape:
+    def new_shape(self, batch: int, frames: int) -> GraphedShape:
         shape = self.shape(self.config, self.folded, batch, frames, self.device)
         shape.size = bytes_of(shape.allocate)
         if shape.size > (held := len(self._memory.block)):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from melforge.common.engines.cuda_graphs import bindings, checked
+from melforge.common.engines.limits import device_limits
 from melforge.common.files import cache_folder, write_bytes
 
 THREADS = 256  # of a block, unless a kernel says otherwise
@@ -89,32 +90,6 @@ def current_device() -> int:
     return int(checked(bindings("driver").cuCtxGetDevice()))
 
 
-class Limits(NamedTuple):
-    """The limits of a device for a launch."""
-
-    capability: tuple[int, int]
-    multiprocessors: int
-    shared_bytes: int  # the most that a block can have
-    cooperative: bool
-
-
-@functools.cache
-def device_limits(device: int) -> Limits:
-    driver = bindings("driver")
-    checked(driver.cuInit(0))
-    handle, kinds = checked(driver.cuDeviceGet(device)), driver.CUdevice_attribute
-
-    def ask(kind: str) -> int:
-        return checked(driver.cuDeviceGetAttribute(getattr(kinds, f"CU_DEVICE_ATTRIBUTE_{kind}"), handle))
-
-    return Limits(
-        (ask("COMPUTE_CAPABILITY_MAJOR"), ask("COMPUTE_CAPABILITY_MINOR")),
-        ask("MULTIPROCESSOR_COUNT"),
-        ask("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
-        bool(ask("COOPERATIVE_LAUNCH")),
-    )
-
-
 @functools.cache
 def _load(source: Path, entry: str, device: int, macros: Macros) -> tuple[Any, Any]:
     """A device's primary context, which PyTorch and TensorRT use too, and the kernel loaded in it."""
@@ -131,7 +106,7 @@ def _load_module(source: Path, device: int, macros: Macros) -> tuple[Any, Any]:
     context = checked(driver.cuDevicePrimaryCtxRetain(checked(driver.cuDeviceGet(device))))
     image = None if macros else compiled(source)
     if image is None:
-        image = compiled_once(source, "sm_{}{}".format(*device_limits(device).capability), macros)
+        image = compiled_once(source, f"sm_{device_limits(device).architecture}", macros)
     checked(driver.cuCtxPushCurrent(context))
     try:
         return context, checked(driver.cuModuleLoadData(image))

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from melforge.common.arrays import Array, to_device
 from melforge.common.engines import Engine
+from melforge.common.engines.limits import PLAIN
 from melforge.common.noise import NUMBERS_PER_BLOCK, Distribution, key_of, table
-from melforge.trt_plugins import graphs
 from melforge.trt_plugins.graphs import KernelModule, TritonLaunch
 
 philox = KernelModule("melforge.trt_plugins.philox")
@@ -41,7 +41,7 @@ class DrawsOnGpu(Engine):
     """An engine whose noise is drawn on its GPU where Triton can run; else on the host."""
 
     def draw(self, distribution: Distribution, seeds: Sequence[int], first: int, count: int) -> Array:
-        if not graphs.can_launch():
+        if PLAIN.lacking(self.device):
             return super().draw(distribution, seeds, first, count)
         with torch.cuda.device(self.device):
             return draw(self.device, distribution, seeds, first, count)

@@ -5,7 +5,6 @@ loading. Files with a pickled module are refused: opening them would run code.
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +21,11 @@ STATED_WN_SIZES = {"n_layers": "wn_layers", "kernel_size": "wn_kernel_size", "n_
 COPIES = ("WN_rev.", "convinv_rev.")
 
 
-def load_checkpoint(
-    path: str | Path, config: WaveglowConfig | None = None, *, content: Mapping[str, Any] | None = None
-) -> weights.Checkpoint:
+def load_checkpoint(path: str | Path, *, content: Mapping[str, Any] | None = None) -> weights.Checkpoint:
     """Sizes, folded weights with the inverses of the 1x1 convolutions, and facts of a published file.
 
     The hop, which shapes do not determine, is the published one. A file whose weights have other sizes than
-    `config`, or than its own config states, is refused.
+    its own config states is refused.
 
     `info` holds `mel` (None: no file states its mel) and `epoch` where known.
     `content` is what `read_pt` gave of the file, where it is read already.
@@ -38,7 +35,7 @@ def load_checkpoint(
     state = weights.find_state(content, path, "WaveGlow", "state_dict", "model")
     state = current_names(weights.fold_weight_norm(state, path))
     weights.check_finite(state, path)
-    sizes = _build_config(content, state, config, path)
+    sizes = _build_config(content, state, path)
     state = _with_inverses(state, path)
     weights.check_keys(weights.expected_shapes(lambda: Waveglow(sizes, weight_norm=False), path), state, path)
     epoch = content.get("epoch")
@@ -97,12 +94,9 @@ def infer_sizes(state: Mapping[str, torch.Tensor], path: str | Path) -> dict[str
 
 
 def _build_config(
-    content: Mapping[str, Any], state: Mapping[str, torch.Tensor], config: WaveglowConfig | None, path: Path
+    content: Mapping[str, Any], state: Mapping[str, torch.Tensor], path: Path
 ) -> WaveglowConfig:
-    found = infer_sizes(state, path)
-    stated, where = _stated_sizes(content, path), "its config"
-    if config is not None:
-        stated, where = asdict(config), "the given configuration"
+    found, stated = infer_sizes(state, path), _stated_sizes(content, path)
     different = [
         f"{name} {stated[name]} instead of {value}"
         for name, value in found.items()
@@ -110,7 +104,7 @@ def _build_config(
     ]
     if different:
         raise InputError(
-            f"checkpoint {path} does not fit: {where} says {', '.join(different)}.\n"
+            f"checkpoint {path} does not fit: its config says {', '.join(different)}.\n"
             "Give the configuration that it was trained with, or none: its weights show their sizes."
         )
     sizes: dict[str, Any] = {**found, **stated}

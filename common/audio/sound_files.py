@@ -7,6 +7,7 @@ import math
 import os
 import struct
 import warnings
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, BinaryIO
 
@@ -43,6 +44,18 @@ def resample(audio: np.ndarray, from_rate: int, to_rate: int) -> np.ndarray:
     return np.ascontiguousarray(made.T).reshape(*audio.shape[:-1], -1)
 
 
+def resample_blocks(blocks: Iterable[np.ndarray], from_rate: int, to_rate: int) -> Iterator[np.ndarray]:
+    """The same for audio float32 (S,) that comes in blocks."""
+    if from_rate == to_rate:
+        yield from blocks
+        return
+    soxr = require_package("soxr", f"audio at {to_rate} Hz instead of {from_rate}")
+    stream = soxr.ResampleStream(from_rate, to_rate, 1, dtype="float32", quality="VHQ")
+    for block in blocks:
+        yield stream.resample_chunk(block)
+    yield stream.resample_chunk(np.zeros(0, np.float32), last=True)
+
+
 def read_audio(path: str | Path, start: float = 0.0, length: float = math.inf) -> tuple[np.ndarray, int]:
     """A sound file -> (float32 samples (S,), sampling rate), as `decode_audio`; an error names the file."""
     path = Path(path)
@@ -59,12 +72,22 @@ def read_audio(path: str | Path, start: float = 0.0, length: float = math.inf) -
 def decode_audio(
     sound: BinaryIO | Path, longest: float = math.inf, start: float = 0.0, length: float = math.inf
 ) -> tuple[np.ndarray, int]:
-    """A sound file, from anybody -> (float32 samples (S,), sampling rate).
+    """A sound file, from anybody -> (float32 samples (S,), sampling rate). Errors as of `decode_blocks`.
+
+    `start` and `length` select a part, in seconds; it may end after the recording, but not begin there.
+    """
+    blocks, rates = zip(*decode_blocks(sound, longest, start, length), strict=True)
+    return np.concatenate(blocks), rates[0]
+
+
+def decode_blocks(
+    sound: BinaryIO | Path, longest: float = math.inf, start: float = 0.0, length: float = math.inf
+) -> Iterator[tuple[np.ndarray, int]]:
+    """The same in blocks of at most 2^20 samples, each with the rate; at least one, which may be empty.
 
     Several channels are averaged to one, or the loudest is taken where they cancel each other. An InputError
     if it is no sound, has a rate unusual for speech or impossible samples, or is longer than `longest`
-    seconds at 48 kHz (less at higher rates: a small file of silence may hold any number of samples). `start`
-    and `length` select a part, in seconds; it may end after the recording, but not begin there.
+    seconds at 48 kHz (less at higher rates: a small file of silence may hold any number of samples).
     """
     import soundfile
 
@@ -73,7 +96,8 @@ def decode_audio(
     try:
         with soundfile.SoundFile(sound) as file:
             if not file.frames and (whole := _unfinished_wav(sound)):
-                return decode_audio(whole, longest, start, length)
+                yield from decode_blocks(whole, longest, start, length)
+                return
             rate = file.samplerate
             if not LOWEST_RATE <= rate <= HIGHEST_RATE:
                 usual = f"speech has {LOWEST_RATE} to {HIGHEST_RATE}"
@@ -84,23 +108,22 @@ def decode_audio(
                     raise InputError(f"{there}, and the piece that is asked for begins at {start:g} s")
                 file.seek(round(start * rate))
             seconds = longest * min(1.0, USUAL_RATE / rate)
-            blocks, count = [np.zeros(0, np.float32)], 0
+            yield np.zeros(0, np.float32), rate
             step, end = max(1, DECODED_AT_ONCE // file.channels), round(min(length * rate, 2.0**62))
+            count = 0
             while len(block := file.read(min(step, end - count), "float32", always_2d=True)):
                 count += len(block)
                 if count > seconds * rate:
                     at = f" at {rate} Hz" if rate > USUAL_RATE else ""
                     raise InputError(f"it is longer than {seconds:g} seconds{at}: cut it at a pause")
-                blocks.append(_mono(block))
+                samples = _mono(block)
+                if not max(np.max(samples), -np.min(samples)) <= LOUDEST:  # NaN is not either
+                    raise InputError("its samples are not all numbers that sound has: save it in 16 bits")
+                yield samples, rate
     except soundfile.LibsndfileError as error:
         what = what_it_is(sound, "sound")
         why = f"it is {what}" if what else error.error_string
         raise InputError(f"it cannot be read as sound: {why}") from None
-    samples = np.concatenate(blocks)
-    loudest = max(np.max(samples, initial=0.0), -np.min(samples, initial=0.0))
-    if not loudest <= LOUDEST:  # NaN is not either
-        raise InputError("its samples are not all numbers that sound has: save it in 16 bits")
-    return samples, rate
 
 
 def _mono(block: np.ndarray) -> np.ndarray:

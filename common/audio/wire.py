@@ -21,6 +21,7 @@ DEFAULT_RATE = 24000  # Hz: what OpenAI's clients take pcm to have
 ANY_RATE = range(8000, 192001)
 MPEG_RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)
 OPUS_RATES = (8000, 12000, 16000, 24000, 48000)
+HEAD = 4096  # bytes at the beginning of a file of libsndfile's, more than it writes again at the end
 AT_ONCE = 1 << 16  # samples in a call of libsndfile, whose encoders keep them on the stack
 
 # 96 kbit/s at 24 kHz. Constant: readers of a stream take its length from its first frame's bit rate.
@@ -86,8 +87,9 @@ class WireEncoder:
 
     A stream begins before its length is known: mp3 has no Xing frame, and begins with its encoder's delay of
     1,105 samples, which no reader cuts off; opus leaves in Ogg pages of 60 ms; wav has sizes of 0xFFFFFFFF;
-    aac (ADTS) and pcm (16 bits, little endian, mono) have none. flac leaves at the end, as readers refuse an
-    unknown length. `whole`: wav and mp3 leave at the end too, wav with its sizes, mp3 with its delay.
+    aac (ADTS) and pcm (16 bits, little endian, mono) have none. flac's first bytes, its `head`, are known at
+    the end only (`head_comes_last`), as readers refuse an unknown length. `whole`: those of wav and mp3 too,
+    wav's with its sizes, mp3's with its delay.
 
     Encoding takes milliseconds for a second of audio, so an event loop should do it in a thread. An encoder
     that is not closed must be discarded: aac's is a process. Raises InputError as `require_format`.
@@ -101,6 +103,8 @@ class WireEncoder:
             # VHQ holds back 8 ms; soxr's default, HQ, 20.
             self._resampler = soxr.ResampleStream(source_rate, rate, 1, dtype="float32", quality="VHQ")
         self._coder: _Coder | None = _coder(format, rate, whole)
+        self.head_comes_last = format == "flac" or (whole and format in ("wav", "mp3"))
+        self.head = b""  # once it is closed: what belongs in front of all other bytes
 
     def write(self, samples: np.ndarray) -> bytes:
         """float32 (S,) at the source's rate -> the bytes that are ready. Clips to [-1, 1]."""
@@ -114,12 +118,14 @@ class WireEncoder:
         return self._coder.write(self._resampled(samples, last=False))
 
     def close(self) -> bytes:
-        """Closes the encoder and returns its last bytes; further calls return nothing."""
+        """Closes the encoder and returns its last bytes; further calls return nothing. See `head`."""
         if self._coder is None:
             return b""
         coder, self._coder = self._coder, None
         rest = coder.write(self._resampled(np.zeros(0, np.float32), last=True))
-        return rest + coder.close()
+        rest += coder.close()
+        self.head = coder.head
+        return rest
 
     def discard(self) -> None:
         """Closes without flushing."""
@@ -134,11 +140,14 @@ class WireEncoder:
 def encode(samples: np.ndarray, format: str, source_rate: int, rate: int) -> bytes:
     """float32 (S,) at `source_rate` Hz -> a whole file at `rate` Hz. Raises as `require_format`."""
     encoder = WireEncoder(format, source_rate, rate, whole=True)
-    return encoder.write(samples) + encoder.close()
+    parts = (encoder.write(samples), encoder.close())
+    return b"".join((encoder.head, *parts))
 
 
 class _Coder(ABC):
-    """float32 (S,) at the rate of the wire -> bytes."""
+    """float32 (S,) at the rate of the wire -> bytes; `head` as in `WireEncoder`."""
+
+    head = b""
 
     @abstractmethod
     def write(self, samples: np.ndarray) -> bytes: ...
@@ -175,14 +184,16 @@ class _PcmCoder(_Coder):
 
 class _WholeWavCoder(_Coder):
     def __init__(self, rate: int) -> None:
-        self.rate, self.pcm = rate, bytearray()
+        self.rate, self.size = rate, 0
 
     def write(self, samples: np.ndarray) -> bytes:
-        self.pcm += _pcm(samples)
-        return b""
+        pcm = _pcm(samples)
+        self.size += len(pcm)
+        return pcm
 
     def close(self) -> bytes:
-        return wav_header(self.rate, len(self.pcm)) + bytes(self.pcm)
+        self.head = wav_header(self.rate, self.size)
+        return b""
 
 
 class _SoundFileCoder(_Coder):
@@ -192,7 +203,7 @@ class _SoundFileCoder(_Coder):
         import soundfile
 
         container, coding = SOUND_FILES[format]
-        self.sink = _Sink(keep=not streamed)
+        self.sink = _Sink(0 if streamed else HEAD)
         options: dict[str, Any] = {"mp3": MP3_OPTIONS, "opus": OPUS_OPTIONS}.get(format, {})
         sink: Any = self.sink
         self.file = soundfile.SoundFile(sink, "w", rate, 1, coding, None, container, **options)
@@ -209,7 +220,7 @@ class _SoundFileCoder(_Coder):
 
     def close(self) -> bytes:
         self.file.close()
-        self.sink.keep = False
+        self.head = bytes(self.sink.head)
         return self._taken()
 
     def discard(self) -> None:
@@ -224,27 +235,26 @@ class _SoundFileCoder(_Coder):
 
 
 class _Sink:
-    """The file that an encoder writes, from which new bytes are taken.
+    """The file that an encoder writes, from which new bytes are taken, but for the first `keep`: its head.
 
     Bytes that were taken are dropped, and so are later writes to their place (headers updated at the end).
     """
 
-    def __init__(self, keep: bool) -> None:
-        self.keep = keep  # nothing is taken yet
+    def __init__(self, keep: int) -> None:
+        self.keep = keep
+        self.head = bytearray()
         self.data = bytearray()
-        self.taken = 0  # bytes before `data`
-        self.place = 0
+        self.taken = keep  # bytes before `data`
+        self.place = self.end = 0
 
     def take(self) -> bytes:
-        if self.keep:
-            return b""
         data = bytes(self.data)
         self.taken += len(data)
         self.data.clear()
         return data
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self.place, io.SEEK_END: self.taken + len(self.data)}[whence]
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self.place, io.SEEK_END: self.end}[whence]
         self.place = start + offset
         return self.place
 
@@ -252,12 +262,17 @@ class _Sink:
         return self.place
 
     def write(self, data: bytes) -> int:
-        start = self.place - self.taken
-        self.place += len(data)
+        in_head = max(0, self.keep - self.place)
+        if in_head:
+            self.head[self.place : self.place + len(data)] = data[:in_head]
+        start = max(self.place, self.keep) - self.taken
+        rest = data[in_head:]
         if start >= 0:
-            self.data[start : start + len(data)] = data
-        elif start + len(data) > 0:
-            self.data[: start + len(data)] = data[-start:]
+            self.data[start : start + len(rest)] = rest
+        elif start + len(rest) > 0:
+            self.data[: start + len(rest)] = rest[-start:]
+        self.place += len(data)
+        self.end = max(self.end, self.place)
         return len(data)
 
 

@@ -41,9 +41,11 @@ def random_source(model: str, folder: Path = GRAPHS, sizes: Mapping[str, Any] | 
     settings_class = get_model(model).settings_class
     known = {field.name for field in dataclasses.fields(settings_class)}
     settings = settings_class(**{name: value for name, value in QUIET.items() if name in known})
-    return ModelSource(
-        model, config, Path(model), MelContract(), graphs, settings=settings, given_state=state
+    own = ("hop_length", "n_mel_channels")
+    mel = getattr(config, "mel", None) or MelContract(
+        **{size: getattr(config, size) for size in own if hasattr(config, size)}
     )
+    return ModelSource(model, config, Path(model), mel, graphs, settings=settings, given_state=state)
 
 
 def lasting(source: ModelSource) -> ModelSource:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from melforge.common.cli import options, run
-from melforge.common.config.deployment import PRECISIONS, Deployment
+from melforge.common.config.deployment import PRECISIONS, Bucket, Deployment
 from melforge.common.errors import InputError, require_torch
 from melforge.common.files import cache_folder
-from melforge.common.registry import KIND_WORDS, get_model
+from melforge.common.registry import KIND_WORDS, get_model, load_attribute
+from melforge.common.stages import plan_of
 from melforge.common.stages.choose import KERNELS, KINDS
 
 if TYPE_CHECKING:
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
 SHOWN = 8  # of the runs that compile kernels
 BATCH_SIZES = (2, 4, 8, 16, 32)  # for which kernels are compiled, beside single texts
+COMPILED = ("GPU", "model", "kernels")
 HEADINGS = ("engine", "precision", "MB", "layers", "seconds", "warnings", "file")
 
 
@@ -35,6 +39,10 @@ OPTIONS = """
   --tensorrt FLAVOUR   tensorrt or tensorrt_rtx (default: $MELFORGE_TENSORRT, or what is installed)
   --json       print the reports as JSON
 """
+FOR = """
+  --for NAMES   with --backend cuda: compiles for GPUs that need not be here, by architecture and
+        multiprocessors, such as sm_86,sm_89:58 (without the number: for all usual ones)
+"""
 
 
 def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
@@ -47,7 +55,7 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
         choose=lambda args: [one.model for one in read_sources(args, model)],
         files_of=model,
     )
-    options.add_table(parser, OPTIONS if model else PAIR_OPTIONS + OPTIONS)
+    options.add_table(parser, OPTIONS if model else PAIR_OPTIONS + OPTIONS + FOR)
     options.add_decoder_argument(parser, "what runs on TensorRT")
     args = parser.parse_args(argv)
     if not model and args.backend == KERNELS:
@@ -81,6 +89,8 @@ def build_kernels(args: argparse.Namespace) -> int:
 
     if args.all or args.precision or args.decoder:
         raise InputError("--backend cuda compiles for one pair: leave out --all, --precision and --decoder")
+    if getattr(args, "for"):
+        return build_kernels_for(args, getattr(args, "for").split(","))
     how = {name: getattr(args, name) for name in ("acoustic", "vocoder", "voice", "deployments", "overrides")}
     tts = TextToSpeech.load(checkpoints=args.checkpoint, backend=KERNELS, device="cuda", **how)
     made = list(options.with_progress(tts.warm_up(*BATCH_SIZES)))
@@ -92,6 +102,32 @@ def build_kernels(args: argparse.Namespace) -> int:
             f"{cache_folder()}: what {len(made)} runs compile, in {seconds:.0f} s; their slowest first runs:"
         )
         run.print_table(RUNS, [one.row for one in sorted(made, key=lambda one: -one.first)[:SHOWN]])
+    return 0
+
+
+def build_kernels_for(args: argparse.Namespace, names: Sequence[str]) -> int:
+    """Compiles the kernels for single texts of a pair, of all usual lengths, for GPUs that are not here."""
+    from melforge.common.synthesis.loading import choose_sources
+    from melforge.common.synthesis.warm_up import padded_mels, padded_texts
+
+    require_torch("compiling kernels")
+    limits = importlib.import_module("melforge.common.engines.limits")  # which needs PyTorch
+    targets = {name: limits.limits_like(name) for name in names}
+    wanted = {kind: getattr(args, kind) for kind in KINDS}
+    pair = list(choose_sources(wanted, args.voice, args.checkpoint, args.overrides).values())
+    rows = []
+    for name, found in targets.items():
+        for source in pair:
+            mels = [Bucket(0, mel) for mel in padded_mels()]
+            runs = [(bucket, 1) for bucket in (padded_texts() if source is pair[0] else mels)]
+            compile_ahead = load_attribute(plan_of(source.model).ahead)
+            made = set().union(*(compile_ahead(source, runs, one) for one in found))
+            rows.append((name, source.model, str(len(made))))
+    if args.json:
+        print(json.dumps([dict(zip(COMPILED, row, strict=True)) for row in rows], indent=1))
+    else:
+        print(os.environ["TRITON_CACHE_DIR"])
+        run.print_table(COMPILED, rows)
     return 0
 
 

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,9 @@ STEPS = {
     "speed": "the times of the voice's pairs, beside PyTorch's",
     "sentences": "twenty sentences of every pair, as sound files to be scored",
     "tests": "the tests that need a GPU",
+    "kernels": "what runs on our kernels here, and the times of the voice's pairs on them; needs no TensorRT",
 }
-TIMED = ("speed", "tests")  # one at a time
+TIMED = ("speed", "tests", "kernels")  # one at a time
 MIX = "acoustic=trt,vocoder=onnx"
 SENTENCES = "examples/held_out_sentences.tsv"  # of LJSpeech's transcripts (public domain), not trained on
 BUCKETS = (
@@ -97,7 +99,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     from melforge.common.engines.tensorrt.engine import require_gpu
 
     require_gpu("cuda")
-    load_tensorrt()
+    if steps != ["kernels"]:
+        load_tensorrt()
     args.output.mkdir(parents=True, exist_ok=True)
     write_bytes(args.output / "machine.json", (json.dumps(versions("cuda"), indent=1) + "\n").encode())
     rows = []
@@ -107,8 +110,21 @@ def main(argv: Sequence[str] | None = None) -> int:
             for row in pool.map(lambda check: run_check(check, args.output, args.limit), checks):
                 print(f"{row[0]}: {row[-1]}", file=sys.stderr, flush=True)
                 rows.append(row)
+    if "kernels" in steps:
+        report = json.dumps(report_of(args.output), indent=1) + "\n"
+        write_bytes(args.output / "kernels.json", report.encode())
     print_table(HEADINGS, rows)
     return 0 if all(row[-1] == "ok" for row in rows) else 1
+
+
+def report_of(folder: Path) -> dict[str, Any]:
+    """What the step kernels found, in one piece to send; without what failed."""
+    files = {"machine": "machine.json", "gpu": "kernels-here.txt", "speed": "kernels-speed/results.json"}
+    found = {}
+    for name, file in files.items():
+        with suppress(OSError, json.JSONDecodeError):
+            found[name] = json.loads((folder / file).read_text())
+    return found
 
 
 def checks_of(step: str, args: argparse.Namespace, models: Sequence[str]) -> Iterator[GpuCheck]:
@@ -129,6 +145,12 @@ def checks_of(step: str, args: argparse.Namespace, models: Sequence[str]) -> Ite
         words = [*voice, "benchmark", "--acoustic", "all", "--vocoder", "all", "--device", "cuda"]
         words += ["--backend", "torch,trt", "--precision", args.precision]
         yield GpuCheck(step, [*words, "-o", str(args.output / step)])
+        return
+    if step == "kernels":
+        yield GpuCheck("kernels-here", [*voice, "list", "--device", "cuda", "--json"])
+        words = [*voice, "benchmark", "--acoustic", "all", "--vocoder", "all", "--device", "cuda"]
+        out = str(args.output / "kernels-speed")
+        yield GpuCheck("kernels-speed", [*words, "--backend", "cuda", "--backend", "torch", "-o", out])
         return
     from melforge.common.weights.voices import load_voice
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from melforge.common.cli import options, run
+from melforge.common.engines.backends import kernel_kind
+from melforge.common.errors import require_torch
 from melforge.common.files import engines_folder, exports_folder
 from melforge.common.registry import MODELS
-from melforge.common.stages.choose import BACKENDS, KERNELS
+from melforge.common.stages import Stage, stages_of
+from melforge.common.stages.choose import BACKENDS, KERNELS, kernel_stages
 from melforge.common.weights.ears import list_ears, load_ear
-from melforge.common.weights.voices import Voice, list_voices, load_voice
+from melforge.common.weights.voices import ModelSource, Voice, list_voices, load_voice
 
 OPTIONS = """
   --voice   only this voice, by name or folder (default: all)
+  --device NAME   what this GPU has, and what each stage runs on there with --backend cuda: cuda, cuda:N, or
+        of one that is not here its architecture and multiprocessors, such as sm_86:46
   --json    print the lists as JSON
 """
 
@@ -23,7 +29,42 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = options.Parser(description=__doc__)
     options.add_table(parser, OPTIONS)
     args = parser.parse_args(argv)
+    if args.device:
+        return list_kernels(args.device, args.json, args.voice)
     return list_available(args.json, args.voice)
+
+
+def list_kernels(device: str, as_json: bool, voice: str | None = None) -> int:
+    """A GPU's limits, and for each stage of the shipped models whether our kernels run on it, or why not."""
+    require_torch("what a GPU has")
+    limits = importlib.import_module("melforge.common.engines.limits")
+    here = device.startswith("cuda")
+    found = limits.limits_of(device) if here else limits.limits_like(device)[0]
+    owners = [load_voice(name) for name in ([voice] if voice else list_voices())]
+    owners += [] if voice else map(load_ear, list_ears())
+    sources = [(owner.name, source) for owner in owners for source in owner.models.values()]
+    rows = []
+    with limits.elsewhere(found):
+        for owner, source in sources:
+            stages = {stage.name: stage for stage in stages_of(source.model, source.config)}
+            for name in kernel_stages(source.model):
+                if name in stages:
+                    ours, reason = runs_on(stages[name], source, device if here else "meta")
+                    rows.append((owner, stages[name].full_name, ours, reason or ""))
+    if as_json:
+        names = ("owner", "stage", "kernels", "reason")
+        content = {**found._asdict(), "stages": [dict(zip(names, row, strict=True)) for row in rows]}
+        print(json.dumps(content, indent=1))
+    else:
+        print(found)
+        run.print_table(("of", "stage", "kernels", ""), rows)
+    return 0
+
+
+def runs_on(stage: Stage, source: ModelSource, device: str) -> tuple[str, str | None]:
+    """Whose kernels, ours or PyTorch's, and why not ours where there are some."""
+    kind, reason = kernel_kind(stage, source, device)
+    return "ours" if hasattr(kind, "needs") else "PyTorch's", reason
 
 
 def speakers_of(voice: Voice) -> dict[str, list[str]]:

@@ -11,6 +11,7 @@ from melforge.common.cli import options
 from melforge.common.errors import InputError, require_torch
 from melforge.common.training.fine_tune import FILE, fine_tune, tunable
 
+STEPS = 3000  # a minute of FastPitch's training on a data-centre GPU
 EPILOG = """examples:
   melforge voice train corpus -o runs/ann --minutes 10
   melforge voice train corpus -o runs/ann --minutes 10 --resume     # after an interruption
@@ -35,7 +36,7 @@ OPTIONS = f"""
   corpus DIR           folder that melforge voice prepare wrote
   -o, --output DIR!    folder of the run, a folder a model
   --model NAME...      model to train, one of {{models}}; may be repeated (default: the acoustic one)
-  --minutes X          of training, for each model (default: 10, or as --steps say)
+  --minutes X          of training, for each model (default: 10, or {STEPS} steps if they take less)
   --steps N            stop after so many steps
   --resume             go on with a run that was interrupted
   --learning-rate X    the highest (default: hparams/MODEL/{FILE}'s)
@@ -50,7 +51,7 @@ OPTIONS = f"""
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = options.Parser(description=__doc__, epilog=EPILOG)
     options.add_table(parser, OPTIONS.format(models=", ".join(tunable())))
-    what = "voice, by name or folder, or weights file that it starts from (default: the shipped voice)"
+    what = "voice or weights file that it starts from (default: the voice of the most speakers)"
     parser.add_argument("--from", dest="start", metavar="VOICE", help=what)
     args = parser.parse_args(argv)
     for name in ("minutes", "learning_rate", "sample_minutes", "save_minutes"):
@@ -58,5 +59,5 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         if value is not None and not 0 < value < math.inf:
             raise InputError(f"--{name.replace('_', '-')} must be a number above 0, not {value:g}")
     if args.minutes is None and args.steps is None:
-        args.minutes = 10.0
+        args.minutes, args.steps = 10.0, STEPS
     return args

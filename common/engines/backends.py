@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from melforge.common.config.deployment import Bucket, Deployment
@@ -27,6 +28,27 @@ def engine_class(backend: str) -> Any:
     return load_attribute(ENGINES[backend])
 
 
+def kernel_kind(stage: Stage, source: ModelSource, device: str) -> tuple[Any, str | None]:
+    """The class of a stage's engines on `--backend cuda`; and where it is not on kernels of our own, why.
+
+    A class on our own kernels says what they need by `needs`, and names the one on PyTorch's, `otherwise`.
+    An InputError where neither runs.
+    """
+    if device == "cpu":
+        raise InputError(f"device 'cpu': {stage.full_name} on {KERNELS} needs an NVIDIA GPU")
+    kind = load_attribute(plan_of(stage.model).kernels[stage.name])
+    if not isinstance(kind, type):  # a function of the configuration
+        kind = kind(source.config)
+    if not hasattr(kind, "needs"):
+        return kind, None
+    try:
+        needs = kind.needs(source.config)
+    except InputError as error:  # what our kernels do not know of a configuration
+        return kind.otherwise, str(error)
+    reason = needs.lacking(device)
+    return (kind.otherwise, reason) if reason else (kind, None)
+
+
 def make_engine(
     stage: Stage,
     source: ModelSource,
@@ -42,8 +64,10 @@ def make_engine(
     buckets this is.
     """
     if backend == KERNELS:
-        engine = plan_of(stage.model).kernels[stage.name]
-        return load_attribute(engine)(stage, source, device, threads)
+        kind, reason = kernel_kind(stage, source, device)
+        if reason:
+            warnings.warn(f"{stage.full_name} runs on PyTorch's kernels: {reason}", stacklevel=2)
+        return kind(stage, source, device, threads)
     more: tuple[Any, ...] = (deployment, bucket) if backend == "trt" else ()
     if backend == "onnx" and deployment:
         more = (deployment.onnx_provider,)

@@ -11,7 +11,7 @@ from melforge.common.config.deployment import Bucket
 from melforge.common.engines import MEL_STEP, TEXT_STEP, CapturableEngine, Run, check_inputs
 from melforge.common.engines.buckets import cut, resized
 from melforge.common.engines.cuda_graphs import Captured, new_stream
-from melforge.common.engines.torch_engine import build_network
+from melforge.common.engines.torch_engine import META, build_network
 from melforge.common.errors import InputError
 from melforge.common.stages import Dim, Stage, root
 from melforge.common.weights.voices import ModelSource
@@ -27,6 +27,7 @@ class PaddedEngine(CapturableEngine):
     backend = "cuda"
     attends_to_padding = False  # behind the longest item
     prefers_batches = True
+    units = UNITS
 
     @cached_property
     def _captured(self) -> Captured:
@@ -39,9 +40,9 @@ class PaddedEngine(CapturableEngine):
             root(dim): -(-size // dim.times)
             for tensor in self.stage.inputs
             for dim, size in zip(tensor.dims, inputs[tensor.name].shape, strict=True)
-            if isinstance(dim, Dim) and root(dim) in UNITS
+            if isinstance(dim, Dim) and root(dim) in self.units
         }
-        wanted = {name: -(-size // UNITS[name]) * UNITS[name] for name, size in lengths.items()}
+        wanted = {name: -(-size // self.units[name]) * self.units[name] for name, size in lengths.items()}
         with torch.inference_mode():
             padded = {
                 t.name: pad_to(inputs[t.name], resized(t, inputs[t.name], wanted)) for t in self.stage.inputs
@@ -69,7 +70,7 @@ class CapturedNetwork(PaddedEngine):
     in_float32 = False
 
     def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
-        if device == "cpu" or not torch.cuda.is_available():
+        if device == "cpu" or (device != META and not torch.cuda.is_available()):
             raise InputError(f"device {device!r}: {stage.full_name} as a CUDA graph needs an NVIDIA GPU")
         self.stage, self.device = stage, device
         exact = self.in_float32 or stage.float32_layers == ("*",)
@@ -77,7 +78,7 @@ class CapturedNetwork(PaddedEngine):
         key = (stage.network, device, "captured", self._type, type(self).prepared)
         network: torch.nn.Module | None = source.networks.get(key)
         if network is None:
-            network = self.prepared(build_network(stage, source))
+            network = self.prepared(build_network(stage, source, META if device == META else "cpu"))
             network = source.networks[key] = network.to(device, self._type)
         self._method = self.method_of(network)
         self.memory_owner = network

@@ -14,6 +14,8 @@ from melforge.common.stages import Stage
 from melforge.common.weights.graph_notes import read_graph_note, require_config
 from melforge.common.weights.voices import ModelSource
 
+META = "meta"  # PyTorch's device of tensors without memory: what is launched is listed there, not run
+
 
 def new_network(stage: Stage, config: object) -> torch.nn.Module:
     """The stage's network with random weights, folded as stored ones are: without weight norm."""
@@ -22,11 +24,18 @@ def new_network(stage: Stage, config: object) -> torch.nn.Module:
     return network(config, **options)
 
 
-def build_network(stage: Stage, source: ModelSource) -> torch.nn.Module:
-    """The stage's network in eval mode with the source's weights in float32."""
+def build_network(stage: Stage, source: ModelSource, device: str = "cpu") -> torch.nn.Module:
+    """The stage's network in eval mode with the source's weights in float32; on META without any."""
     for graph in source.graphs.values():  # a size that contradicts them may be one that no memory holds
         if graph.with_suffix(".json").is_file():
             require_config(read_graph_note(graph), graph, source)
+    if device == META:
+        with torch.device(device):
+            return new_network(stage, source.config).to(device).eval().requires_grad_(False)
+    return _with_weights(stage, source).to(device)
+
+
+def _with_weights(stage: Stage, source: ModelSource) -> torch.nn.Module:
     network = new_network(stage, source.config)
     if not network.state_dict():  # it computes something fixed, such as the denoiser
         return network.eval()
@@ -64,7 +73,7 @@ class TorchEngine(Engine):
         key = (stage.network, device)
         network = source.networks.get(key)
         if network is None:
-            network = source.networks[key] = build_network(stage, source).to(device)
+            network = source.networks[key] = build_network(stage, source, device)
         self.network: torch.nn.Module = network
         self._method = method_of(network, stage)
         self.memory_owner = network

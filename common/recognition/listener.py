@@ -66,7 +66,8 @@ def hear_again(recogniser: Recogniser, samples: np.ndarray, rate: int, text: str
     audio = resample(samples, rate, recogniser.sampling_rate)
     words = reference_words(text, recogniser.labels)
     heard = hear(recogniser, audio)
-    said = as_spelt(transcript_of(recogniser, heard, audio).text.split(), words)
+    text = transcript_of(recogniser, heard, len(audio) / recogniser.sampling_rate).text
+    said = as_spelt(text.split(), words)
     return HeardAgain(tuple(words), tuple(said), alignment_of(recogniser, heard, words))
 
 

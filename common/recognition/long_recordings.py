@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -31,17 +31,20 @@ class Piece:
     end: int
 
 
-def cuts(audio: np.ndarray, rate: int, longest: int) -> list[int]:
-    """Where a recording [S] is cut, in samples: each piece ends at the quietest place near `longest`."""
-    places, start = [0], 0
+def cut(blocks: Iterable[np.ndarray], rate: int, longest: int) -> Iterator[np.ndarray]:
+    """A recording that comes in blocks [S] -> its pieces: each ends at the quietest place near `longest`."""
+    first = max(longest - int(SEARCHED * rate), longest // 2)
     window = max(1, int(QUIET * rate))
-    while len(audio) - start > longest:
-        first = start + max(longest - int(SEARCHED * rate), longest // 2)
-        energy = np.cumsum(np.square(audio[first : start + longest], dtype=np.float64))
-        loudness = energy[window:] - energy[:-window]
-        start = first + window // 2 + int(loudness.argmin())
-        places.append(start)
-    return [*places, len(audio)]
+    rest = np.zeros(0, np.float32)
+    for block in blocks:
+        rest = np.concatenate((rest, block)) if len(rest) else block
+        while len(rest) > longest:
+            energy = np.cumsum(np.square(rest[first:longest], dtype=np.float64))
+            loudness = energy[window:] - energy[:-window]
+            place = first + window // 2 + int(loudness.argmin())
+            yield rest[:place]
+            rest = rest[place:]
+    yield rest
 
 
 def is_silent(audio: np.ndarray, rate: int) -> bool:
@@ -56,8 +59,8 @@ def pieces_of(number: int, audio: np.ndarray, recogniser: Recogniser) -> list[Pi
 
 def audible_pieces(number: int, audio: np.ndarray, rate: int, longest: int) -> list[Piece]:
     """The same without a recogniser: at `rate` Hz, pieces of at most `longest` samples."""
-    places = cuts(audio, rate, min(longest, int(LONGEST_PIECE * rate)))
-    found = [Piece(number, start, end) for start, end in pairwise(places)]
+    lengths = [len(piece) for piece in cut([audio], rate, min(longest, int(LONGEST_PIECE * rate)))]
+    found = [Piece(number, start, end) for start, end in pairwise(accumulate(lengths, initial=0))]
     return [piece for piece in found if not is_silent(audio[piece.start : piece.end], rate)]
 
 
@@ -72,6 +75,16 @@ def hear_pieces(
         some = pieces[first : first + size]
         parts = [audios[piece.recording][piece.start : piece.end] for piece in some]
         yield from zip(some, recogniser.hear(parts), strict=True)
+
+
+def hear_blocks(recogniser: Recogniser, blocks: Iterable[np.ndarray]) -> Iterator[tuple[Piece, Heard]]:
+    """The same of one recording that comes in blocks [S], in their order: no more than a piece is kept."""
+    rate, start = recogniser.sampling_rate, 0
+    for audio in cut(blocks, rate, min(recogniser.longest_samples, int(LONGEST_PIECE * rate))):
+        piece = Piece(0, start, start + len(audio))
+        if not is_silent(audio, rate):
+            yield piece, recogniser.hear([audio])[0]
+        start = piece.end
 
 
 def hear(recogniser: Recogniser, audio: np.ndarray) -> list[tuple[Piece, Heard]]:
@@ -90,16 +103,14 @@ def alignment_of(
     return align(np.concatenate(log_probs), words, recogniser.labels, every, step)
 
 
-def transcript_of(
-    recogniser: Recogniser, heard: Sequence[tuple[Piece, Heard]], audio: np.ndarray
-) -> Transcript:
-    """The transcript of a recording [S] of what was heard in its pieces, in their order."""
+def transcript_of(recogniser: Recogniser, heard: Sequence[tuple[Piece, Heard]], seconds: float) -> Transcript:
+    """The transcript of a recording of what was heard in its pieces, in their order."""
     rate = recogniser.sampling_rate
     words: list[HeardWord] = []
     for piece, one in heard:
         found = words_of(one, recogniser.labels, recogniser.step_seconds, piece.start / rate)
         words += (replace(word, end=min(word.end, piece.end / rate)) for word in found)
-    return Transcript(" ".join(word.word for word in words), tuple(words), len(audio) / rate)
+    return Transcript(" ".join(word.word for word in words), tuple(words), seconds)
 
 
 def expect(recogniser: Recogniser, audio: np.ndarray, rate: int, words: Sequence[str]) -> Alignment:
@@ -120,4 +131,6 @@ def transcribe(
         found[piece.recording].append((piece, heard))
     for parts in found:
         parts.sort(key=lambda part: part[0].start)
-    return [transcript_of(recogniser, parts, audio) for parts, audio in zip(found, audios, strict=True)]
+    rate = recogniser.sampling_rate
+    made = zip(found, audios, strict=True)
+    return [transcript_of(recogniser, parts, len(audio) / rate) for parts, audio in made]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
-from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -19,21 +20,27 @@ class Annotations:
     def __init__(self, spoken: Speaking) -> None:
         self.spoken, self._sent = spoken, 0
 
-    def since(self) -> Iterator[dict[str, Any]]:
+    async def since(self) -> list[dict[str, Any]]:
         """The annotations of utterances begun since the last call, each with its `type`."""
+        wanted, first = self.spoken.wanted, self._sent
+        self._sent = len(self.spoken.stream.durations)
+        if first == self._sent or not (wanted.timestamps or wanted.alignment):
+            return []
+        return await asyncio.to_thread(self._rows, first, self._sent)
+
+    def _rows(self, first: int, end: int) -> list[dict[str, Any]]:
         wanted, stream = self.spoken.wanted, self.spoken.stream
-        first, end = self._sent, len(stream.durations)
-        if first == end:
-            return
-        self._sent = end
-        words = utterance_timestamps(stream)[first:end] if wanted.timestamps else []
+        words = utterance_timestamps(stream, first, end) if wanted.timestamps else []
         alignments = utterance_alignments(stream, first, end) if wanted.alignment else []
+        rows: list[dict[str, Any]] = []
         for number in range(end - first):
             if words:
                 written = pieces_as_written(stream.utterances[first + number].text, words[number])
-                yield {"type": "timestamps", "words": as_rows(words[number]), "written": written}
+                row = {"type": "timestamps", "words": as_rows(words[number]), "written": written}
+                rows.append(row)
             if alignments:
-                yield {"type": "alignment", **alignments[number]}
+                rows.append({"type": "alignment", **alignments[number]})
+        return rows
 
 
 def utterance_alignments(stream: Stream, first: int = 0, end: int | None = None) -> list[dict[str, Any]]:
@@ -54,7 +61,7 @@ def utterance_alignments(stream: Stream, first: int = 0, end: int | None = None)
             "attention": None if alignment is None else attention_of(alignment),
             "mel": {"frames": len(mel), "levels": in_base64(mel)},
         }
-        for utterance, start, durations, alignment, mel in list(made)[first:end]
+        for utterance, start, durations, alignment, mel in islice(made, first, end)
     ]
 
 

@@ -1,10 +1,17 @@
-"""The answer to a request for speech: bytes, or server-sent events, as they are made."""
+"""Answers that are written as they are made, piece by piece: speech as bytes, server-sent events or JSON.
+
+No piece is large and none is made of much: what an event loop does between two pieces, all clients wait for.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, MutableMapping
+from abc import abstractmethod
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterable, Iterator
+from contextlib import aclosing
 from typing import Any
 
 from fastapi import Response
@@ -16,15 +23,16 @@ from melforge.common.serve.errors import ApiError, bad_request, overloaded
 from melforge.common.serve.incoming import unless_left
 from melforge.common.serve.metrics import milliseconds
 from melforge.common.serve.requests import SpeechFields, SpeechRequest, ignored_header
-from melforge.common.serve.scheduler import LOG, Cancelled
+from melforge.common.serve.scheduler import LOG, Cancelled, SpeechJob
 from melforge.common.serve.service import Service, Speaking
 from melforge.common.synthesis.subtitles import srt, vtt
 from melforge.common.synthesis.timestamps import as_rows, timestamps
 
 FAULT = "this text could not be spoken: the fault is the server's"
+PIECE = 3 << 16  # bytes; of base64's input, which is 3 bytes for each 4 characters
 
 
-class SpeechAnswer(Response):
+class WrittenAnswer(Response):
     """Starts when the first bytes are there; a client that disconnects stops the work.
 
     A failure before the first byte is answered with an error in OpenAI's form. After it the connection is
@@ -32,51 +40,75 @@ class SpeechAnswer(Response):
     no such end, only a stated length: there the answer is sent once it is complete.
     """
 
-    def __init__(
-        self, service: Service, wanted: SpeechFields, key: str, arrived: float, record: dict[str, Any]
-    ):
-        self.service, self.wanted, self.key, self.arrived = service, wanted, key, arrived
+    def __init__(self, service: Service, key: str, arrived: float, record: dict[str, Any], texts: int = 1):
+        self.service, self.key, self.arrived, self.texts = service, key, arrived, texts
         self.record = record  # of the request, for the log
         self.background = None
-        self.spoken: Speaking | None = None
         self.began = False
 
+    @abstractmethod
+    def parts(self, at_once: bool) -> AsyncGenerator[bytes, None]:
+        """The answer's bytes; `at_once`: they are sent together."""
+
+    @abstractmethod
+    def headers_of(self) -> dict[str, str]:
+        """Those of the answer, when its first bytes are there, or all of its none."""
+
+    def ended(self) -> None:
+        """Notes what was spoken, completely or not."""
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self.service.admitted(self.key):
-            at_once = scope["http_version"] == "1.0" or not self.wanted.stream
+        at_once = scope["http_version"] == "1.0" or self.has_length
+        with self.service.admitted(self.key, self.texts):
             try:
-                await unless_left(
-                    receive, self._speak(send, at_once), self.service.settings.seconds, "spoken"
-                )
+                writing = self._write(send, at_once)
+                await unless_left(receive, writing, self.service.settings.seconds, "spoken")
             except ApiError as error:
                 if error.code == "timeout":
                     self.record["end"] = "timeout"
                 if not self.began:
                     raise
             finally:
-                if self.spoken is not None:
-                    self.spoken.job.cancel()
-                    self.service.metrics.spoken(self.spoken.job.progress, len(self.wanted.input))
-                    self.record |= described(self.spoken)
+                self.ended()
 
-    async def _speak(self, send: Send, at_once: bool) -> None:
-        form = self.wanted.stream_format
-        whole = at_once or form == "json"
-        self.spoken = spoken = await self.service.speak(self.wanted, self.arrived, whole)
-        parts = {"audio": lambda _: spoken.job, "sse": events, "json": document}[form](spoken)
+    @property
+    def has_length(self) -> bool:
+        """Whether the answer must state its length, so that all of it is there before it starts."""
+        return False
+
+    async def _write(self, send: Send, at_once: bool) -> None:
         try:
-            async for data in joined(parts) if whole else parts:
-                if not self.began:
-                    self.began = True
-                    await send(self._start(spoken, len(data) if whole else None))
-                await send({"type": "http.response.body", "body": data, "more_body": True})
+            async with aclosing(self.parts(at_once)) as parts:
+                if at_once:
+                    kept = await kept_parts(parts, self.service.settings.answer_bytes)
+                    await self._start(send, sum(map(len, kept)))
+                    while kept:
+                        await self._send(send, kept.popleft())
+                else:
+                    async for data in parts:
+                        await self._send(send, data)
         except Exception as error:
             self._fail(error)
         else:
             if not self.began:
-                await send(self._start(spoken))
+                await self._start(send)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
             self.record["end"] = "whole"
+
+    async def _send(self, send: Send, data: bytes) -> None:
+        for piece in pieces(data):
+            if not self.began:
+                await self._start(send)
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await asyncio.sleep(0)  # a fast reader never lets `send` wait
+
+    async def _start(self, send: Send, length: int | None = None) -> None:
+        self.began = True
+        headers = {"cache-control": "no-store", **self.headers_of()}
+        if length is not None:
+            headers["content-length"] = str(length)
+        raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": 200, "headers": raw})
 
     def _fail(self, error: Exception) -> None:
         self.record["end"] = type(error).__name__
@@ -86,22 +118,87 @@ class SpeechAnswer(Response):
         if not self.began:
             raise answer from None
 
-    def _start(self, spoken: Speaking, length: int | None = None) -> MutableMapping[str, Any]:
+
+class SpeechAnswer(WrittenAnswer):
+    """One text."""
+
+    def __init__(
+        self, service: Service, wanted: SpeechFields, key: str, arrived: float, record: dict[str, Any]
+    ):
+        super().__init__(service, key, arrived, record)
+        self.wanted = wanted
+        self.spoken: Speaking | None = None
+
+    @property
+    def has_length(self) -> bool:
+        return not self.wanted.stream
+
+    async def parts(self, at_once: bool) -> AsyncGenerator[bytes, None]:
+        form = self.wanted.stream_format
+        if form == "audio":
+            self.wanted.alignment = False  # it would be kept for nobody
+        self.spoken = await self.service.speak(self.wanted, self.arrived, at_once or form == "json")
+        audio = in_order(self.spoken.job, self.service.settings.answer_bytes)
+        written = {"audio": lambda _, audio: audio, "sse": events, "json": document}[form]
+        async for data in written(self.spoken, audio):
+            yield data
+
+    def ended(self) -> None:
+        if self.spoken is not None:
+            self.spoken.job.cancel()
+            self.service.metrics.spoken(self.spoken.job.progress, len(self.wanted.input))
+            self.record |= described(self.spoken)
+
+    def headers_of(self) -> dict[str, str]:
+        assert self.spoken is not None
         types = {"sse": "text/event-stream", "json": "application/json"}
         headers = {
-            "content-type": types.get(self.wanted.stream_format, spoken.job.encoder.content_type),
-            "cache-control": "no-store",
+            "content-type": types.get(self.wanted.stream_format, self.spoken.job.encoder.content_type),
             "x-accel-buffering": "no",  # tells proxies to pass chunks on as they come
             "x-sample-rate": str(self.wanted.sample_rate),
         }
-        if length is not None:
-            headers["content-length"] = str(length)
         if ignored := ignored_header(self.wanted.ignored):
             headers["x-melforge-ignored"] = ignored
-        if unspoken := spoken.unspoken:
+        if unspoken := self.spoken.unspoken:
             headers["x-melforge-unspoken"] = str(unspoken)
-        raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
-        return {"type": "http.response.start", "status": 200, "headers": raw}
+        return headers
+
+
+async def in_order(job: SpeechJob, most: int) -> AsyncGenerator[bytes, None]:
+    """The audio's bytes, as they come unless the first of them are known last; see `kept_parts`."""
+    if not job.encoder.head_comes_last:
+        async for data in job:
+            yield data
+        return
+    kept = await kept_parts(job, most)
+    yield job.encoder.head
+    while kept:
+        yield kept.popleft()
+
+
+async def kept_parts(parts: AsyncIterable[bytes], most: int) -> deque[bytes]:
+    """All of them; 413 if they have more than `most` bytes together."""
+    kept: deque[bytes] = deque()
+    size = 0
+    async for data in parts:
+        kept.append(data)
+        size += len(data)
+        if size > most:
+            raise too_large(most)
+    return kept
+
+
+def too_large(most: int) -> ApiError:
+    message = (
+        f"the answer has more than {most} bytes, which have to wait until all are there (--answer-bytes): "
+        "ask for less text, a lower sample_rate, or a format that is streamed"
+    )
+    return ApiError(413, message, code="answer_too_large")
+
+
+def pieces(data: bytes) -> Iterator[bytes]:
+    for start in range(0, len(data), PIECE):
+        yield data[start : start + PIECE]
 
 
 def answer_for(error: Exception) -> ApiError:
@@ -131,16 +228,17 @@ def described(spoken: Speaking) -> dict[str, Any]:
     }
 
 
-async def events(spoken: Speaking) -> AsyncIterator[bytes]:
+async def events(spoken: Speaking, audio: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
     """OpenAI's server-sent events: audio in base64, then the usage.
 
     If they were asked for, an utterance's words and alignment are events before its first audio.
     """
     annotations = Annotations(spoken)
-    async for data in spoken.job:
-        for row in annotations.since():
+    async for data in audio:
+        for row in await annotations.since():
             yield event({**row, "type": f"speech.audio.{row['type']}"})
-        yield event({"type": "speech.audio.delta", "audio": base64.b64encode(data).decode()})
+        for piece in pieces(data):
+            yield event({"type": "speech.audio.delta", "audio": base64.b64encode(piece).decode()})
     characters, seconds = len(spoken.wanted.input), round(spoken.job.progress.made)
     usage = {"input_tokens": characters, "output_tokens": seconds, "total_tokens": characters + seconds}
     yield event({"type": "speech.audio.done", "usage": usage})
@@ -150,24 +248,45 @@ def event(content: dict[str, Any]) -> bytes:
     return f"data: {json.dumps(content)}\n\n".encode()
 
 
-async def document(spoken: Speaking) -> AsyncIterator[bytes]:
+async def document(spoken: Speaking, audio: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
     """The whole answer as JSON: audio in base64, words with their times, and subtitles."""
-    job, stream = spoken.job, spoken.stream
-    audio = b"".join([data async for data in job])
+    async for part in json_string("audio", audio):
+        yield part
+    rest = await asyncio.to_thread(json_of_words, spoken)
+    yield b", " + rest[1:-1]
+    if spoken.wanted.alignment:
+        for number in range(len(spoken.stream.durations)):
+            yield b", " if number else b', "alignments": ['
+            yield await asyncio.to_thread(json_of_alignment, spoken, number)
+        yield b"]"
+    yield b"}"
+
+
+def json_of_words(spoken: Speaking) -> bytes:
+    stream = spoken.stream
     content = {
-        "audio": base64.b64encode(audio).decode(),
-        "media_type": job.encoder.content_type,
+        "media_type": spoken.job.encoder.content_type,
         "sample_rate": spoken.wanted.sample_rate,
-        "seconds": round(job.progress.made, 6),
+        "seconds": round(spoken.job.progress.made, 6),
         "words": as_rows(timestamps(stream)),
         "srt": srt(stream),
         "vtt": vtt(stream),
     }
-    if spoken.wanted.alignment:
-        content["alignments"] = utterance_alignments(stream)
-    yield json.dumps(content).encode()
+    return json.dumps(content).encode()
 
 
-async def joined(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """All parts as one."""
-    yield b"".join([data async for data in parts])
+def json_of_alignment(spoken: Speaking, number: int) -> bytes:
+    return json.dumps(utterance_alignments(spoken.stream, number, number + 1)[0]).encode()
+
+
+async def json_string(name: str, parts: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
+    """The beginning of a JSON object whose first value is these bytes in base64."""
+    before, rest = f'{{"{name}": "'.encode(), b""
+    async for data in parts:
+        data = rest + data
+        whole = len(data) - len(data) % 3
+        for piece in pieces(data[:whole]):
+            yield before + base64.b64encode(piece)
+            before = b""
+        rest = data[whole:]
+    yield before + base64.b64encode(rest) + b'"'

@@ -11,13 +11,16 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import BinaryIO
 
-from melforge.common.audio.sound_files import decode_audio, resample
+import numpy as np
+
+from melforge.common.audio.sound_files import decode_blocks, resample_blocks
 from melforge.common.errors import InputError, unknown
 from melforge.common.recognition.loading import make_recogniser
-from melforge.common.recognition.long_recordings import hear_pieces, transcript_of
+from melforge.common.recognition.long_recordings import hear_blocks, transcript_of
 from melforge.common.recognition.recogniser import Recogniser
 from melforge.common.recognition.transcript import Transcript
 from melforge.common.serve.errors import RETRY_AFTER, ApiError, bad_request, overloaded
+from melforge.common.serve.logs import c_libraries_silenced
 from melforge.common.serve.settings import ServeSettings
 from melforge.common.weights.ears import list_ears, load_ear
 
@@ -86,16 +89,28 @@ class Transcriber:
         return make_recogniser(self.ear.only, "onnx", "cpu", 1)
 
     def _transcribe(self, file: BinaryIO, given_up: threading.Event) -> Transcript:
-        samples, rate = decode_audio(file, self._settings.recording_seconds)
-        recogniser = self._recogniser
-        audio = resample(samples, rate, recogniser.sampling_rate)
+        """Reads the file twice: it is known to be sound before the work, and is never whole in memory."""
+
+        def decoded() -> Iterator[tuple[np.ndarray, int]]:
+            file.seek(0)
+            blocks = decode_blocks(file, self._settings.recording_seconds)
+            while not (given_up.is_set() or self._stopping.is_set()):
+                with c_libraries_silenced():
+                    block = next(blocks, None)
+                if block is None:
+                    return
+                yield block
+            raise overloaded("the server is about to stop")
+
+        lengths, rates = zip(*((len(block), rate) for block, rate in decoded()), strict=True)
+        rate, recogniser = rates[0], self._recogniser
+        blocks = resample_blocks((block for block, _ in decoded()), rate, recogniser.sampling_rate)
         heard = []
-        for piece in hear_pieces(recogniser, [audio], batch=1):
+        for piece in hear_blocks(recogniser, blocks):
             if given_up.is_set() or self._stopping.is_set():
                 raise overloaded("the server is about to stop")
             heard.append(piece)
-        heard.sort(key=lambda pair: pair[0].start)
-        return transcript_of(recogniser, heard, audio)
+        return transcript_of(recogniser, heard, sum(lengths) / rate)
 
     def stop(self) -> None:
         """Stops the work after the current piece of audio."""

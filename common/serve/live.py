@@ -20,16 +20,17 @@ from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 
 from melforge.common.errors import InputError
 from melforge.common.serve.annotations import Annotations
-from melforge.common.serve.answer import answer_for, described
+from melforge.common.serve.answer import answer_for, described, in_order
 from melforge.common.serve.errors import ApiError, overloaded
 from melforge.common.serve.gate import CALLER, RECORD
 from melforge.common.serve.metrics import log
 from melforge.common.serve.requests import SpeechFields, SpeechRequest, parse
 from melforge.common.serve.scheduler import Cancelled
 from melforge.common.serve.service import Service, Speaking
-from melforge.common.text.split import split_sentences
+from melforge.common.text.split import MARK, split_sentences
 
 AHEAD = 2  # sentences in progress: the next one is begun while one is sent
+ROOM_CHECK = 0.1  # seconds after which a sentence that found no room tries again
 DEFAULTS = {"model": "tts-1", "voice": "alloy", "response_format": "pcm"}
 MOST_WAITING = 256  # sentences
 
@@ -44,7 +45,7 @@ class GrowingText:
         """The sentences that are complete now; text beyond `most` characters is cut at its last blank."""
         self.text += text
         known = max(self.text.rfind(" "), self.text.rfind("\n"))
-        found = split_sentences(self.text[:known]) if known > 0 else []
+        found = split_sentences(self.text[:known]) if MARK.search(self.text, 0, max(known, 0)) else []
         whole = [sentence for sentence, _ in found[:-1]]
         if whole:
             self.text = self.text[found[-1][1] :]
@@ -91,9 +92,9 @@ class Session:
     async def run(self) -> None:
         """Serves the client until it ends or leaves."""
         try:
-            async for text in self.socket.iter_text():
+            while (received := await self.socket.receive())["type"] == "websocket.receive":
                 try:
-                    if await self._take(message_of(text)):
+                    if await self._take(message_of(received.get("text"))):
                         await self.speaker
                         break
                 except ApiError as error:
@@ -106,14 +107,17 @@ class Session:
         kind = message.pop("type", None)
         if kind == "session":
             fields = {**DEFAULTS, **message}
-            request_of(fields, "The fields are right.")
+            self.service.require(request_of(fields, ""))
             self.fields = fields
         elif kind == "text":
             if not isinstance(text := message.get("text"), str):
                 raise ApiError(400, "text: a text is wanted", "text", "invalid_value")
+            if len(text) > (most := self.service.settings.max_characters):
+                too_long = f"text: {len(text)} characters, of {most} at most in a message"
+                raise ApiError(400, too_long, "text", "string_above_max_length")
             if self.waiting.qsize() > MOST_WAITING:
                 raise overloaded(f"{self.waiting.qsize()} sentences wait: this text was not taken")
-            self._enqueue(self.text.add(text))
+            self._enqueue(await asyncio.to_thread(self.text.add, text))
         elif kind in ("flush", "end"):
             self._enqueue(self.text.rest())
             if kind == "end":
@@ -163,7 +167,7 @@ class Session:
             sentence = Sentence(self.number, text)
             self.begun.append(sentence)
             try:
-                sentence.admission.enter_context(service.admitted(self.socket.scope[CALLER]))
+                await self._wait_for_room(sentence)
                 wanted = request_of(self.fields, text)
                 sentence.spoken = await service.speak(wanted, service.scheduler.clock())
             except Exception as error:
@@ -171,13 +175,25 @@ class Session:
             await begun.put(sentence)
         await begun.put(None)
 
+    async def _wait_for_room(self, sentence: Sentence) -> None:
+        """The session is open already: its text is not refused in the middle because others came."""
+        while True:
+            try:
+                sentence.admission.enter_context(self.service.admitted(self.socket.scope[CALLER]))
+            except ApiError:
+                if self.service.draining:
+                    raise
+                await asyncio.sleep(ROOM_CHECK)
+            else:
+                return
+
     async def _send_sentence(self, sentence: Sentence) -> None:
         spoken, error = sentence.spoken, sentence.error
         if spoken is not None:
             await self._send({"type": "sentence", "number": sentence.number, "text": sentence.text})
             try:
                 await self._send_audio(spoken)
-            except (Cancelled, InputError) as fault:
+            except (ApiError, Cancelled, InputError) as fault:
                 error = answer_for(fault)
             finally:
                 self.service.metrics.spoken(spoken.job.progress, len(sentence.text))
@@ -190,8 +206,8 @@ class Session:
 
     async def _send_audio(self, spoken: Speaking) -> None:
         annotations = Annotations(spoken)
-        async for data in spoken.job:
-            for row in annotations.since():
+        async for data in in_order(spoken.job, self.service.settings.answer_bytes):
+            for row in await annotations.since():
                 await self._send(row)
             await self.socket.send_bytes(data)
 
@@ -203,8 +219,10 @@ def request_of(fields: dict[str, Any], text: str) -> SpeechFields:
     return parse(json.dumps({**fields, "input": text}).encode(), SpeechRequest)
 
 
-def message_of(text: str) -> dict[str, Any]:
-    """A client's message; 400 if it is not one."""
+def message_of(text: str | None) -> dict[str, Any]:
+    """A client's message; 400 if it is not one. None: it was binary."""
+    if text is None:
+        raise ApiError(400, "a message is text, not binary", code="invalid_json")
     try:
         message = json.loads(text)
     except (ValueError, RecursionError):

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from melforge.common.serve.scheduler import LOG
 
@@ -66,7 +67,7 @@ class JsonLines(logging.Handler):
 
     def _line(self, record: logging.LogRecord, dropped: int) -> str:
         when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        line = {"time": f"{when}.{int(record.msecs):03d}Z", "level": record.levelname.lower()}
+        line: dict[str, Any] = {"time": f"{when}.{int(record.msecs):03d}Z", "level": record.levelname.lower()}
         line["event"] = record.getMessage()
         line |= getattr(record, "fields", {})
         if dropped:

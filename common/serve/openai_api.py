@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-import base64
-import json
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from pydantic import BaseModel
 
 from melforge.common.errors import InputError
-from melforge.common.serve.answer import SpeechAnswer, answer_for, described
+from melforge.common.serve.answer import SpeechAnswer
+from melforge.common.serve.batch import BatchAnswer
 from melforge.common.serve.errors import ApiError
 from melforge.common.serve.gate import caller_of, record_of
-from melforge.common.serve.incoming import read_json, unless_left
+from melforge.common.serve.incoming import read_json
 from melforge.common.serve.pairs import OPENAI_MODELS, OPENAI_VOICES, Pairs
 from melforge.common.serve.requests import BatchFields, SpeechFields, SpeechRequest, parse
-from melforge.common.serve.scheduler import Cancelled
 from melforge.common.serve.service import Service
 
 
@@ -39,7 +36,7 @@ def make_router(service: Service) -> APIRouter:
         wanted: SpeechFields = parse(body, SpeechRequest)
         return SpeechAnswer(service, wanted, caller_of(request), arrived, record_of(request))
 
-    @router.post("/audio/speech/batch", openapi_extra=body_schema(BatchFields))
+    @router.post("/audio/speech/batch", openapi_extra=body_schema(BatchFields), response_class=Response)
     async def batch(request: Request) -> Response:
         """Speaks several texts: an answer of JSON with each one's audio in base64, or its error."""
         arrived = service.scheduler.clock()
@@ -48,18 +45,7 @@ def make_router(service: Service) -> APIRouter:
             raise ApiError(
                 400, f"items: {len(wanted.items)} texts, of {settings.batch_items} at most", "items"
             )
-        record = record_of(request)
-        with service.admitted(caller_of(request), len(wanted.items)):
-            speaking = asyncio.gather(
-                *(
-                    speak_item(service, {**wanted.defaults, **item}, arrived, number, record)
-                    for number, item in enumerate(wanted.items)
-                )
-            )
-            results = await unless_left(request.receive, speaking, settings.seconds, "spoken")
-        failed = sum("error" in result for result in results)
-        content = {"results": results, "total": len(results), "succeeded": len(results) - failed}
-        return JSONResponse({**content, "failed": failed})
+        return BatchAnswer(service, wanted, caller_of(request), arrived, record_of(request))
 
     @router.get("/models")
     async def models() -> dict[str, Any]:
@@ -90,34 +76,6 @@ def make_router(service: Service) -> APIRouter:
         return {"voices": [voice_object(pairs, name) for name in names]}
 
     return router
-
-
-async def speak_item(
-    service: Service, fields: dict[str, Any], arrived: float, number: int, record: dict[str, Any]
-) -> dict[str, Any]:
-    """One text of a batch: {"index", "audio_data", "media_type", "seconds"} or {"index", "error"}."""
-    try:
-        wanted: SpeechFields = parse(json.dumps(fields).encode(), SpeechRequest)
-        if wanted.stream_format != "audio":
-            raise ApiError(400, "stream_format: the texts of a batch are answered whole", "stream_format")
-        spoken = await service.speak(wanted, arrived, whole=True)
-        job = spoken.job
-        try:
-            data = b"".join([part async for part in job])
-        finally:
-            job.cancel()
-            service.metrics.spoken(job.progress, len(wanted.input))
-            record.setdefault("texts", []).append(described(spoken))
-    except ApiError as error:
-        return {"index": number, **error.content}
-    except (InputError, Cancelled) as error:
-        return {"index": number, **answer_for(error).content}
-    return {
-        "index": number,
-        "audio_data": base64.b64encode(data).decode(),
-        "media_type": job.encoder.content_type,
-        "seconds": round(job.progress.made, 6),
-    }
 
 
 def model_object(name: str) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from melforge.common.config.deployment import Deployment
 from melforge.common.errors import InputError, unknown
 from melforge.common.registry import get_model
 from melforge.common.registry import names as model_names
-from melforge.common.runner import AnalysedText, TextToSpeech, known_controls
+from melforge.common.runner import TextToSpeech, known_controls, require_controls
+from melforge.common.speech import Controls
 from melforge.common.stages.choose import KINDS, deployment_of, parse_backends
 from melforge.common.synthesis.acoustic import AcousticModel
 from melforge.common.synthesis.chunks import ChunkSizes
@@ -32,8 +33,8 @@ OPENAI_VOICES = (
     *("alloy", "ash", "ballad", "cedar", "coral", "echo", "fable"),
     *("marin", "nova", "onyx", "sage", "shimmer", "verse"),
 )
-# Chunks on a CPU, where every seam computes the frames around it twice: 288 take a tenth of a second.
-CHUNKS = ChunkSizes(first=40, largest=288, growth=8, even=True)
+# Chunks on a CPU, where every seam computes the frames around it twice: long ones where nobody waits.
+CHUNKS = ChunkSizes(first=40, largest=288, growth=2, even=True, stretched=480)
 # On a GPU's kernels, where each step costs time of the host: most sentences are three chunks.
 KERNEL_CHUNKS = ChunkSizes(first=24, largest=768, growth=8, even=True)
 FIRST_WORDS = "Ready to speak."
@@ -87,9 +88,8 @@ class Pair:
 class Pairs:
     """All pairs by name. `get` gives one that is ready to speak; it may be called from several threads.
 
-    Engines that threads can share run side by side, others take turns. Every frontend analyses one text at a
-    time. Drivers count as used when a pair with them is asked for; one that was unloaded lives on until the
-    last text that it speaks ends.
+    Engines that threads can share run side by side, others take turns. Drivers count as used when a pair with
+    them is asked for; one that was unloaded lives on until the last text that it speaks ends.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Pairs:
         self._drivers: dict[tuple[str, str], Driver] = {}
         self._used: dict[tuple[str, str], float] = {}  # when each was last asked for
         self._ready: dict[Pair, TextToSpeech] = {}
-        self._frontends: dict[str, tuple[Frontend, threading.Lock]] = {}
+        self._frontends: dict[str, Frontend] = {}
         self._loading = threading.Lock()
         self._turn = threading.RLock()  # held while running engines that threads cannot share
         self.first = self.find(self.names[0], self.voices[0])
@@ -160,6 +160,12 @@ class Pairs:
         """The names of the controls that change what the pair speaks; it need not be loaded."""
         return known_controls(*(self._sources[pair.voice, model] for model in (pair.acoustic, pair.vocoder)))
 
+    def require_controls(self, pair: Pair, controls: Controls) -> None:
+        """An InputError where the pair does not know a control that was asked for; it need not be loaded."""
+        require_controls(
+            controls, *(self._sources[pair.voice, model] for model in (pair.acoustic, pair.vocoder))
+        )
+
     def speakers(self, pair: Pair) -> tuple[str, ...]:
         """The names of its speakers; none where it has one voice."""
         return self._sources[pair.voice, pair.acoustic].speakers
@@ -185,16 +191,11 @@ class Pairs:
     def is_ready(self, pair: Pair) -> bool:
         return pair in self._ready
 
-    def analyse(self, tts: TextToSpeech, text: str) -> AnalysedText:
-        """The text's utterances. An InputError where there is nothing to speak."""
-        _, turn = self._frontend(tts.acoustic.source)
-        with turn:
-            return tts.analyse(text)
-
     def chunk_sizes(self, tts: TextToSpeech) -> ChunkSizes | None:
         """Of a stream's chunks; on a CPU half of what a vocoder makes at a time, in steps and memory."""
         if self.options.shares_engines():
-            return replace(CHUNKS, largest=min(CHUNKS.largest, tts.vocoder.longest_chunk // 2))
+            half = tts.vocoder.longest_chunk // 2
+            return replace(CHUNKS, largest=min(CHUNKS.largest, half), stretched=min(CHUNKS.stretched, half))
         return KERNEL_CHUNKS if tts.vocoder.prefers_batches else None
 
     @property
@@ -224,14 +225,14 @@ class Pairs:
         vocoder = cast(Vocoder, self._driver(pair, "vocoder", pair.vocoder))
         mels = (acoustic.source.mel, vocoder.source.mel)
         require_same_contract(*mels, (pair.acoustic, pair.vocoder))
-        frontend, _ = self._frontend(acoustic.source)
+        frontend = self._frontend(acoustic.source)
         shared = acoustic.engines.can_be_shared and vocoder.engines.can_be_shared
         turn = nullcontext() if shared else self._turn
         tts = TextToSpeech(frontend, acoustic, vocoder, mels[0].sampling_rate, turn)
         if self.options.warm_up:
             for _ in tts.warm_up(streams=self.options.streams, sizes=self.chunk_sizes(tts)):
                 pass
-        for _ in tts.stream(self.analyse(tts, FIRST_WORDS)):
+        for _ in tts.stream(FIRST_WORDS):
             pass
         self._ready[pair] = tts
         self._keep_to_limit(pair)
@@ -269,9 +270,9 @@ class Pairs:
         needed = {(wanted.voice, wanted.acoustic), (wanted.voice, wanted.vocoder)}
         return [key for key in self._drivers if key not in needed]
 
-    def _frontend(self, source: ModelSource) -> tuple[Frontend, threading.Lock]:
-        """The source's frontend, one for all models with the same one, and the lock of its calls."""
+    def _frontend(self, source: ModelSource) -> Frontend:
+        """The source's frontend, one for all models with the same one."""
         key = repr(source.frontend)
         if key not in self._frontends:
-            self._frontends[key] = (source.build_frontend(), threading.Lock())
+            self._frontends[key] = source.build_frontend()
         return self._frontends[key]

@@ -1,17 +1,18 @@
 """The scheduler: each text is a job, and a few worker threads make the jobs' chunks in the order of playback.
 
 A step makes and encodes one chunk of audio. The next step belongs to the job whose listener will run out of
-audio first, so a short text does not wait for a book, and a listener who has enough audio waits. The job of
-a listener who falls far behind is paused. Where models gain by it, a worker computes the next chunks of
-several jobs together.
+audio first, so a short text does not wait for a book, and a listener who has enough audio waits. A chunk is
+the longer the more time there is before another listener is due. The job of a listener who falls far behind
+is paused. Where models gain by it, a worker computes the next chunks of several jobs together.
 """
 
 from __future__ import annotations
 
 import asyncio
-import heapq
+import functools
 import itertools
 import logging
+import math
 import queue
 import threading
 import time
@@ -25,13 +26,18 @@ import numpy as np
 LOG = logging.getLogger("melforge.serve")
 # Deadlines, in seconds: from a job's arrival to its first sound, and how long before a listener runs out of
 # audio the next chunk should be there.
-TARGET, MARGIN = 0.1, 0.25
+TARGET, MARGIN = 0.1, 0.35
+# Seconds from a job's arrival for which its first sound waits for listeners who would hear a gap.
+PATIENCE = 2.0
+SHORTER = 4  # a text so many times shorter than another need not wait for it
+MEMORY = 0.9  # of a step's weight beside the next one's, in what steps take
 
 
 class SpeechChunks(Protocol):
     """What makes a text's audio, float32 (S,) at a time: a `Stream`, or a generator.
 
-    Where it has a flag `ended`, this says after a chunk whether it was the last.
+    Where it has a flag `ended`, this says after a chunk whether it was the last. Where it has a method
+    `stretch`, this is given before each chunk what tells how many seconds of audio it may have.
     """
 
     def __iter__(self) -> Iterator[np.ndarray]: ...
@@ -43,6 +49,8 @@ class AudioEncoder(Protocol):
     """Samples in, bytes out: `WireEncoder`."""
 
     content_type: str
+    head_comes_last: bool
+    head: bytes
 
     def write(self, samples: np.ndarray) -> bytes: ...
     def close(self) -> bytes: ...
@@ -81,11 +89,19 @@ class JobProgress:
     taken: float = 0.0  # audio that its listener took
     dry: float = 0.0  # seconds of silence for a listener who plays from the first sound on
     underruns: int = 0
+    paused: float = 0.0  # seconds in which audio was there that the listener did not take
+
+    @property
+    def runs_dry(self) -> float:
+        """When who plays from the first sound on has heard all that was made."""
+        begun = self.first_audio or self.started or self.arrived
+        return begun + self.made + self.dry + self.paused
 
 
 @dataclass(eq=False)
 class SpeechJob:
-    """One text being spoken for one listener; `chunks` are float32 samples (S,) at `rate` Hz.
+    """One text being spoken for one listener; `chunks` are float32 samples (S,) at `rate` Hz, `length` is the
+    text's.
 
     Iterating over it gives bytes as they come. What its chunks raise, the iteration raises.
     """
@@ -95,6 +111,9 @@ class SpeechJob:
     rate: int
     progress: JobProgress
     scheduler: Scheduler
+    length: int = 0
+    ahead: float = math.inf  # seconds of audio that may wait for its listener before it is paused
+    whole: bool = False  # its listener hears nothing before its end, so cannot run dry
     cancelled: bool = False
     busy: bool = False  # a worker or an encoding thread has it
     parked: bool = False
@@ -108,9 +127,7 @@ class SpeechJob:
     def deadline(self) -> float:
         """When its listener should have more audio."""
         progress = self.progress
-        if not progress.made:
-            return progress.arrived + TARGET
-        return (progress.first_audio or progress.started or progress.arrived) + progress.made - MARGIN
+        return progress.runs_dry - MARGIN if progress.made else progress.arrived + TARGET
 
     def __aiter__(self) -> SpeechJob:
         return self
@@ -146,6 +163,9 @@ class SpeechJob:
         self._news.set()
 
 
+Waiting = tuple[float, int, SpeechJob]  # its deadline, and a number by which equal ones are in order
+
+
 @dataclass(frozen=True)
 class Step:
     """A worker's current step: when it began, the jobs whose chunks it makes, and those next in line."""
@@ -174,11 +194,14 @@ class Scheduler:
         self.workers, self.ahead, self.clock = workers, ahead, clock
         self._on_step, self._batches = on_step, batches
         self._changed = threading.Condition()
-        self._queue: list[tuple[float, int, SpeechJob]] = []  # jobs that are neither busy nor parked
+        self._queue: list[Waiting] = []  # jobs that are neither busy nor parked
         self._numbers = itertools.count()
         self._jobs: set[SpeechJob] = set()  # not ended yet
         self._stopping = False
         self._steps: dict[int, Step] = {}  # by worker
+        self._let_pass = False  # whether the last step was a short text's out of turn
+        # How many steps, the seconds that they took, and those of audio made; the latest ones count most.
+        self._recent = (0.0, 0.0, 0.0)
         self._idle = 0  # workers
         self._workers = itertools.count()
         self._threads: list[threading.Thread] = []
@@ -202,11 +225,19 @@ class Scheduler:
             return sum(job.progress.started is None for job in self._jobs)
 
     def submit(
-        self, chunks: SpeechChunks, encoder: AudioEncoder, rate: int, arrived: float | None = None
+        self,
+        chunks: SpeechChunks,
+        encoder: AudioEncoder,
+        rate: int,
+        arrived: float | None = None,
+        length: int = 0,
+        ahead: float | None = None,
+        whole: bool = False,
     ) -> SpeechJob:
         """Adds a job; call it in the event loop that will iterate over the job."""
         progress = JobProgress(self.clock() if arrived is None else arrived)
-        job = SpeechJob(chunks, encoder, rate, progress, self)
+        ahead = self.ahead if ahead is None else ahead
+        job = SpeechJob(chunks, encoder, rate, progress, self, length, ahead, whole)
         with self._changed:
             self._jobs.add(job)
             self._push(job)
@@ -223,10 +254,13 @@ class Scheduler:
 
     def take(self, job: SpeechJob, seconds: float) -> None:
         """Records that a listener took `seconds` of audio; a paused job may go on."""
-        job.progress.taken += seconds
+        progress = job.progress
+        progress.taken += seconds
         with self._changed:
             if job.parked and not self._is_ahead(job):
                 job.parked = False
+                # It has heard no more than it took.
+                progress.paused += max(0.0, self.clock() - progress.runs_dry + progress.made - progress.taken)
                 self._push(job)
 
     def slowest_step(self) -> float:
@@ -285,11 +319,11 @@ class Scheduler:
         thread.start()
 
     def _push(self, job: SpeechJob) -> None:
-        heapq.heappush(self._queue, (job.deadline, next(self._numbers), job))
+        self._queue.append((job.deadline, next(self._numbers), job))
         self._changed.notify()
 
     def _is_ahead(self, job: SpeechJob) -> bool:
-        return job.progress.made - job.progress.taken > self.ahead
+        return job.progress.made - job.progress.taken > job.ahead
 
     def _next_jobs(self) -> list[SpeechJob]:
         """Waits for the most urgent job; returns it with the jobs whose next chunks are made with its own.
@@ -299,7 +333,7 @@ class Scheduler:
         with self._changed:
             while True:
                 while self._queue:
-                    _, _, job = heapq.heappop(self._queue)
+                    job = self._pop()
                     if not job.cancelled:
                         jobs = [job, *self._companions(job)]
                         for one in jobs:
@@ -310,6 +344,44 @@ class Scheduler:
                 self._idle += 1
                 self._changed.wait()
                 self._idle -= 1
+
+    def _pop(self) -> SpeechJob:
+        """Takes the most urgent job from the queue; every other time a much shorter text without a sound.
+
+        Many long texts whose listeners are late would keep that one waiting.
+        """
+        now = self.clock()
+
+        def urgency(entry: Waiting) -> tuple[float, Waiting]:
+            deadline, _, job = entry
+            if not job.progress.made:  # who has heard nothing hears no gap
+                deadline = max(deadline, min(now, job.progress.arrived + PATIENCE))
+            return deadline, entry
+
+        entry = min(self._queue, key=urgency)
+        longest = -1 if self._let_pass else entry[2].length // SHORTER
+        short = [one for one in self._queue if not one[2].progress.made and one[2].length < longest]
+        self._let_pass = bool(short)
+        entry = min(short, default=entry)
+        self._queue.remove(entry)
+        return entry[2]
+
+    def _time_for(self, job: SpeechJob) -> float:
+        """Seconds of audio that the job's next chunk may have.
+
+        A first chunk should last until the job's next turn. For another there is time until the job's own
+        listener runs dry, or until the workers must turn to those who wait.
+        """
+        steps, spent, made = self._recent
+        if not (made and spent):
+            return 0.0
+        with self._changed:
+            waiting = sorted(deadline for deadline, _, one in self._queue if not one.cancelled)
+        step, now = spent / steps, self.clock()
+        if not job.progress.made:
+            return (len(waiting) + self.workers) / self.workers * step
+        due = (deadline - i // self.workers * step for i, deadline in enumerate(waiting))
+        return (min([job.deadline, *due]) - now) * made / spent
 
     def _companions(self, job: SpeechJob) -> list[SpeechJob]:
         """Takes from the queue the most urgent jobs that can share a step with this one.
@@ -329,7 +401,6 @@ class Scheduler:
         if taken:
             numbers = {number for _, number, _ in taken}
             self._queue = [entry for entry in self._queue if entry[1] not in numbers]
-            heapq.heapify(self._queue)
         return [job for _, _, job in taken]
 
     def _work(self, number: int) -> None:
@@ -367,6 +438,8 @@ class Scheduler:
                 self._end(job, None)
                 continue
             try:
+                if stretch := getattr(job.chunks, "stretch", None):
+                    stretch(functools.partial(self._time_for, job))
                 samples = next(job.chunks, None)
             except Exception as error:
                 self._end(job, error)
@@ -380,6 +453,9 @@ class Scheduler:
                 self._made.put((job, samples, is_last))
             else:
                 self._encode(job, samples, is_last)
+            step = 1.0, share + self.clock() - begun, 0.0 if samples is None else len(samples) / job.rate
+            with self._changed:
+                self._recent = tuple(MEMORY * old + new for old, new in zip(self._recent, step, strict=True))
         with self._changed:
             return self._steps.pop(number, None) is not None
 
@@ -401,7 +477,7 @@ class Scheduler:
             self._end(job, error)
             return
         seconds = 0.0 if samples is None else len(samples) / job.rate
-        self._note(job.progress, seconds, bool(data))
+        self._note(job.progress, seconds, is_last if job.whole else bool(data))
         if is_last:
             self._end(job, None, data, seconds)
             return
@@ -419,7 +495,7 @@ class Scheduler:
         """Records when the first chunk came, and how long the listener had to wait for this one."""
         now = self.clock()
         if progress.first_audio is not None:
-            late = now - (progress.first_audio + progress.made + progress.dry)
+            late = now - progress.runs_dry
             if seconds and late > 0:
                 progress.dry += late
                 progress.underruns += 1

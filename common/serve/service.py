@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from melforge.common.audio.wire import WireEncoder
+from melforge.common.audio.sound_files import USUAL_RATE
+from melforge.common.audio.wire import WireEncoder, require_format
 from melforge.common.errors import InputError
 from melforge.common.runner import AnalysedText, ChunkSizes, Stream, TextToSpeech
 from melforge.common.serve.errors import RETRY_AFTER, ApiError, bad_request, overloaded
@@ -22,6 +23,7 @@ from melforge.common.serve.pairs import Pair, Pairs
 from melforge.common.serve.requests import SpeechFields, SpeechRequest, controls_of
 from melforge.common.serve.scheduler import Batches, Scheduler, SpeechJob
 from melforge.common.serve.settings import ServeSettings
+from melforge.common.serve.texts import TextAnalyser
 from melforge.common.speech import Controls
 
 ENCODING_THREADS = 4  # in addition to the one thread that owns a GPU
@@ -46,7 +48,7 @@ class Speaking:
 class Service:
     """Answers requests, in one event loop.
 
-    One thread analyses texts, one at a time, and another loads pairs. Where threads can share engines there
+    One thread analyses texts, and another loads pairs. Where threads can share engines there
     is a worker for each core, which also encodes what it speaks.
     """
 
@@ -58,7 +60,7 @@ class Service:
         self.draining = False
         self.running = 0  # requests, and texts of batches
         self._by_key: Counter[str] = Counter()
-        self._texts = ThreadPoolExecutor(1, "text")
+        self._texts = TextAnalyser()
         self._loader = ThreadPoolExecutor(1, "load")
         self.hearing = Transcriber(settings)
         self._shared = pairs.options.shares_engines()
@@ -66,7 +68,9 @@ class Service:
         self.fault: Exception | None = None  # why the first pair could not be loaded
         self.failed = asyncio.Event()
         self.last_step = float("-inf")
-        batches = Batches(attrgetter("batch_key"), self._speak_ahead, settings.texts_together(self._shared))
+        largest = settings.texts_together(self._shared)
+        self.together = workers * largest  # texts that are spoken at the same time
+        batches = Batches(attrgetter("batch_key"), self._speak_ahead, largest)
         self.scheduler = Scheduler(
             workers, settings.ahead, encoders, on_step=self._note_step, batches=batches
         )
@@ -127,11 +131,8 @@ class Service:
             return self.pairs.get(pair)
         return await in_thread(self._loader, self.pairs.get, pair)
 
-    async def speak(self, wanted: SpeechFields, arrived: float, whole: bool = False) -> Speaking:
-        """Starts speaking; 400 says what of the request is impossible.
-
-        `whole`: the bytes are sent together, so that headers can state their length.
-        """
+    def require(self, wanted: SpeechFields) -> tuple[Pair, Controls]:
+        """The pair and the controls of a request; 400 says what of it is impossible, but for its text."""
         if len(wanted.input) > self.settings.max_characters:
             limit = f"{len(wanted.input)} characters, of {self.settings.max_characters} at most"
             raise bad_request(f"input: {limit}", ("input",), "string_above_max_length")
@@ -140,32 +141,46 @@ class Service:
         except InputError as error:
             raise bad_request(str(error), ("model", "voice"), "model_not_found") from None
         controls = controls_of(wanted)
-        tts = await self.load(pair)
         try:
-            tts.require_controls(controls)
+            self.pairs.require_controls(pair, controls)
         except InputError as error:
             message = str(error).replace("'pace'", "'speed'")
             raise bad_request(message, SpeechRequest.model_fields, "unsupported_value") from None
-        encode = functools.partial(
-            WireEncoder, wanted.response_format, tts.sampling_rate, wanted.sample_rate, whole
-        )
         try:
-            text = await in_thread(self._texts, self.pairs.analyse, tts, wanted.input)
-        except InputError as error:
-            raise ApiError(400, f"input: {error}", "input", "invalid_value") from None
-        try:
-            encoder = await in_thread(self._texts, encode) if wanted.response_format == "aac" else encode()
+            require_format(wanted.response_format, wanted.sample_rate)
         except InputError as error:
             param = "sample_rate" if "Hz" in str(error) else "response_format"
             raise ApiError(400, str(error), param, "unsupported_value") from None
+        return pair, controls
+
+    async def speak(self, wanted: SpeechFields, arrived: float, whole: bool = False) -> Speaking:
+        """Starts speaking; 400 says what of the request is impossible.
+
+        `whole`: the listener hears nothing before the end, so the audio's own header can state its length.
+        """
+        pair, controls = self.require(wanted)
+        tts = await self.load(pair)
+        try:
+            text = await self._texts.analyse(tts, wanted.input)
+        except InputError as error:
+            raise ApiError(400, f"input: {error}", "input", "invalid_value") from None
+        encode = functools.partial(
+            WireEncoder, wanted.response_format, tts.sampling_rate, wanted.sample_rate, whole
+        )
+        encoder = await asyncio.to_thread(encode) if wanted.response_format == "aac" else encode()
         stream = make_stream(tts, text, controls, wanted, self.pairs.chunk_sizes(tts))
-        return Speaking(wanted, stream, self.scheduler.submit(stream, encoder, tts.sampling_rate, arrived))
+        # What waits for a slow reader has as many bytes at higher rates.
+        ahead = self.settings.ahead * min(1.0, USUAL_RATE / wanted.sample_rate)
+        whole = whole or encoder.head_comes_last
+        length = len(wanted.input)
+        job = self.scheduler.submit(stream, encoder, tts.sampling_rate, arrived, length, ahead, whole)
+        return Speaking(wanted, stream, job)
 
     def stop(self, seconds: float = 5.0) -> None:
         """Stops all work; waits up to `seconds` for the workers."""
         self.scheduler.stop()
         self.hearing.stop()
-        self._texts.shutdown(wait=False, cancel_futures=True)
+        self._texts.stop()
         self._loader.shutdown(wait=False, cancel_futures=True)
         self.scheduler.join(seconds)
 

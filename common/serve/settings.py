@@ -57,6 +57,12 @@ class ServeSettings:
     batch_items: int = setting(64, "texts in a batch request (default: 64)", "N")
     seconds: float = setting(1800.0, "seconds that a request may take (default: 1800)", "S", low=0)
     body_bytes: int = setting(1 << 20, "bytes of a request's body (default: 1048576)", "N")
+    answer_bytes: int = setting(
+        25 << 20,
+        "bytes of an answer that may wait until all are there, as audio whose first bytes are known last and "
+        "all with stream false have to; a longer one is 413 (default: 26214400)",
+        "N",
+    )
     ahead: float = setting(
         20.0,
         "seconds of unread audio after which the speech for a slow reader is paused (default: 20)",

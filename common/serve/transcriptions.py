@@ -14,6 +14,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 
 from melforge.common.recognition.captions import Caption, captions
 from melforge.common.recognition.transcript import Transcript
+from melforge.common.serve.answer import event
 from melforge.common.serve.errors import ApiError
 from melforge.common.serve.gate import caller_of, record_of
 from melforge.common.serve.hearing import Transcriber
@@ -24,7 +25,8 @@ from melforge.common.serve.service import Service
 from melforge.common.synthesis.subtitles import srt_of, vtt_of
 
 LISTS = ("timestamp_granularities", "timestamp_granularities[]")
-USED = ("file", "model", "response_format", "language", *LISTS)
+USED = ("file", "model", "response_format", "language", "stream", *LISTS)
+STREAMED = ("json", "text")
 FORM = "multipart/form-data"
 FORM_BYTES = 1 << 16  # of a form without its file
 MOST_FIELDS = 64
@@ -41,6 +43,7 @@ class TranscriptionFields(BaseModel):
     timestamp_granularities: set[Literal["segment", "word"]] = Field(
         default_factory=set, description="with verbose_json"
     )
+    stream: bool = Field(False, description="server-sent events, with json or text")
     temperature: float = Field(0.0, ge=0, le=1, description="accepted and not used")
     prompt: str = Field("", description="accepted and not used")
 
@@ -121,6 +124,9 @@ def fields_of(form: FormData, hearing: Transcriber) -> TranscriptionFields:
     hearing.require(wanted.model)
     if wanted.timestamp_granularities and wanted.response_format != "verbose_json":
         raise ApiError(400, f"{LISTS[0]}: they are in verbose_json only", LISTS[0], "invalid_value")
+    if wanted.stream and wanted.response_format not in STREAMED:
+        message = f"response_format: events have no {wanted.response_format}, only {' and '.join(STREAMED)}"
+        raise ApiError(400, message, "response_format", "unsupported_value")
     known, asked = hearing.language, wanted.language.strip().lower()
     if asked not in ("", known, LANGUAGES.get(known)):
         message = f"language: the ear hears {known}, not {asked[:50]!r}"
@@ -146,6 +152,10 @@ def file_of(form: FormData, most: int) -> BinaryIO:
 def answer_of(transcript: Transcript, wanted: TranscriptionFields, language: str) -> Response:
     """The transcript in the format that was asked for; `language` as Whisper names it."""
     form = wanted.response_format
+    if wanted.stream:
+        parts = [{"type": "transcript.text.delta", "delta": transcript.text}] if transcript.text else []
+        events = [*parts, {"type": "transcript.text.done", "text": transcript.text}]
+        return Response(b"".join(map(event, events)), media_type="text/event-stream")
     if form == "text":
         return PlainTextResponse(transcript.text + "\n")
     if form in ("srt", "vtt"):

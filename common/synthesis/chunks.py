@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,17 +21,19 @@ class ChunkSizes:
     """Mel frames of chunks: those of the first, each further one `growth` times as many, up to the largest.
 
     `even`: the last two are alike, or one, of up to a third more: every seam costs those around it again.
+    `stretched`: what a chunk may have where it is asked to be longer than that.
     """
 
     first: int = FIRST_CHUNK
     largest: int = LARGEST_CHUNK
     growth: int = 2
     even: bool = False
+    stretched: int = 0
 
     @property
     def longest(self) -> int:
         """Frames that no chunk has more than."""
-        return max(self.first, self.largest) * (4 if self.even else 3) // 3
+        return max(self.first, self.largest, self.stretched) * (4 if self.even else 3) // 3
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,8 @@ class Window:
 class Chunks:
     """The audio of one mel [1, n_mels, T_mel], an iterator of float32 chunks (S,).
 
-    `window` is the next chunk's, None behind the last. `compute` has that chunk `put` here.
+    `window` is the next chunk's, None behind the last; `window_of` gives it by its first frame and about how
+    many it has. `compute` has that chunk `put` here.
     """
 
     def __init__(
@@ -64,12 +67,14 @@ class Chunks:
         mel: Array,
         excerpts: Excerpts,
         strength: float,
-        windows: Iterator[Window],
+        sizes: ChunkSizes,
+        window_of: Callable[[int, int], Window],
         compute: Callable[[Sequence[tuple[Chunks, Window]]], None],
     ):
         self.mel, self.excerpts, self.strength = mel, excerpts, strength
-        self._windows, self._compute = windows, compute
-        self.window = next(windows, None)
+        self._sizes, self._size = sizes, sizes.first
+        self._window_of, self._compute = window_of, compute
+        self.window = window_of(0, self._size) if mel.shape[2] else None
         self._ahead: Callable[[], np.ndarray] | None = None
 
     def __iter__(self) -> Chunks:
@@ -83,8 +88,17 @@ class Chunks:
         read, self._ahead = self._ahead, None
         assert read
         samples = read()
-        self.window = next(self._windows, None)
+        self._size = min(self._size * self._sizes.growth, self._sizes.largest)
+        end = self.window.end
+        self.window = self._window_of(end, self._size) if end < self.mel.shape[2] else None
         return samples
+
+    def stretch(self, frames: int) -> None:
+        """Asks for about so many frames in the next chunk, if it has fewer and is not computed yet."""
+        frames = min(frames, self._sizes.stretched)
+        if self.window and self.needs_run and frames > self._size:
+            self._size = frames
+            self.window = self._window_of(self.window.start, frames)
 
     @property
     def needs_run(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Generator, Hashable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -32,6 +32,7 @@ class Stream:
         self.job, self.retries, self._sizes = job, retries, sizes
         # The utterance of which there are chunks to come, and these.
         self._speaking: tuple[SpokenUtterance, Iterator[np.ndarray]] | None = None
+        self._asked = 0  # frames of the next chunk
         self.sampling_rate = tts.sampling_rate
         self.analysis = job.text
         self.utterances = job.text.utterances
@@ -98,6 +99,17 @@ class Stream:
         mel, vocoder = spoken.mel[None], self.tts.vocoder
         with self.tts.models_turn, self.timings.stage("vocoder"):  # a source's pitch is found at once
             self._speaking = spoken, vocoder.vocode_chunks(mel, self._sizes, self.job.controls)
+        self._stretch()
+
+    def stretch(self, seconds: Callable[[], float]) -> None:
+        """Asks for so many seconds of audio in the next chunk, where it has less and its sizes allow it."""
+        if self._sizes.stretched:
+            self._asked = int(seconds() / self.frame_seconds)
+            self._stretch()
+
+    def _stretch(self) -> None:
+        if chunks := self.mel_chunks:
+            chunks.stretch(self._asked)
 
     def _speak(self) -> tuple[SpokenUtterance, Iterator[np.ndarray]]:
         if self._speaking is None:

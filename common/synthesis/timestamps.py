@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -56,9 +56,9 @@ def timestamps(spoken: Spoken) -> list[Word]:
     return [word for words in utterance_timestamps(spoken) for word in words]
 
 
-def utterance_timestamps(spoken: Spoken) -> list[list[Word]]:
-    """The words of each utterance that was spoken so far."""
-    made = zip(spoken.utterances, spoken.starts, spoken.durations, strict=False)
+def utterance_timestamps(spoken: Spoken, first: int = 0, end: int | None = None) -> list[list[Word]]:
+    """The words of each utterance that was spoken so far, or of those from `first` to before `end`."""
+    made = islice(zip(spoken.utterances, spoken.starts, spoken.durations, strict=False), first, end)
     return [_words(utterance, durations, start, spoken.frame_seconds) for utterance, start, durations in made]
 
 

@@ -279,20 +279,18 @@ class Vocoder(Driver[Config]):
     def _chunks(self, mel: Array, sizes: ChunkSizes, controls: Controls, strength: float) -> Chunks:
         mel = to_device(mel, self.generator.device)
         frames = mel.shape[2]
-        windows = self._windows(frames, sizes, OVERLAP if strength else 0)
-        return Chunks(mel, self.excerpts(mel, controls), strength, windows, self._run_chunks)
+        window_of = functools.partial(self._window, frames, sizes.even, OVERLAP if strength else 0)
+        return Chunks(mel, self.excerpts(mel, controls), strength, sizes, window_of, self._run_chunks)
 
-    def _windows(self, frames: int, sizes: ChunkSizes, margin: int) -> Iterator[Window]:
-        """Of all chunks. A denoised sample depends on every window that holds it, `margin` on each side."""
-        size, largest = (min(count, self.longest_chunk) for count in (sizes.first, sizes.largest))
-        start = 0
-        while start < frames:
-            left = frames - start
-            end = start + (even_share(left, size, self.longest_chunk) if sizes.even else min(size, left))
-            end = min(end + self._free_frames(start, end, frames, margin), frames)
-            first, last = max(0, start - margin), min(frames, end + margin)
-            yield Window(start, end, first, last, *self._reach(start, end, frames, margin))
-            start, size = end, min(size * sizes.growth, largest)
+    def _window(self, frames: int, even: bool, margin: int, start: int, size: int) -> Window:
+        """Of a chunk of about `size` frames. A denoised sample depends on every window that holds it,
+        `margin` on each side.
+        """
+        size, left = min(size, self.longest_chunk), frames - start
+        end = start + (even_share(left, size, self.longest_chunk) if even else min(size, left))
+        end = min(end + self._free_frames(start, end, frames, margin), frames)
+        first, last = max(0, start - margin), min(frames, end + margin)
+        return Window(start, end, first, last, *self._reach(start, end, frames, margin))
 
     def longest_window(self, chunk: int) -> int:
         """Frames that the generator takes at most for a chunk of so many, padded lengths not counted."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -41,6 +41,15 @@ class Analysis:
     utterances: tuple[Utterance, ...]
     unspoken: tuple[Unspoken, ...] = ()
 
+    @classmethod
+    def joined(cls, parts: Iterable[Analysis]) -> Analysis:
+        """Of a text whose parts, one behind the other, these are of."""
+        parts = list(parts)
+        return cls(
+            tuple(u for part in parts for u in part.utterances),
+            tuple(u for part in parts for u in part.unspoken),
+        )
+
 
 class Frontend(Protocol):
     """Turns text into utterances. `symbols` is the symbol set in id order."""
@@ -49,3 +58,7 @@ class Frontend(Protocol):
     symbols: tuple[str, ...]
 
     def __call__(self, text: str) -> Analysis: ...
+
+    def sentences(self, text: str) -> Iterator[Analysis]:
+        """The parts of what a call gives, each made when it is asked for."""
+        ...

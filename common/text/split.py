@@ -52,7 +52,7 @@ _AFTER_TIME = _words("""monday tuesday wednesday thursday friday saturday sunday
 
 _OPENING = "\"'“‘„«([{—–-¿¡"
 # No pattern has a lookahead behind a repetition: that takes quadratic time on 100 000 full stops.
-_MARK = re.compile(r"[.!?…。！？]+[\"'”’»)\]}*]*(?:\[\d{1,4}\])*|[\n\f\u2028\u2029]\s*")
+MARK = re.compile(r"[.!?…。！？]+[\"'”’»)\]}*]*(?:\[\d{1,4}\])*|[\n\f\u2028\u2029]\s*")
 _WORD = re.compile(r"[^\W_]")
 _NEXT_WORD = re.compile(rf"\s*[{re.escape(_OPENING)}]*(\w{{0,24}}\.?)")
 _NUMERAL = re.compile(r"[IVXLC]{2,8}\.?|[VX]\.?")
@@ -77,7 +77,7 @@ def split_sentences(text: str) -> list[tuple[str, int]]:
     sentences: list[tuple[str, int]] = []
     start = line_start = widest = searched = 0
     has_word = False
-    for mark in _MARK.finditer(text):
+    for mark in MARK.finditer(text):
         end = mark.end()
         if text[mark.start()] in "\n\f\u2028\u2029":
             line = text[line_start : mark.start()].rstrip()

@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from melforge.common.audio.contract import MelContract, require_same_contract
+from melforge.common.audio.mel import mel_spectrogram
+from melforge.common.audio.sound_files import read_audio
 from melforge.common.config.hparams import ROOT, load_hparams
-from melforge.common.errors import InputError, unknown
+from melforge.common.errors import InputError, counted, unknown
 from melforge.common.registry import get_model
 from melforge.common.synthesis.loading import make_driver
 from melforge.common.synthesis.vocoder import Vocoder
 from melforge.common.training.corpus.dataset import HOP, RATE, Labels, load_labels
+from melforge.common.training.corpus.pitch import pitch_contour
 from melforge.common.training.run_folder import LAST
 from melforge.common.weights.published import read_checkpoint
-from melforge.common.weights.voices import ModelSource, Voice, load_voice
+from melforge.common.weights.voices import ModelSource, Voice, list_voices, load_voice
 
 if TYPE_CHECKING:
     from melforge.common.training.tuning import TuningSettings
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 FILE = "train_finetune.yaml"  # the recipe of a model that can be fine-tuned, in hparams/<model>/
 LEAST_SECONDS = 60.0  # of speech
 FRONTEND = "english"  # whose symbols a prepared corpus has
+COPIES = 6  # held-out lines whose copies are measured
+OFF, OFF_LIMIT = 2.0, 0.25  # semitones, and the share of voiced frames that may be further off
 SENTENCES = 8  # held-out texts that the model card's scores are of
 
 
@@ -46,6 +51,7 @@ def fine_tune(
 
     if ranks.asked() > 1:
         raise InputError("melforge voice train is one process: begin it without torchrun")
+    start = start or widest_voice()
     models = models or [tunable(*load_voice(start).models)[0]]
     for model in models:
         if model not in tunable(model):
@@ -71,7 +77,17 @@ def fine_tune(
     for source in sources:
         out = settings.out / source.model
         own = replace(settings, out=out, resume=out / LAST if resume else None)
-        tune(corpus, own, source, facts_of(corpus, labels, source), start, learning_rate, align)
+        vocoder = vocoder_beside(start, source)
+        if vocoder and not any(get_model(model).kind == "vocoder" for model in models):
+            tell_copies(corpus, labels, vocoder)
+        tune(corpus, own, source, facts_of(corpus, labels, source), vocoder, learning_rate, align)
+
+
+def widest_voice() -> str | None:
+    """The name of the voice with the most speakers, of whom one is near any; the first of equal ones."""
+    names = list_voices()
+    speakers = (max(len(source.speakers) for source in load_voice(name).models.values()) for name in names)
+    return max(zip(names, speakers, strict=True), key=lambda found: found[1])[0] if names else None
 
 
 def tunable(*models: str) -> list[str]:
@@ -129,7 +145,7 @@ def tune(
     settings: TuningSettings,
     source: ModelSource,
     facts: dict[str, Any],
-    start: str | None,
+    vocoder: Vocoder | None,
     learning_rate: float | None,
     align: str,
 ) -> None:
@@ -148,11 +164,11 @@ def tune(
     trainer = module.make_trainer(plan, corpus, settings, source, **how)
     device = trainer.device.type
     print(f"{source.model} on {device}: {settings.out}", flush=True)
-    Tuning(settings, trainer, {**facts, "device": device}, sampling_vocoder(start, source)).run()
+    Tuning(settings, trainer, {**facts, "device": device}, vocoder).run()
 
 
-def sampling_vocoder(start: str | None, source: ModelSource) -> Vocoder | None:
-    """What speaks an acoustic model's samples: the start's vocoder, or the shipped voice's."""
+def vocoder_beside(start: str | None, source: ModelSource) -> Vocoder | None:
+    """What speaks an acoustic model's samples, and in the end: the start's, or the shipped voice's."""
     if get_model(source.model).kind != "acoustic":
         return None
     voice: Voice = load_voice(None if source.words[:1] == ("--checkpoint",) else start)
@@ -161,3 +177,35 @@ def sampling_vocoder(start: str | None, source: ModelSource) -> Vocoder | None:
     driver = make_driver(vocoder, "onnx", "cpu", threads=1)
     assert isinstance(driver, Vocoder)
     return driver
+
+
+def tell_copies(corpus: Path, labels: Labels, vocoder: Vocoder) -> None:
+    """Says how well the vocoder, which is not trained, keeps the pitch of some held-out lines."""
+    from melforge.common.training.corpus.batches import held_out_utterances
+
+    rows = np.flatnonzero(held_out_utterances(labels.speaker))
+    chosen = rows[np.linspace(0, len(rows) - 1, min(COPIES, len(rows))).round().astype(int)]
+    sounds = [read_audio(corpus / "wavs" / f"{labels.names[row]}.wav")[0] for row in chosen]
+    off = off_pitch(vocoder, sounds)
+    model = vocoder.source.model
+    print(
+        f"{model} copies {counted(len(sounds), 'held-out line')} with {100 * off:.1f} % of the voiced frames "
+        f"more than {OFF:.0f} semitones off"
+    )
+    if off > OFF_LIMIT:
+        print(f"so it does not speak this pitch well: add --model {model}, or another voice with --from")
+
+
+def off_pitch(vocoder: Vocoder, sounds: Sequence[np.ndarray]) -> float:
+    """The share of the voiced frames of sounds [S] at `RATE` whose pitch is another in the vocoder's copy,
+    or that are not voiced there.
+    """
+    mels = [mel_spectrogram(sound, vocoder.source.mel).astype(np.float32) for sound in sounds]
+    wrong = voiced = 0
+    for sound, copy in zip(sounds, vocoder.vocode_each(mels), strict=True):
+        own, theirs = pitch_contour(sound), pitch_contour(np.asarray(copy))
+        own, theirs = (one[: min(len(own), len(theirs))] for one in (own, theirs))
+        spoken = own > 0
+        near = np.abs(12 * np.log2(np.maximum(theirs[spoken], 1.0) / own[spoken])) <= OFF
+        wrong, voiced = wrong + int((~near).sum()), voiced + len(near)
+    return wrong / max(1, voiced)

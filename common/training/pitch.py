@@ -1,15 +1,20 @@
-"""What a vocoder's pitch network learns: the pitch of the teacher's pulses, on a corpus with sources."""
+"""What a vocoder's pitch network learns: the pitch of a teacher's pulses, or WORLD's of recordings."""
 
 import math
+from collections.abc import Iterable, Mapping
+from itertools import islice
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from melforge.common.audio.pitch_network import PitchNetwork
+from melforge.common.training.loop import GraphedSteps, adamw
+from melforge.common.training.vocoder import set_gradients
 
 SEMITONES = 12 / math.log(2)  # in a unit of the natural logarithm
 ENTROPY_WEIGHT = 0.3
+LESSON_BATCH, LESSON_RATE, LAST_LESSON_RATE = 64, 2e-3, 1e-4  # of a network that learns alone
 # Frames that are fainter, or less harmonic, hardly say a pitch.
 FAINT, FAINT_WEIGHT = 1e-5, 0.03
 
@@ -42,3 +47,25 @@ def pitch_loss(network: PitchNetwork, mel: Tensor, pitch: Tensor, weight: Tensor
 
 def _mean(values: Tensor, weight: Tensor) -> Tensor:
     return (values * weight).sum() / weight.sum().clamp(min=1)
+
+
+def teach_pitch(network: PitchNetwork, lessons: Iterable[Mapping[str, Tensor]], steps: int) -> None:
+    """Trains the network alone, at a rate that falls: a lesson has mel (B, n_mels, T), and pitch in cycles a
+    sample and its weight (B, T).
+    """
+    optimiser = adamw(network, LESSON_RATE, (0.9, 0.98), 0.0)
+    low, high = network.places[[0, -1]].add(network.middle).exp().tolist()
+
+    def step(key: object, mel: Tensor, pitch: Tensor, weight: Tensor) -> dict[str, Tensor]:
+        loss = pitch_loss(network, mel, pitch.clamp(low, high), weight)
+        set_gradients([*network.parameters()], loss)
+        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        optimiser.step()
+        return {"pitch": loss.detach()}
+
+    graphed = GraphedSteps(step)
+    for number, lesson in enumerate(islice(lessons, steps)):
+        rate = LAST_LESSON_RATE + (LESSON_RATE - LAST_LESSON_RATE) * (1 - number / steps)
+        for group in optimiser.param_groups:
+            group["lr"] = group["lr"].fill_(rate) if isinstance(group["lr"], Tensor) else rate
+        graphed("pitch", **lesson)

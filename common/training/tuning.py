@@ -77,14 +77,16 @@ class Tuning(Run):
         """At the held-out data: logs, keeps the best weights, and stops where nothing is gained any more."""
         step, seconds = self.schedule.step, self.schedule.seconds
         held_out = self.trainer.validate()
-        self.log.write(step, {**losses, **held_out, "rate": self.rate}, self.estimate())
+        score = self.trainer.score(held_out)
+        values = {**losses, **held_out, "score": score, "rate": self.rate}
+        self.log.write(step, values, self.estimate())
         if self.board:
             for name, value in {**losses, **held_out}.items():
                 self.board.add_scalar(name, value, step)
         if seconds >= FIRST_MINUTE and not self.early:
             self.early = held_out
             print(f"after the first minute: {compared(self.first, held_out)}", flush=True)
-        if self.trainer.score(held_out) < self.trainer.score(self.best):
+        if score < self.trainer.score(self.best):
             self.best, self.without_gain = held_out, 0
             self.save_weights()
         else:

@@ -6,7 +6,6 @@ import asyncio
 import math
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 from melforge.common.serve.pairs import LoadOptions, Pairs
 from melforge.common.serve.scheduler import Batches, Scheduler
 from melforge.common.serve.settings import ServeSettings
+from melforge.common.serve.texts import TextAnalyser
 from melforge.common.stages.choose import KINDS
 from melforge.common.triton import tensors
 from melforge.common.triton.backend import Model, in_json
@@ -45,7 +45,7 @@ class TextToChunks(Model):
         self.tts = self.pairs.get(self.pairs.first)
         batches = Batches(attrgetter("batch_key"), self.tts.speak_ahead, together)
         self.scheduler = Scheduler(how.workers(), math.inf, batches=batches)
-        self.analysing = ThreadPoolExecutor(1, "text")
+        self.analyser = TextAnalyser()
         self.loop = asyncio.new_event_loop()
         threading.Thread(target=self.loop.run_forever, name="answers", daemon=True).start()
 
@@ -65,9 +65,9 @@ class TextToChunks(Model):
 
     async def speak(self, request: Any, sender: Any) -> None:
         controls, (text,) = self.controls(request), self.texts(request)
-        analysed = await self.loop.run_in_executor(self.analysing, self.pairs.analyse, self.tts, text)
+        analysed = await self.analyser.analyse(self.tts, text)
         stream = self.tts.stream(analysed, controls, sizes=self.pairs.chunk_sizes(self.tts))
-        job = self.scheduler.submit(stream, Samples(), self.tts.sampling_rate)
+        job = self.scheduler.submit(stream, Samples(), self.tts.sampling_rate, length=len(text))
         first = [self.output(tensors.UNSPOKEN.name, np.array([in_json(analysed)], object))]
         async for data in job:
             if sender.is_cancelled():
@@ -79,6 +79,7 @@ class TextToChunks(Model):
 
     def finalize(self) -> None:
         self.scheduler.stop()
+        self.analyser.stop()
         self.loop.call_soon_threadsafe(self.loop.stop)
 
 

@@ -34,7 +34,7 @@ from melforge.common.training.corpus.dataset import load_labels
 from melforge.common.training.corpus.predict import trained_network
 from melforge.common.weights.published import read_checkpoint
 from melforge.common.weights.voices import replace_weights
-from melforge.fastpitch.config import DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD
+from melforge.fastpitch.config import DEFAULT_PITCH
 from melforge.fastpitch.model import FastPitch
 from recipes.hazel.intonation import asks_yes_or_no, is_question
 
@@ -139,7 +139,7 @@ def main() -> None:
     rising += [np.zeros(len(row), bool) for row in ids[len(questions) :]]
     model = trained_network(source, FastPitch)
     mean, deviation = source.settings.pitch_mean, source.settings.pitch_std
-    units = (mean, deviation) if deviation else (DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD)
+    units = (mean, deviation) if deviation else DEFAULT_PITCH
     torch.manual_seed(0)
     error = train(model, ids, rising, args.semitones, units, args.epochs)
     learnt = model.pitch_predictor.state_dict(prefix="pitch_predictor.")

@@ -1,4 +1,4 @@
-"""Trains one HiFi-GAN for all voices: `python -m recipes.kokoro.vocoder --corpus DIR --start VOICE -o RUN`.
+"""Trains one HiFi-GAN for all voices: `python -m recipes.kokoro.vocoder --corpus DIR --from VOICE -o RUN`.
 
 It begins with the generator of a voice. Kokoro says the pitch and the phase of its source: the pitch network
 is taught with it alone at first, then beside the generator, whose pulses are Kokoro's. No audio of the
@@ -11,7 +11,7 @@ if __name__ == "__main__":  # before the package, so that something may be missi
 
     run_command("recipes.kokoro.vocoder")
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,16 +27,14 @@ from melforge.common.training.corpus.batches import VALIDATION_FRAMES, corpus_me
 from melforge.common.training.corpus.dataset import RATE, load_audio, load_labels
 from melforge.common.training.corpus.sources import SourcedSegments
 from melforge.common.training.fine_tune import find_start
-from melforge.common.training.loop import GraphedSteps, Run, RunSettings, TrainingPlan, adamw, autocast, start
-from melforge.common.training.pitch import SEMITONES, pitch_loss
-from melforge.common.training.vocoder import set_gradients
+from melforge.common.training.loop import Run, RunSettings, TrainingPlan, adamw, autocast, start
+from melforge.common.training.pitch import LESSON_BATCH, SEMITONES, pitch_loss
 from melforge.common.weights.voices import ModelSource, read_weights, save_weights
 from melforge.hifigan.config import HifiganConfig
 from melforge.hifigan.source_filter import SourceFilterGenerator
 from melforge.hifigan.train import HifiganRecipe, SourceFilterTrainer, phase_loss, with_noise
 
 HPARAM = Path(__file__).with_name("vocoder.yaml")
-PITCH_BATCH, PITCH_RATE, PITCH_LAST_RATE = 64, 2e-3, 1e-4  # of the lessons that the pitch network has alone
 JUDGES_BYTES = 12 * 2**20
 FAR = 2.0  # semitones: a frame that is further off is heard
 
@@ -139,31 +137,11 @@ class AllVoicesTrainer(SourceFilterTrainer):
         off = (SEMITONES * (found / pitch).log()).abs()[weight > 0.5]
         return {"semitones": off.median().item(), "far_off": (off > FAR).float().mean().item()}
 
-    def teach_pitch(self, steps: int, seed: int) -> None:
-        """The pitch network alone, at a rate that falls; the average takes what it has learnt."""
-        network = self.model.pitch
-        optimiser = adamw(network, PITCH_RATE, (0.9, 0.98), 0.0)
-
-        def step(key: object, mel: Tensor, source: Tensor, weight: Tensor) -> dict[str, Tensor]:
-            loss = pitch_loss(network, mel, clipped(source[:, 1], self.model), weight)
-            set_gradients([*network.parameters()], loss)
-            torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-            optimiser.step()
-            return {"pitch": loss.detach()}
-
-        graphed = GraphedSteps(step)
-        batches = self.segments.batches(
-            PITCH_BATCH, self.recipe.segment_frames, self.recipe.predicted_share, seed
-        )
-        for number in range(steps):
-            _, inputs = next(batches)
-            for group in optimiser.param_groups:
-                rate = PITCH_LAST_RATE + (PITCH_RATE - PITCH_LAST_RATE) * (1 - number / steps)
-                group["lr"] = group["lr"].fill_(rate) if isinstance(group["lr"], Tensor) else rate
-            graphed("pitch", **{name: inputs[name] for name in ("mel", "source", "weight")})
-        for name, average in self.ema.averages.items():
-            if name.startswith("pitch."):
-                average.copy_(self.ema.parameters[name])
+    def lessons(self, seed: int) -> Iterator[dict[str, Tensor]]:
+        """Of the pitch network alone."""
+        sizes = LESSON_BATCH, self.recipe.segment_frames, self.recipe.predicted_share
+        for _, given in self.segments.batches(*sizes, seed):
+            yield {"mel": given["mel"], "pitch": given["source"][:, 1], "weight": given["weight"]}
 
 
 def clipped(pitch: Tensor, model: SourceFilterGenerator) -> Tensor:
@@ -204,7 +182,7 @@ def train(
 ) -> None:
     """The pitch network alone for so many steps, then all together to the schedule's end."""
     if pitch_steps:
-        trainer.teach_pitch(pitch_steps, settings.seed)
+        trainer.teach_pitch(trainer.lessons(settings.seed), pitch_steps)
         found = trainer.pitch_errors()
         print(f"pitch alone, {pitch_steps} steps: {found}", flush=True)
     run = Run(settings, trainer)
@@ -225,7 +203,7 @@ def main() -> None:
     parser = vocoder_parser("hifigan", HifiganRecipe)
     option = parser.add_argument
     option("--more", type=Path, nargs="*", default=[], help="corpora without predicted mels")
-    option("--start", help="voice, or weights.safetensors of a run, that the generator begins with")
+    option("--from", dest="start", help="voice or weights.safetensors that the generator begins with")
     option("--judges", type=Path, nargs="*", default=[], help="discriminators of a run, judges-*.safetensors")
     option("--pitch-steps", type=positive, help="lessons of the pitch network alone, at first")
     args, settings, plan = parse_recipe(parser)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from melforge.common.audio.contract import MelContract
+from melforge.common.cli.speak import parse
 from melforge.common.engines.layer_outputs import with_layers
 from melforge.common.engines.torch_engine import build_network
 from melforge.common.export import to_onnx
@@ -60,6 +61,18 @@ def make_source(model: str, folder: Path) -> ModelSource:
     return ModelSource(
         model, config, Path("weights"), MelContract(), graphs, frontend=spec, given_state=state
     )
+
+
+@pytest.fixture
+def infer(tiny_voice, monkeypatch):
+    """What `melforge speak` makes of its command line, with the tiny voice."""
+    monkeypatch.setenv("MELFORGE_VOICES", str(tiny_voice.parent))
+    return lambda *words: parse(["--text", "Hello.", *map(str, words)])
+
+
+def write(folder: Path, text: str, name: str = "my.yaml") -> Path:
+    (folder / name).write_text(text)
+    return folder / name
 
 
 @pytest.fixture(scope="module")

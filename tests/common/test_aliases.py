@@ -17,24 +17,7 @@ from melforge.common.config.deployment import Deployment
 from melforge.common.config.hparams import load_hparams
 from melforge.common.errors import InputError
 from melforge.common.registry import MODELS
-
-
-@pytest.fixture
-def infer(tiny_voice, monkeypatch):
-    """What scripts/infer.py makes of its command line, with the tiny voice."""
-    monkeypatch.setenv("MELFORGE_VOICES", str(tiny_voice.parent))
-
-    def infer(*words: object):
-        monkeypatch.setattr("sys.argv", ["infer.py", "--text", "Hello.", *map(str, words)])
-        return parse()
-
-    return infer
-
-
-def write(folder: Path, text: str) -> Path:
-    path = folder / "my.yaml"
-    path.write_text(text)
-    return path
+from tests.common.conftest import write
 
 
 def test_a_file_may_have_nvidias_keys(tmp_path, infer):
@@ -59,8 +42,8 @@ def test_a_child_files_alias_wins_over_its_parents_key(tmp_path):
     ("text", "message"),
     [
         (
-            "hop_len: 256\nhop_length: 256",
-            "line 1 (hop_len) and FILE, line 2: hop_len and hop_length are names of the same setting",
+            "hop_len: 2\nhop_length: 2",
+            "line 1 (hop_len) and FILE, line 2: hop_len and hop_length are names of",
         ),
         ("hop_len: many", "line 1 (hop_len): hop_length must be a whole number, not 'many'"),
         ("hop_len: 0", "line 1 (hop_len): mel contract: hop_length must be positive, not 0"),
@@ -93,24 +76,15 @@ def test_a_key_of_the_models_may_stand_as_an_option(infer):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--set", "hop_len=1", "--set", "hop_length=2"), "hop_len and hop_length are names of the same"),
-        (("--sigma_infer", "1", "--sigma", "1"), "--sigma_infer and --sigma are names of the same setting"),
-        (("--amp", "--use_fp16"), "--amp and --use_fp16 are names of the same setting"),
-        (("--use_fp16=maybe",), "--use_fp16=maybe: use_fp16 must be true or false, not 'maybe'"),
-        (("--amp",), "--amp: precision fp16 is for the backend trt, but fastpitch runs on onnx"),
-        (("--trt_file_path",), "--trt_file_path needs a value"),
-        (("--set", "hop_len=many"), "--set hop_len=many: hop_length must be a whole number"),
-        (("--waveglow_sigma_infer", "-1"), "--waveglow_sigma_infer: sigma must"),
-    ],
-)
-def test_what_is_wrong_on_the_command_line_is_named_as_it_stands_there(words, message, infer):
-    with pytest.raises(InputError, match=re.escape(message)):
-        controls_from(infer(*words))
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
+        ("--set hop_len=1 --set hop_length=2", "hop_len and hop_length are names of the same"),
+        ("--sigma_infer 1 --sigma 1", "--sigma_infer and --sigma are names of the same setting"),
+        ("--amp --use_fp16", "--amp and --use_fp16 are names of the same setting"),
+        ("--amp --precision fp16", "--amp and --precision are names of the same setting"),
+        ("--use_fp16=maybe", "--use_fp16=maybe: use_fp16 must be true or false, not 'maybe'"),
+        ("--amp", "--amp: precision fp16 is for the backend trt, but fastpitch runs on onnx"),
+        ("--trt_file_path", "--trt_file_path needs a value"),
+        ("--set hop_len=many", "--set hop_len=many: hop_length must be a whole number"),
+        ("--waveglow_sigma_infer -1", "--waveglow_sigma_infer: sigma must"),
         ("--batch_size 0", "--batch_size must be a whole number from 1 on, not '0'"),
         ("--batch_sise=1", "unknown option --batch_sise; did you mean --batch-size?"),
         ("--speed 1.2", "unknown option --speed; did you mean --pace?"),
@@ -123,11 +97,20 @@ def test_what_is_wrong_on_the_command_line_is_named_as_it_stands_there(words, me
         ("--s 3", "--s may be --set or "),
         ("--decoder lop", "--decoder: unknown decoder 'lop': did you mean 'loop'?"),
         ("there", "--text and TEXT: text and words exclude each other; quote a text of several words"),
+        (
+            "--precision fp16",
+            "--precision: precision fp16 is for the backend trt, but fastpitch runs on onnx: ",
+        ),
+        ("--backend cuda --precision fp32", "--precision: the backend cuda computes in fp16"),
+        ("--precision half", "--precision: unknown precision 'half': available: fp32, fp16"),
+        ("--set precision=half", "unknown precision 'half': available: fp32, fp16"),
+        ("--set hifigan.precision=fp61", "hifigan.precision=fp61: unknown precision 'fp61'"),
+        ("--backend acoustic=trt --set hifigan.precision=fp16", "but hifigan runs on onnx"),
     ],
 )
-def test_a_wrong_word_is_named_as_it_is_written(words, message, infer):
+def test_what_is_wrong_is_named_as_it_is_written(words, message, infer):
     with pytest.raises(InputError, match=re.escape(message)):
-        infer(*words.split())
+        controls_from(infer(*words.split()))
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,12 @@ import pytest
 import soundfile
 import torch
 
+from melforge.common.config.hparams import load_hparams
 from melforge.common.errors import InputError
 from melforge.common.registry import MODELS
 from melforge.common.weights.checkpoint import read_pt
 from melforge.common.weights.published import read_checkpoint
+from tests.networks import load_network, make_network
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 VOICE = Path(__file__).parents[2] / "voices" / "hazel"
@@ -52,16 +54,6 @@ def published(request) -> Published:
     return Published(MODELS[request.param].module("checkpoint").load_checkpoint, content, key, layer)
 
 
-@pytest.fixture
-def save(tmp_path):
-    def save(value: Any, **options) -> Path:
-        path = tmp_path / "checkpoint.pt"
-        torch.save(value, path, **options)
-        return path
-
-    return save
-
-
 def refuse(published: Published, path: Path, message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         published.load(path)
@@ -70,8 +62,8 @@ def refuse(published: Published, path: Path, message: str) -> None:
 
 @pytest.mark.parametrize("prefix", ["", "module.1.", "module.module.", "_orig_mod.", "_orig_mod.module."])
 @pytest.mark.parametrize("old_format", [True, False])
-def test_wrapped_half_precision_and_old_files_load(published, save, prefix, old_format):
-    expected = published.load(save(published.content))
+def test_wrapped_half_precision_and_old_files_load(published, save_pt, prefix, old_format):
+    expected = published.load(save_pt(published.content))
     state = {
         f"{prefix}{name.replace('.', '._orig_mod.', '_orig' in prefix)}": value.half()
         if value.is_floating_point()
@@ -79,12 +71,47 @@ def test_wrapped_half_precision_and_old_files_load(published, save, prefix, old_
         for name, value in published.state.items()
     }
     content = {**published.content, published.key: state, "amp": {}}
-    found = published.load(save(content, _use_new_zipfile_serialization=not old_format))
+    found = published.load(save_pt(content, _use_new_zipfile_serialization=not old_format))
     assert found.config == expected.config and found.state.keys() == expected.state.keys()
     for name, value in expected.state.items():
         assert found.state[name].dtype == value.dtype
         if not name.endswith("inverse"):  # a matrix near a singular one has another inverse once rounded
             torch.testing.assert_close(found.state[name], value, rtol=5e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("model", "change", "message"),
+    [
+        ("fastpitch", {"n_symbols": 200}, r"encoder.word_emb.weight \(148, 32\) instead of \(200, 32\)"),
+        ("fastpitch", {"in_fft_conv1d_filter_size": -3}, "no network has the sizes"),
+        ("tacotron2", {"n_symbols": 200}, r"embedding.weight \(148, 32\) instead of \(200, 32\)"),
+        ("tacotron2", {"n_symbols": "many"}, "n_symbols: 'many', which is no int"),
+        ("tacotron2", {"encoder_kernel_size": 4}, "no network has the sizes in its config .*must be odd"),
+        ("tacotron2", {"prenet_dim": -3}, "no network has the sizes"),
+    ],
+)
+def test_a_config_that_does_not_fit_is_refused(save_pt, model, change, message):
+    content = torch.load(GOLDEN / model / FILES[model][0], weights_only=True)
+    with pytest.raises(ValueError, match=message):
+        load_network(model, save_pt({**content, "config": {**content["config"], **change}}))
+
+
+@pytest.mark.parametrize("model", ["fastpitch", "tacotron2"])
+def test_averaged_weights_that_are_not_there_are_refused(model):
+    with pytest.raises(ValueError, match="no averaged weights"):
+        load_network(model, GOLDEN / model / FILES[model][0], True)
+
+
+# The published file of FastSpeech holds its table of 2,049 positions of 384 twice.
+SIZES = {"fastpitch": 46_266_420, "fastspeech": 47_032_273 - 2049 * 384, "tacotron2": 28_193_153}
+
+
+@pytest.mark.parametrize("model", SIZES)
+def test_published_sizes_have_the_published_number_of_parameters(model):
+    kind = MODELS[model].config_class
+    assert load_hparams(GOLDEN.parents[1] / "hparams" / model / "base.yaml", kind) == (kind(),)
+    with torch.device("meta"):
+        assert sum(p.numel() for p in make_network(model, kind()).parameters()) == SIZES[model]
 
 
 def without_a_tensor(state: dict, layer: str) -> None:
@@ -154,44 +181,46 @@ def without_weights(state: dict, layer: str) -> None:
         (without_weights, "it is empty"),
     ],
 )
-def test_damaged_weights_are_refused(published, save, damage, message):
+def test_damaged_weights_are_refused(published, save_pt, damage, message):
     damage(published.state, published.layer)
-    refuse(published, save(published.content), message.replace("{layer}", published.layer))
+    refuse(published, save_pt(published.content), message.replace("{layer}", published.layer))
 
 
 @pytest.mark.parametrize("kind", [torch.complex64, torch.int64, torch.bool], ids=str)
-def test_tensors_that_are_no_floating_point_numbers_are_named(published, save, kind):
+def test_tensors_that_are_no_floating_point_numbers_are_named(published, save_pt, kind):
     name = next(name for name in published.state if name.startswith(f"{published.layer}.weight"))
     published.state[name] = published.state[name].to(kind)
     message = f"the tensor {name} is {str(kind).removeprefix('torch.')}; weights are floating-point numbers"
-    refuse(published, save(published.content), message)
+    refuse(published, save_pt(published.content), message)
 
 
-def test_weights_in_double_precision_are_read_in_single(published, save):
+def test_weights_in_double_precision_are_read_in_single(published, save_pt):
     double = {
         name: value.double() if value.is_floating_point() else value
         for name, value in published.state.items()
     }
-    found = published.load(save({**published.content, published.key: double}))
+    found = published.load(save_pt({**published.content, published.key: double}))
     assert {value.dtype for value in found.state.values() if value.dim()} == {torch.float32}
 
 
-def test_files_without_the_weights_are_refused(published, save):
+def test_files_without_the_weights_are_refused(published, save_pt):
     del published.content[published.key]
-    refuse(published, save({"others": {}}), f"is no .*: it has no '{published.key}' but others")
-    refuse(published, save(published.content), f"is no .*: it has no '{published.key}' but ")
-    refuse(published, save({}), "it is empty")
-    refuse(published, save([1, 2]), "holds a list")
+    refuse(published, save_pt({"others": {}}), f"is no .*: it has no '{published.key}' but others")
+    refuse(published, save_pt(published.content), f"is no .*: it has no '{published.key}' but ")
+    refuse(published, save_pt({}), "it is empty")
+    refuse(published, save_pt([1, 2]), "holds a list")
 
 
-def test_a_config_that_is_a_list_is_refused(published, save):
+def test_a_config_that_is_a_list_is_refused(published, save_pt):
     refuse(
-        published, save({**published.content, "config": [8, 8]}), "its config(, or .*,)? is (a list|no map)"
+        published,
+        save_pt({**published.content, "config": [8, 8]}),
+        "its config(, or .*,)? is (a list|no map)",
     )
 
 
 @pytest.mark.parametrize("numpy_1", [False, True])
-def test_plain_data_beside_the_weights_passes(published, save, numpy_1):
+def test_plain_data_beside_the_weights_passes(published, save_pt, numpy_1):
     data = {
         **{"learning_rate": np.float64(1e-3), "epoch": np.int64(3), "mean": np.arange(6.0).reshape(2, 3)},
         **{
@@ -200,14 +229,14 @@ def test_plain_data_beside_the_weights_passes(published, save, numpy_1):
             "t": np.str_("x"),
         },
     }
-    path = save({**published.content, **data})
+    path = save_pt({**published.content, **data})
     if numpy_1:  # which calls the module that holds them otherwise
         with zipfile.ZipFile(path) as old, zipfile.ZipFile(path.with_suffix(".old"), "w") as new:
             for entry in old.infolist():
                 new.writestr(entry, old.read(entry).replace(b"cnumpy._core.", b"cnumpy.core."))
         path = path.with_suffix(".old")
     content, found = read_pt(path), published.load(path)
-    assert found.state.keys() == published.load(save(published.content)).state.keys()
+    assert found.state.keys() == published.load(save_pt(published.content)).state.keys()
     assert type(content["epoch"]) is int and content["args"] == {"root": PurePath("runs"), "lr": 1.0}
 
 
@@ -260,11 +289,11 @@ def test_a_file_of_another_kind_is_called_what_it_is(tmp_path, write, message):
     ("model", "key"), [("fastpitch", "in_fft_n_layers"), ("tacotron2", "postnet_n_convolutions")]
 )
 @pytest.mark.parametrize("value", [3 * 10**9, 2**70])
-def test_a_config_of_other_layers_than_its_weights_is_refused(save, model, key, value):
+def test_a_config_of_other_layers_than_its_weights_is_refused(save_pt, model, key, value):
     content = torch.load(GOLDEN / model / FILES[model][0], weights_only=True)
     content["config"] = {**content.get("config", {}), key: value}
     with pytest.raises(InputError, match=rf"config says {key}: {value}, but its weights have \d"):
-        MODELS[model].module("checkpoint").load_checkpoint(save(content))
+        MODELS[model].module("checkpoint").load_checkpoint(save_pt(content))
 
 
 class RunsCode:
@@ -272,13 +301,13 @@ class RunsCode:
         return os.mkdir, ("made_by_a_checkpoint",)
 
 
-def test_files_that_run_code_are_refused(published, save, tmp_path, monkeypatch):
+def test_files_that_run_code_are_refused(published, save_pt, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    refuse(published, save({**published.content, "extra": RunsCode()}), "holds posix.mkdir, no plain data")
+    refuse(published, save_pt({**published.content, "extra": RunsCode()}), "holds posix.mkdir, no plain data")
     assert not Path("made_by_a_checkpoint").exists()
     refuse(
         published,
-        save({"model": torch.nn.Linear(2, 2)}),
+        save_pt({"model": torch.nn.Linear(2, 2)}),
         "holds torch.nn.modules.linear.Linear, no plain data",
     )
 
@@ -291,8 +320,8 @@ def test_torchscript_is_refused(published, tmp_path):
 
 
 @pytest.mark.parametrize("kept", [0, 1000, -100])
-def test_truncated_files_are_refused(published, save, kept):
-    path = save(published.content)
+def test_truncated_files_are_refused(published, save_pt, kept):
+    path = save_pt(published.content)
     path.write_bytes(path.read_bytes()[:kept])
     refuse(published, path, "not a complete PyTorch file")
 

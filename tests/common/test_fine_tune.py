@@ -1,5 +1,7 @@
 """`melforge voice train` and `make`: from a voice's weights and a small corpus to a voice of two speakers."""
 
+import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +12,9 @@ import soundfile
 import torch
 
 from melforge.common.audio.contract import MelContract
+from melforge.common.audio.sound_files import read_audio, resample
 from melforge.common.cli import voice_make, voice_train
+from melforge.common.config.hparams import load_hparams
 from melforge.common.errors import InputError
 from melforge.common.runner import TextToSpeech
 from melforge.common.speech import Controls
@@ -19,12 +23,15 @@ from melforge.common.training import fine_tune
 from melforge.common.training.card import scores
 from melforge.common.training.corpus.batches import Utterances, held_out_utterances
 from melforge.common.training.corpus.dataset import Labels, load_labels, save_labels
+from melforge.common.training.loop import RunSettings, TrainingPlan
 from melforge.common.training.tuning import Tuning
 from melforge.common.weights.ears import find_ear
 from melforge.common.weights.published import read_checkpoint
-from melforge.common.weights.voices import load_voice, read_weights
+from melforge.common.weights.voices import list_voices, load_voice, read_weights
 from melforge.fastpitch.align import learn
 from melforge.fastpitch.train import FastPitchTrainer, continued
+from melforge.hifigan.config import HifiganConfig
+from melforge.hifigan.train import LESSONS, HifiganRecipe, make_trainer
 from tests.conftest import check_at_small_sizes
 
 RATE, HOP = 22_050, 256
@@ -129,41 +136,79 @@ def test_a_resumed_run_ends_as_one_that_was_never_interrupted(corpus, tiny_voice
     assert all(np.allclose(again[name], before[name], atol=5e-3) for name in before)
 
 
+def begun_with(source, speakers, means):
+    """The driver of a run's start."""
+    config, state = continued(source, speakers, means)
+    weights = {name: value.numpy() for name, value in state.items()}
+    settings = replace(source.settings, speakers=tuple(speakers), pitch_means=(), pitch_deviations=())
+    begun = replace(source, config=config, settings=settings, given_state=weights, graphs={}, networks={})
+    return make_driver(begun, "torch", "cpu")
+
+
 def test_at_the_start_each_speaker_is_the_voice(tiny_voice):
     source = load_voice(tiny_voice).source("fastpitch")
-    config, state, names = continued(source, SPEAKERS)
-    assert names == ("ann", "ben") and config.n_speakers == 2
-    weights = {name: value.numpy() for name, value in state.items()}
-    begun = replace(source, config=config, given_state=weights, graphs={}, networks={})
     ids = [np.arange(1, 12)]
     wanted = make_driver(source, "torch", "cpu").synthesise(ids).mel
-    driver = make_driver(begun, "torch", "cpu")
+    driver = begun_with(source, SPEAKERS, [220.0, 140.0])
     for speaker in (0, 1):
         np.testing.assert_array_equal(driver.synthesise(ids, Controls(speaker=speaker)).mel, wanted)
+    np.testing.assert_array_equal(begun_with(source, [], [220.0]).synthesise(ids).mel, wanted)
 
 
-def test_further_speakers_begin_as_the_mean_of_those_that_there_are(tiny_voice):
+@pytest.fixture
+def two_speakers(tiny_voice):
+    """Of ann with 220 Hz and ben with 110."""
     source = load_voice(tiny_voice).source("fastpitch")
-    config, state, names = continued(source, SPEAKERS)
+    config, state = continued(source, SPEAKERS, [220.0, 110.0])
     rows = np.random.default_rng(0).standard_normal(state["speaker_emb.weight"].shape).astype(np.float32)
     weights = {name: value.numpy() for name, value in state.items()} | {"speaker_emb.weight": rows}
-    settings = replace(source.settings, speakers=names)
-    two = replace(source, config=config, settings=settings, given_state=weights, networks={})
-    config, state, names = continued(two, ["cy", "ben"])
-    assert names == ("ann", "ben", "cy") and config.n_speakers == 3
-    np.testing.assert_allclose(state["speaker_emb.weight"], [*rows, rows.mean(0)], rtol=1e-6)
-    with pytest.raises(InputError, match="has the speakers ann, ben, but the corpus does not say who speaks"):
-        continued(two, [])
-    assert continued(source, ["ann"])[2] == () and continued(source, [])[0] == source.config
+    units = {"pitch_means": (220.0, 110.0), "pitch_deviations": (50.0, 25.0)}
+    settings = replace(source.settings, speakers=SPEAKERS, **units)
+    return replace(source, config=config, settings=settings, given_state=weights, graphs={}, networks={})
 
 
-def test_a_corpus_takes_the_models_numbers_and_scale_of_pitch(corpus):
+@pytest.mark.parametrize(
+    ("speakers", "means", "wanted"),
+    [
+        (["ben", "cy"], [200.0, 190.0], [1, 0]),  # one that is there keeps its row, whatever its pitch
+        (["cy", "di"], [100.0, 900.0], [1, 0]),
+        ([], [130.0], [1]),
+        (["cy"], [170.0], [0]),
+    ],
+)
+def test_new_speakers_begin_as_that_of_the_nearest_pitch(two_speakers, speakers, means, wanted):
+    ids = [np.arange(1, 12)]
+    driver, start = begun_with(two_speakers, speakers, means), make_driver(two_speakers, "torch", "cpu")
+    for speaker, row in enumerate(wanted):
+        ours, theirs = (d.synthesise(ids, Controls(speaker=n)) for d, n in ((driver, speaker), (start, row)))
+        np.testing.assert_allclose(ours.mel, theirs.mel, atol=1e-5)
+
+
+def test_a_new_speaker_begins_as_the_mean_where_none_has_a_pitch_of_its_own(two_speakers):
+    bare = replace(two_speakers.settings, pitch_means=(), pitch_deviations=())
+    _, state = continued(replace(two_speakers, settings=bare), ["ann", "cy"], [1.0, 1.0])
+    rows = two_speakers.state["speaker_emb.weight"]
+    np.testing.assert_allclose(state["speaker_emb.weight"], [rows[0], rows.mean(0)], rtol=1e-6)
+
+
+def test_a_corpus_takes_the_models_numbers_and_units_of_pitch(corpus):
     loaded = Utterances(corpus, MelContract(), torch.device("cpu"))
-    hertz = loaded.pitch * loaded.pitch_std + loaded.pitch_mean
-    loaded.measure_pitch_by(200.0, 50.0)
-    torch.testing.assert_close(loaded.pitch * 50 + 200, hertz)
+    means, deviations = loaded.pitch_units
+    assert means.tolist() == pytest.approx([220, 140], abs=5) and deviations.tolist() == pytest.approx(
+        [10] * 2, abs=2
+    )
+    hertz = loaded.pitch * deviations[loaded.speaker, None] + means[loaded.speaker, None]
+    inside = loaded.pitch != 0
+    loaded.measure_pitch_by([200.0], [50.0])
+    torch.testing.assert_close((loaded.pitch * 50 + 200)[inside], hertz[inside])
     loaded.number_speakers(("ben", "cy", "ann"))
     assert loaded.speaker.tolist() == [2, 0] * 7
+    loaded.measure_pitch_by([100.0, 1.0, 200.0], [10.0, 1.0, 20.0])
+    again = (
+        loaded.pitch * loaded.pitch_units[1, loaded.speaker, None]
+        + loaded.pitch_units[0, loaded.speaker, None]
+    )
+    torch.testing.assert_close(again[inside], hertz[inside])
     with pytest.raises(InputError, match="speaker 'ben' is none of the model's: ann"):
         loaded.number_speakers(("ann",))
 
@@ -173,11 +218,14 @@ def test_each_speaker_has_lines_that_are_held_out():
     assert np.flatnonzero(held_out_utterances(np.repeat([0, 1], (30, 50)))).tolist() == [29, 78, 79]
 
 
-def test_a_run_becomes_a_voice_that_speaks_as_both(trained_run, tmp_path, monkeypatch, small_ear):
+def test_a_run_becomes_a_voice_that_speaks_as_both(trained_run, tiny_voice, tmp_path, monkeypatch, small_ear):
     check_at_small_sizes(monkeypatch)
     monkeypatch.setenv("MELFORGE_EARS", str(small_ear.parent))
     folder = tmp_path / "pair"
     voice_make.main([str(folder), "--run", str(trained_run), "--licence", "CC0", "--description", "Noise."])
+    shutil.copytree(tiny_voice, tmp_path / "a")
+    monkeypatch.setenv("MELFORGE_VOICES", str(tmp_path))
+    assert list_voices() == ["a", "pair"] and fine_tune.widest_voice() == "pair"
     voice = load_voice(folder)
     assert voice.licence == "CC0" and list(voice.models) == ["fastpitch", "hifigan"]
     tts = TextToSpeech.load(voice=folder, device="cpu")
@@ -292,3 +340,47 @@ def test_a_vocoder_goes_on_from_its_folded_weights(corpus, tiny_voice, tmp_path)
     )
     np.testing.assert_allclose(folded, begun, atol=2e-3)
     assert len(list((tmp_path / "hifigan" / "samples").glob("*.wav"))) == 2
+
+
+def test_a_vocoder_that_does_not_speak_a_pitch_is_told_beforehand(tmp_path, capsys):
+    """The shipped one knows a woman's: of a recording played at half the pitch its copies are hoarse."""
+    sound, rate = read_audio(Path(__file__).parents[1] / "data" / "heard" / "teacher.flac")
+    source = load_voice("hazel").source("fastpitch")
+    (tmp_path / "wavs").mkdir()
+    told = []
+    for factor in (1.0, 2.0):
+        soundfile.write(tmp_path / "wavs" / "a.wav", resample(sound, rate, round(RATE * factor)), RATE)
+        labels = Labels(
+            ["a"], ["a"], [np.ones(1, int)], [np.ones(1, int)], [np.ones(1, np.float32)], [], np.zeros(1, int)
+        )
+        fine_tune.tell_copies(tmp_path, labels, fine_tune.vocoder_beside("hazel", source))
+        told.append(capsys.readouterr().out)
+    assert "hifigan copies 1 held-out line with " in told[0] and "add --model" not in told[0]
+    assert "does not speak this pitch well: add --model hifigan" in told[1]
+
+
+def test_the_pitch_network_learns_that_of_recordings_first(tmp_path, capsys, monkeypatch):
+    sound, rate = read_audio(Path(__file__).parents[1] / "data" / "heard" / "teacher.flac")
+    low = np.tile(resample(sound, rate, 2 * RATE), 3)
+    frames = len(low) // HOP
+    (tmp_path / "wavs").mkdir()
+    soundfile.write(tmp_path / "wavs" / "a.wav", low, RATE)
+    each = [np.ones(1, int)]
+    labels = Labels(["a"], ["a"], each, [np.array([frames])], [np.ones(1, np.float32)], [], np.zeros(1, int))
+    save_labels(tmp_path, labels)
+    source = load_voice("hazel").source("hifigan")
+    classes = HifiganConfig, MelContract, HifiganRecipe
+    *_, recipe = load_hparams("hparams/hifigan/train_finetune.yaml", *classes, model="hifigan")
+    monkeypatch.setitem(LESSONS, "cpu", 40)
+    plan = TrainingPlan(source.config, source.mel, recipe)
+    trainer = make_trainer(plan, tmp_path, RunSettings(tmp_path / "run", steps=1, device="cpu"), source)
+    before, after = map(float, re.findall(r"[0-9.]+", capsys.readouterr().out.splitlines()[-1]))
+    assert before > 4 and after < before / 4
+    taught = trainer.averaged_model().pitch.state_dict()
+    own = {
+        name.removeprefix("pitch."): value
+        for name, value in source.state.items()
+        if name.startswith("pitch.")
+    }
+    assert all(not np.array_equal(taught[name], own[name]) for name in own)
+    assert not any(value.requires_grad for value in trainer.model.pitch.parameters())

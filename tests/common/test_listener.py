@@ -8,7 +8,7 @@ import soundfile
 from melforge.common.recognition.alignment import Alignment, WordLeftOut
 from melforge.common.recognition.listener import HeardAgain, Listener, as_spelt
 from melforge.common.recognition.loading import load_recogniser
-from tests.common.test_recognition import ear, run  # noqa: F401 (fixtures)
+from tests.common.test_recognition import run  # noqa: F401 (a fixture)
 
 
 def test_what_differs_is_described():
@@ -35,8 +35,8 @@ def test_what_sounds_the_same_is_no_error(heard, words, spelt):
     assert as_spelt(heard.split(), words.split()) == spelt.split()
 
 
-def test_rates_are_of_all_that_was_heard(ear, tts):  # noqa: F811
-    listener = Listener(load_recogniser(ear, device="cpu"), 0.5)
+def test_rates_are_of_all_that_was_heard(small_ear, tts):
+    listener = Listener(load_recogniser(small_ear, device="cpu"), 0.5)
     assert listener.ok and listener.rate == 0
     audio = tts.speak("Hello there, it is 5 o'clock.")
     found = listener.listen(audio)

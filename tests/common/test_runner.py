@@ -14,7 +14,6 @@ import pytest
 import torch
 
 from melforge.common.audio.denoiser import bias_spectrum, spectra_of
-from melforge.common.engines import WrappedEngine
 from melforge.common.errors import InputError
 from melforge.common.runner import ChunkSizes, TextToSpeech
 from melforge.common.speech import Controls
@@ -48,19 +47,11 @@ def test_audio_tells_what_was_spoken(spoken):
         assert following > start + mel.shape[1] * 256 / 22050
 
 
-def test_speaking_again_gives_the_same_samples(tts, spoken):
-    np.testing.assert_array_equal(tts.speak(TEXT).samples, spoken.samples)
-
-
-def test_torch_speaks_the_same(tiny_voice, spoken):
-    other = TextToSpeech.load(voice=tiny_voice, backend="torch", device="cpu").speak(TEXT)
-    np.testing.assert_allclose(other.samples, spoken.samples, atol=1e-4)
-
-
-def test_backends_mix(tiny_voice, spoken):
+def test_backends_mix_and_a_seed_changes_nothing_of_models_that_draw_no_noise(tiny_voice, tts, spoken):
     mixed = TextToSpeech.load(voice=tiny_voice, backend="acoustic=torch,vocoder=onnx", device="cpu")
     assert (mixed.acoustic.encoder.backend, mixed.vocoder.generator.backend) == ("torch", "onnx")
     np.testing.assert_allclose(mixed.speak(TEXT).samples, spoken.samples, atol=1e-4)
+    np.testing.assert_array_equal(tts.speak(TEXT, Controls(seed=3)).samples, spoken.samples)
 
 
 def test_published_files_speak_with_their_own_text_chain(tmp_path):
@@ -80,13 +71,6 @@ def test_published_files_speak_with_their_own_text_chain(tmp_path):
     assert published.speak("Hello there.").seconds > 0.1
     with pytest.raises(ValueError, match="two checkpoints for the vocoder"):
         TextToSpeech.load(checkpoints=[files[1], files[1]])
-
-
-def test_stream_joins_to_what_speak_gives(tts, spoken):
-    chunks = list(tts.stream(TEXT))
-    assert len(chunks) > 4
-    assert len(chunks[0]) < 0.4 * 22050
-    np.testing.assert_allclose(np.concatenate(chunks), spoken.samples, atol=1e-4)
 
 
 def test_stream_leaves_before_the_rest_is_computed(tts, monkeypatch):
@@ -160,6 +144,29 @@ def test_chunks_grow_and_the_last_are_even(tts):
     assert max(map(max, found)) == sizes.longest == 53 and ChunkSizes(10, 40).longest == 40
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_stream_is_the_same_whatever_its_chunks_are_stretched_to(tts, spoken, seed):
+    chance, lengths = np.random.default_rng(seed), []
+    stream, parts = tts.stream(TEXT, sizes=ChunkSizes(4, 16, even=True, stretched=90)), []
+    while not stream.ended:
+        stream.stretch(lambda: chance.uniform(0, 1.2))
+        parts.append(next(stream))
+        lengths.append(len(parts[-1]) // 256)
+    np.testing.assert_allclose(np.concatenate(parts), spoken.samples, atol=1e-4)
+    assert min(lengths) < 24 < max(lengths) <= ChunkSizes(stretched=90).longest
+
+
+def test_a_chunk_that_is_computed_is_not_stretched(tts):
+    mel = np.full((1, 80, 200), -5, np.float32)
+    chunks = tts.vocoder.vocode_chunks(mel, ChunkSizes(10, 20, stretched=50))
+    chunks.stretch(8)  # it has more
+    assert len(next(chunks)) == 10 * 256
+    chunks.stretch(1000)
+    tts.vocoder._run_chunks([(chunks, chunks.window)])
+    chunks.stretch(30)
+    assert [len(chunk) // 256 for chunk in chunks] == [50, 20, 20, 20, 20, 20, 20, 20]
+
+
 @pytest.mark.parametrize("frames, first, chunk", [(1, 1, 1), (7, 3, 3), (61, 1, 17), (150, 24, 64)])
 def test_denoised_chunks_equal_the_whole_denoised(tts, frames, first, chunk):
     mel = np.random.default_rng(frames).standard_normal((1, 80, frames), np.float32) * 2 - 5
@@ -189,27 +196,6 @@ def test_the_voice_says_how_much_is_denoised_and_controls_overrule_it(tts):
     )
     with pytest.raises(ValueError, match="denoising_strength must be a number from 0 to 10"):
         Controls(denoising_strength=-1.0)
-
-
-def test_a_mel_longer_than_the_stage_is_vocoded_in_pieces(tts):
-    generator = tts.vocoder.generator
-    stage = generator.stage
-    mel_dim = dataclasses.replace(stage.dynamic_dims["mel"], max=40)
-    batch = stage.dynamic_dims["batch"]
-    tensor = dataclasses.replace(stage.inputs[0], dims=(batch, 80, mel_dim))
-
-    class Short(WrappedEngine):
-        def __init__(self):
-            super().__init__(generator)
-            self.stage = dataclasses.replace(stage, inputs=(tensor,))
-
-        def __call__(self, mel):
-            assert mel.shape[2] <= 40
-            return generator(mel=mel)
-
-    mel = np.random.default_rng(0).standard_normal((1, 80, 130), np.float32)
-    pieces = HifiganVocoder(tts.vocoder.source, {"generator": Short()}).vocode(mel, np.array([130]))
-    np.testing.assert_allclose(pieces[0], generator(mel=mel)["audio"][0], atol=1e-4)
 
 
 def test_speak_many_answers_in_the_order_asked(tts):
@@ -263,19 +249,18 @@ def test_at_a_pace_too_slow_for_the_model_pieces_are_spoken(tts, monkeypatch):
         tts.speak("word.", Controls(pace=0.1))
 
 
-@pytest.mark.parametrize("control", [{"pitch_shift": 50.0}, {"pitch_amplify": 2.0}, {"pitch_flatten": True}])
-def test_pitch_controls_change_the_sound(tts, spoken, control):
-    other = tts.speak(TEXT, Controls(**control))
-    assert len(other.samples) == len(spoken.samples)
-    assert np.abs(other.samples - spoken.samples).max() > 1e-4
-
-
-def test_pitch_is_reported_in_hz(tts, spoken):
-    shifted = tts.speak(TEXT, Controls(pitch_shift=30.0)).pitches[0]
-    np.testing.assert_allclose(shifted - spoken.pitches[0], 30.0, atol=1e-2)
-    np.testing.assert_allclose(tts.speak(TEXT, Controls(pitch_flatten=True)).pitches[0], 200.0, atol=1e-2)
-    inverted = tts.speak(TEXT, Controls(pitch_invert=True)).pitches[0]
-    np.testing.assert_allclose(inverted - 200, 200 - spoken.pitches[0], atol=1e-2)
+def test_pitch_controls_change_the_sound_and_the_hz_that_are_reported(tts, spoken):
+    given = spoken.pitches[0]
+    for control, wanted in (
+        ({"pitch_shift": 30.0}, given + 30.0),
+        ({"pitch_flatten": True}, 200.0),
+        ({"pitch_invert": True}, 400 - given),
+        ({"pitch_amplify": 2.0}, 2 * given - 200),
+    ):
+        other = tts.speak(TEXT, Controls(**control))
+        np.testing.assert_allclose(other.pitches[0], wanted, atol=1e-2)
+        assert len(other.samples) == len(spoken.samples)
+        assert np.abs(other.samples - spoken.samples).max() > 1e-4
 
 
 def test_an_utterance_longer_than_the_model_takes_is_cut(tts, spoken, monkeypatch):
@@ -303,11 +288,6 @@ def test_a_control_that_would_change_nothing_is_refused(tts, control, has_it):
     for call in (tts.speak, tts.stream):
         with pytest.raises(ValueError, match=f"{name}' would change nothing: {has_it}, not fastpitch or hif"):
             call("Hello.", Controls(**control))
-
-
-def test_a_seed_is_no_control_that_changes_nothing(tts, spoken):
-    """The same seed gives the same speech with every model; those that draw no noise give it for all."""
-    np.testing.assert_array_equal(tts.speak(TEXT, Controls(seed=3)).samples, spoken.samples)
 
 
 def test_a_model_that_reports_nothing_has_no_problems(tts, spoken):
@@ -360,9 +340,11 @@ def excursions(samples: np.ndarray) -> list[slice]:
 
 
 @pytest.mark.parametrize("size", [0.0, 0.5, 0.9, 1.0])
-def test_what_stays_within_one_is_left_as_it_is(size):
-    samples = waves(size)
+def test_what_stays_within_one_is_left_as_it_is_and_a_peak_just_above_it_nearly(size):
+    """So that a chunk's last digits, which differ from the whole's, are all that differs afterwards."""
+    samples, above = waves(size), waves(1 + 1e-5)
     np.testing.assert_array_equal(soft_clip(samples), samples)
+    np.testing.assert_allclose(soft_clip(above), soft_clip(waves(1.0)), atol=3e-5)
 
 
 @pytest.mark.parametrize("size", [1.0001, 1.1, 2.0, 50.0])
@@ -386,12 +368,6 @@ def test_only_an_excursion_beyond_one_is_rounded_off(size):
     assert rounded.dtype == np.float32 and np.abs(rounded).max() <= 1
     np.testing.assert_array_equal(np.sign(rounded), np.sign(samples))
     np.testing.assert_allclose(soft_clip(-samples), -rounded)
-
-
-def test_a_peak_near_one_is_nearly_left_as_it_is():
-    """So that a chunk's last digits, which differ from the whole's, are all that differs afterwards."""
-    below, above = waves(1.0), waves(1 + 1e-5)
-    np.testing.assert_allclose(soft_clip(above), soft_clip(below), atol=3e-5)
 
 
 def test_an_excursion_that_goes_on_is_not_complete_peaks():

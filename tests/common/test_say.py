@@ -74,27 +74,12 @@ def test_standard_output_is_a_stream(run):
 
 def test_what_is_asked(run, server, monkeypatch):
     run("-o", "x.pcm")
-    assert server.asked[0] == {
-        "path": "/v1/audio/speech",
-        "headers": server.asked[0]["headers"],
-        "model": "tts-1",
-        "voice": "alloy",
-        "input": "Hello there.",
-        "response_format": "pcm",
-    }
+    fields = {"model": "tts-1", "voice": "alloy", "input": "Hello there.", "response_format": "pcm"}
+    asked = server.asked[0]
+    assert asked == {"path": "/v1/audio/speech", "headers": asked["headers"], **fields}
     monkeypatch.setenv(say.KEY_VARIABLE, "secret")
-    run(
-        "-o",
-        "x.pcm",
-        "--pace",
-        "1.5",
-        "--seed",
-        "3",
-        "--model",
-        "tacotron2-hifigan",
-        "--sample-rate",
-        "22050",
-    )
+    words = ("--pace", "1.5", "--seed", "3", "--model", "tacotron2-hifigan", "--sample-rate", "22050")
+    run("-o", "x.pcm", *words)
     asked = server.asked[1]
     assert asked.pop("headers")["Authorization"] == "Bearer secret"
     assert (asked["speed"], asked["seed"], asked["model"]) == (1.5, 3, "tacotron2-hifigan")
@@ -180,16 +165,15 @@ def refusing(status: int, message: str):
     return answering(lambda handler, _: handler.whole(status, body, Retry_After="2"))
 
 
-def test_what_a_caller_can_mend_is_an_input_error(run, tmp_path):
-    with (
-        refusing(400, "speed must be 1") as server,
-        pytest.raises(InputError, match=r"\(400\): speed must be 1"),
-    ):
-        run("-o", "x.wav", url=server.url)
-    with (
-        refusing(401, "no such key") as server,
-        pytest.raises(InputError, match=r"taken from \$MELFORGE_API_KEY"),
-    ):
+@pytest.mark.parametrize(
+    ("status", "said", "message"),
+    [
+        (400, "speed must be 1", r"\(400\): speed must be 1"),
+        (401, "no such key", r"taken from \$MELFORGE_API_KEY"),
+    ],
+)
+def test_what_a_caller_can_mend_is_an_input_error(run, tmp_path, status, said, message):
+    with refusing(status, said) as server, pytest.raises(InputError, match=message):
         run("-o", "x.wav", url=server.url)
     assert not list(tmp_path.iterdir())
 
@@ -224,12 +208,8 @@ def test_it_needs_neither_a_model_nor_the_server_s_packages(server, tmp_path):
         "from melforge.common.cli.say import main\n"
         f"sys.exit(main(['Hello.', '--server', '{server.url}', '-o', 'x.mp3']))\n"
     )
-    root = Path(__file__).parents[2]
-    result = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(root)},
-        capture_output=True,
-    )
+    path = {"PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, cwd=tmp_path, env=os.environ | path, capture_output=True)
     assert result.returncode == 0, result.stderr.decode()
     assert (tmp_path / "x.mp3").is_file()

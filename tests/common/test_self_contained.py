@@ -1,8 +1,8 @@
 """Files for other programs: they run in ONNX Runtime alone, with their axes named and their own check."""
 
+import functools
 import os
 import re
-import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -147,15 +147,8 @@ def test_a_failing_check_leaves_nothing_behind(tiny_voice, tmp_path, monkeypatch
 
 
 @pytest.fixture
-def export(tiny_voice, monkeypatch, capsys):
-    def export(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["export.py", "--voice", str(tiny_voice), *map(str, words)])
-        monkeypatch.syspath_prepend(ROOT / "scripts")
-        with pytest.raises(SystemExit) as stopped:
-            runpy.run_path(str(ROOT / "scripts" / "export.py"), run_name="__main__")
-        return stopped.value.code, *capsys.readouterr()
-
-    return export
+def export(tiny_voice, program):
+    return functools.partial(program, ROOT / "scripts" / "export.py", "--voice", tiny_voice)
 
 
 def test_the_command_writes_one_model_or_all(export, tmp_path):

@@ -51,10 +51,9 @@ RATE, HOP = 22_050, 256
 FRAMES = sum(40 + i for i in range(12))  # of the corpus
 TINY_FASTPITCH = (
     "symbols_embedding_dim=16 in_fft_output_size=16 out_fft_output_size=16 in_fft_n_layers=1 "
-    "out_fft_n_layers=1 "
-    "in_fft_d_head=8 out_fft_d_head=8 in_fft_conv1d_filter_size=16 out_fft_conv1d_filter_size=16 "
-    "dur_predictor_filter_size=8 pitch_predictor_filter_size=8 energy_predictor_filter_size=8 "
-    "frames_per_batch=200"
+    "out_fft_n_layers=1 in_fft_d_head=8 out_fft_d_head=8 in_fft_conv1d_filter_size=16 "
+    "out_fft_conv1d_filter_size=16 dur_predictor_filter_size=8 pitch_predictor_filter_size=8 "
+    "energy_predictor_filter_size=8 frames_per_batch=200"
 )
 TINY_TACOTRON2 = (
     "symbols_embedding_dim=16 encoder_embedding_dim=16 attention_rnn_dim=16 attention_dim=8 "
@@ -96,37 +95,67 @@ def corpus(tmp_path, monkeypatch) -> Path:
     return folder
 
 
-def train(module, monkeypatch, corpus: Path, out: Path, values: str, *arguments: str) -> None:
-    pairs = [part for value in values.split() for part in ("--set", value)]
-    words = ["train", "--corpus", str(corpus), "--out", str(out), "--device", "cpu", *pairs, *arguments]
-    monkeypatch.setattr("sys.argv", words)
-    module.main()
+RECIPES = {
+    fastpitch_train: TINY_FASTPITCH,
+    tacotron2_train: TINY_TACOTRON2,
+    fastspeech_train: TINY_FASTSPEECH,
+    waveglow_train: TINY_WAVEGLOW,
+    hifigan_train: TINY_HIFIGAN,
+}
+
+
+@pytest.fixture
+def train(corpus, monkeypatch):
+    """Runs a recipe's command with sizes of its own."""
+
+    def train(module, out: Path, *words: object, values: str = "", folder: Path = corpus) -> None:
+        pairs = [part for value in f"{RECIPES[module]} {values}".split() for part in ("--set", value)]
+        words = "--corpus", folder, "--out", out, "--device", "cpu", *pairs, *words
+        monkeypatch.setattr("sys.argv", ["train", *map(str, words)])
+        module.main()
+
+    return train
+
+
+@pytest.fixture
+def predict(corpus, monkeypatch):
+    """What a command predicts of the corpus by the weights of a run."""
+
+    def predict(module, out: Path, *words: str) -> np.ndarray:
+        paths = "--weights", out / "weights.safetensors", "--corpus", corpus, "--out", out / "predicted.npy"
+        monkeypatch.setattr("sys.argv", ["predict", *map(str, paths), "--device", "cpu", *words])
+        module.main()
+        made = np.load(out / "predicted.npy")
+        assert (made.shape == (80, FRAMES) and np.isfinite(made).all()) or module is align_tacotron2
+        return made
+
+    return predict
 
 
 def losses(out: Path) -> list[str]:
     return (out / "losses.csv").read_text().splitlines()
 
 
-def test_fastpitch_learns_saves_resumes_and_predicts_mels(corpus, tmp_path, monkeypatch):
+def test_fastpitch_learns_saves_resumes_and_predicts_mels(corpus, tmp_path, train, predict):
     out = tmp_path / "run"
-    train(fastpitch_train, monkeypatch, corpus, out, TINY_FASTPITCH, "--steps", "10")
+    train(fastpitch_train, out, "--steps", 10)
     assert len(losses(out)) == 3  # the heading, step 1 and step 10
     source = read_checkpoint(out / "weights.safetensors")
     assert source.model == "fastpitch"
     assert source.settings.pitch_mean == pytest.approx(205.5, abs=1)
     assert not any(name.startswith("attention.") for name in source.state)
     last = "--resume", str(out / "last.pt")
-    train(fastpitch_train, monkeypatch, corpus, out, TINY_FASTPITCH, "--steps", "12", *last)
+    train(fastpitch_train, out, "--steps", 12, *last)
     state = torch.load(out / "last.pt", weights_only=True)
     assert state["schedule"]["step"] == 12
-    own = predicted_mels(fastpitch_predict_mels, monkeypatch, corpus, out)
-    freely = predicted_mels(fastpitch_predict_mels, monkeypatch, corpus, out, "--predicted")
+    own = predict(fastpitch_predict_mels, out)
+    freely = predict(fastpitch_predict_mels, out, "--predicted")
     assert np.abs(freely - own).max() > 1e-3
     # Its weights' mean and deviation of the pitch count, not those of the corpus that it predicts mels for.
     labels = load_labels(corpus)
     labels.pitch[6:] = [1.5 * pitch for pitch in labels.pitch[6:]]
     save_labels(corpus, labels)
-    other, first = predicted_mels(fastpitch_predict_mels, monkeypatch, corpus, out), labels.frames[:6].sum()
+    other, first = predict(fastpitch_predict_mels, out), labels.frames[:6].sum()
     np.testing.assert_allclose(other[:, :first], own[:, :first], atol=2e-3)
     assert np.abs(other[:, first:] - own[:, first:]).max() > 1e-2
 
@@ -141,46 +170,30 @@ def test_a_run_is_begun_from_python_too(corpus, tmp_path):
     assert read_checkpoint(tmp_path / "run" / "weights.safetensors").model == "fastpitch"
 
 
-def predicted_mels(module, monkeypatch, corpus: Path, out: Path, *arguments: str) -> np.ndarray:
-    written = predict(module, monkeypatch, corpus, out, *arguments)
-    assert written.shape == (80, FRAMES)
-    assert np.isfinite(written).all()
-    return written
-
-
-def predict(module, monkeypatch, corpus: Path, out: Path, *arguments: str) -> np.ndarray:
-    file = out / "predicted.npy"
-    words = ["--weights", str(out / "weights.safetensors"), "--corpus", str(corpus), "--out", str(file)]
-    monkeypatch.setattr("sys.argv", ["predict", *words, "--device", "cpu", *arguments])
-    module.main()
-    return np.load(file)
-
-
 @pytest.mark.slow
-def test_tacotron2_learns_where_to_look_and_predicts_mels(corpus, tmp_path, monkeypatch):
+def test_tacotron2_learns_where_to_look_and_predicts_mels(tmp_path, train, predict):
     out = tmp_path / "run"
-    train(tacotron2_train, monkeypatch, corpus, out, TINY_TACOTRON2, "--steps", "100")
+    train(tacotron2_train, out, "--steps", 100)
     heading, first, *_, last = (line.split(",") for line in losses(out))
     column = heading.index("alignment")
     assert float(last[column]) < float(first[column])
     assert read_checkpoint(out / "weights.safetensors").model == "tacotron2"
-    predicted_mels(tacotron2_predict_mels, monkeypatch, corpus, out)
+    predict(tacotron2_predict_mels, out)
 
 
 @pytest.mark.slow
-def test_fastspeech_learns_from_another_models_mels_and_attention(corpus, tmp_path, monkeypatch):
+def test_fastspeech_learns_from_another_models_mels_and_attention(corpus, tmp_path, train, predict):
     teacher, out = tmp_path / "teacher", tmp_path / "run"
     np.save(tmp_path / "mels.npy", np.full((80, FRAMES), -3, np.float16))
     mels = ["--mels", str(tmp_path / "mels.npy")]
-    train(tacotron2_train, monkeypatch, corpus, teacher, TINY_TACOTRON2, "--steps", "1", *mels)
+    train(tacotron2_train, teacher, "--steps", 1, *mels)
     begins_at = read_weights(teacher / "weights.safetensors")["decoder.linear_projection.linear_layer.bias"]
     np.testing.assert_allclose(begins_at, -3, atol=0.01)  # the mean frame of what it is taught
-    durations = predict(align_tacotron2, monkeypatch, corpus, teacher)
+    durations = predict(align_tacotron2, teacher)
     assert durations.sum() == FRAMES and len(durations) == 12 * 5
     np.save(tmp_path / "durations.npy", durations)
     taught = [*mels, "--durations", str(tmp_path / "durations.npy")]
-    sizes = TINY_FASTSPEECH + " warm_up_steps=1"
-    train(fastspeech_train, monkeypatch, corpus, out, sizes, "--steps", "100", *taught)
+    train(fastspeech_train, out, "--steps", 100, *taught, values="warm_up_steps=1")
     heading, first, *_, last = (line.split(",") for line in losses(out))
     for loss in ("mel", "duration"):
         assert float(last[heading.index(loss)]) < float(first[heading.index(loss)])
@@ -189,7 +202,7 @@ def test_fastspeech_learns_from_another_models_mels_and_attention(corpus, tmp_pa
     np.save(tmp_path / "durations.npy", durations[:-1])
     with pytest.raises(ValueError, match=r"durations\.npy does not hold this corpus's durations"):
         out = tmp_path / "other"
-        train(fastspeech_train, monkeypatch, corpus, out, TINY_FASTSPEECH, "--steps", "1", *taught)
+        train(fastspeech_train, out, "--steps", 1, *taught)
 
 
 def test_a_frame_counts_for_the_symbol_that_was_looked_at_most():
@@ -205,9 +218,9 @@ def test_every_step_has_the_symbol_that_it_speaks():
 
 
 @pytest.mark.slow
-def test_waveglow_trains_in_either_direction(corpus, tmp_path, monkeypatch):
+def test_waveglow_trains_in_either_direction(tmp_path, train):
     likely, adversarial = tmp_path / "likely", tmp_path / "adversarial"
-    train(waveglow_train, monkeypatch, corpus, likely, TINY_WAVEGLOW, "--steps", "10")
+    train(waveglow_train, likely, "--steps", 10)
     column = losses(likely)[0].split(",").index("nll")
     first, last = (float(losses(likely)[row].split(",")[column]) for row in (1, -1))
     assert last < first
@@ -215,7 +228,7 @@ def test_waveglow_trains_in_either_direction(corpus, tmp_path, monkeypatch):
     save_checkpoint(tmp_path / "judges.pt", trainer={"discriminators": judges.state_dict()})
     more = ["--hparam", "hparams/waveglow/train_adversarial.yaml", "--init", str(likely / "last.pt")]
     more += ["--judges", str(tmp_path / "judges.pt")]
-    train(waveglow_train, monkeypatch, corpus, adversarial, TINY_WAVEGLOW, "--steps", "2", *more)
+    train(waveglow_train, adversarial, "--steps", 2, *more)
     before, after = (
         torch.load(run / "last.pt", weights_only=True)["trainer"]["model"] for run in (likely, adversarial)
     )
@@ -227,10 +240,9 @@ def test_waveglow_trains_in_either_direction(corpus, tmp_path, monkeypatch):
     assert not any("parametrizations" in name for name in source.state)
 
 
-def test_fastpitch_goes_on_in_its_networks_units_of_pitch(corpus, tmp_path, monkeypatch):
+def test_fastpitch_goes_on_in_its_networks_units_of_pitch(tmp_path, train):
     def pitch_loss(name, *arguments):
-        words = TINY_FASTPITCH, "--steps", "1", *arguments
-        train(fastpitch_train, monkeypatch, corpus, tmp_path / name, *words)
+        train(fastpitch_train, tmp_path / name, "--steps", 1, *arguments)
         heading, first = (row.split(",") for row in losses(tmp_path / name))
         return float(first[heading.index("pitch")])
 
@@ -241,15 +253,15 @@ def test_fastpitch_goes_on_in_its_networks_units_of_pitch(corpus, tmp_path, monk
     assert pitch_loss("other", "--init", str(tmp_path / "other.pt")) > 5 * own
 
 
-def test_hifigan_trains_on_true_and_predicted_mels_and_starts_from_networks(corpus, tmp_path, monkeypatch):
+def test_hifigan_trains_on_true_and_predicted_mels_and_starts_from_networks(tmp_path, train):
     out = tmp_path / "run"
     mels = tmp_path / "mels.npy"
     np.save(mels, np.full((80, FRAMES), -5, np.float16))
-    train(hifigan_train, monkeypatch, corpus, out, TINY_HIFIGAN, "--steps", "2", "--mels", str(mels))
+    train(hifigan_train, out, "--steps", 2, "--mels", str(mels))
     before = torch.load(out / "last.pt", weights_only=True)
     again = tmp_path / "again"
     begun = "--init", str(out / "last.pt")
-    train(hifigan_train, monkeypatch, corpus, again, TINY_HIFIGAN, "--steps", "1", *begun)
+    train(hifigan_train, again, "--steps", 1, *begun)
     after = torch.load(again / "last.pt", weights_only=True)
     assert (before["schedule"]["step"], after["schedule"]["step"]) == (2, 1)
     source = read_checkpoint(again / "weights.safetensors")
@@ -259,11 +271,11 @@ def test_hifigan_trains_on_true_and_predicted_mels_and_starts_from_networks(corp
 
 
 @pytest.mark.parametrize(("name", "shape"), [("c4c4i", (64, 16)), ("c2c4i", (128, 32)), ("c4c4c4i", (16, 4))])
-def test_hifigan_with_an_inverse_stft_trains_resumes_and_speaks(name, shape, corpus, tmp_path, monkeypatch):
+def test_hifigan_with_an_inverse_stft_trains_resumes_and_speaks(name, shape, tmp_path, train):
     out, recipe = tmp_path / "run", ("--hparam", f"hparams/hifigan/train_{name}.yaml")
-    train(hifigan_train, monkeypatch, corpus, out, TINY_HIFIGAN, "--steps", "1", *recipe)
+    train(hifigan_train, out, "--steps", 1, *recipe)
     last = "--resume", str(out / "last.pt")
-    train(hifigan_train, monkeypatch, corpus, out, TINY_HIFIGAN, "--steps", "2", *recipe, *last)
+    train(hifigan_train, out, "--steps", 2, *recipe, *last)
     source = read_checkpoint(out / "weights.safetensors")
     assert (source.config.istft_n_fft, source.config.istft_hop_length) == shape
     generator = stages_of("hifigan", source.config)[0]
@@ -299,9 +311,9 @@ def half_done(tmp_path) -> Path:
 
 
 REFUSED = {
-    "anew": (["--steps", "1"], "half holds a run: go on with it by --resume .*half/last.pt, or give another"),
-    "another's": (["--steps", "1", "--resume", "other.pt"], "half holds a run: go on with it by"),
-    "init": (["--steps", "1", "--init", "half/last.pt"], "half holds a run: go on with it by"),
+    "anew": (["--steps", 1], "half holds a run: go on with it by --resume .*half/last.pt, or give another"),
+    "another's": (["--steps", 1, "--resume", "other.pt"], "half holds a run: go on with it by"),
+    "init": (["--steps", 1, "--init", "half/last.pt"], "half holds a run: go on with it by"),
     "save": (["--resume", "half/last.pt", "--save-minutes", "0"], "--save-minutes must be above 0, not 0"),
     "device": (["--resume", "half/last.pt", "--device", "tpu"], "--device 'tpu': give cpu or cuda"),
 }
@@ -309,22 +321,22 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED)
 @pytest.mark.parametrize("module", [fastpitch_train, tacotron2_train, fastspeech_train, hifigan_train])
-def test_a_run_is_not_overwritten(module, case, half_done, tmp_path, monkeypatch):
+def test_a_run_is_not_overwritten(module, case, half_done, tmp_path, train):
     words, message = REFUSED[case]
-    words = [str(tmp_path / word) if word.endswith(".pt") else word for word in words]
+    words = [str(tmp_path / word) if str(word).endswith(".pt") else word for word in words]
     with pytest.raises(InputError, match=message):
-        train(module, monkeypatch, tmp_path / "no-corpus", half_done, "", *words)
+        train(module, half_done, *words, folder=tmp_path / "no-corpus")
     assert (half_done / "last.pt").read_bytes() == b"weights of hours"
     assert (half_done / "losses.csv").read_text() == "step,seconds\n"
 
 
-def test_a_run_that_saved_nothing_is_not_gone_on_with(half_done, tmp_path, monkeypatch):
+def test_a_run_that_saved_nothing_is_not_gone_on_with(half_done, tmp_path, train):
     (half_done / "last.pt").unlink()
     with pytest.raises(InputError, match="half holds a run: give another folder"):
-        train(hifigan_train, monkeypatch, tmp_path / "no-corpus", half_done, "", "--steps", "1")
+        train(hifigan_train, half_done, "--steps", 1, folder=tmp_path / "no-corpus")
     with pytest.raises(FileNotFoundError, match=r"half/last\.pt not found: give the last\.pt in a run's"):
         last = "--resume", str(half_done / "last.pt")
-        train(hifigan_train, monkeypatch, tmp_path / "no-corpus", half_done, "", *last)
+        train(hifigan_train, half_done, *last, folder=tmp_path / "no-corpus")
 
 
 @pytest.mark.parametrize(
@@ -340,25 +352,23 @@ def test_a_run_that_saved_nothing_is_not_gone_on_with(half_done, tmp_path, monke
     ],
 )
 @pytest.mark.parametrize("option", ["--init", "--resume"])
-def test_what_a_run_cannot_begin_with_is_named(
-    option, file, message, corpus, half_done, tmp_path, monkeypatch
-):
-    words = "--steps", "1", option, str(tmp_path / file)
+def test_what_a_run_cannot_begin_with_is_named(option, file, message, half_done, tmp_path, train):
+    words = "--steps", 1, option, str(tmp_path / file)
     with pytest.raises(InputError, match=message):
-        train(hifigan_train, monkeypatch, corpus, tmp_path / "new", TINY_HIFIGAN, *words)
+        train(hifigan_train, tmp_path / "new", *words)
 
 
-@pytest.mark.parametrize("words", [["--steps", "-5"], ["--steps", "0"], ["--seed", "-1", "--steps", "1"]])
-def test_numbers_that_never_end_or_are_none_are_refused(words, corpus, tmp_path, monkeypatch):
+@pytest.mark.parametrize("words", [["--steps", "-5"], ["--steps", 0], ["--seed", "-1", "--steps", 1]])
+def test_numbers_that_never_end_or_are_none_are_refused(words, tmp_path, train):
     with pytest.raises(InputError, match="must be a whole number from"):
-        train(hifigan_train, monkeypatch, corpus, tmp_path / "new", TINY_HIFIGAN, *words)
+        train(hifigan_train, tmp_path / "new", *words)
 
 
-def test_mels_of_another_corpus_are_refused(corpus, tmp_path, monkeypatch):
+def test_mels_of_another_corpus_are_refused(corpus, tmp_path, train):
     np.save(tmp_path / "mels.npy", np.zeros((80, 7), np.float16))
-    words = "--steps", "1", "--mels", str(tmp_path / "mels.npy")
+    words = "--steps", 1, "--mels", str(tmp_path / "mels.npy")
     with pytest.raises(ValueError, match="holds 7 frames, the corpus has 546"):
-        train(hifigan_train, monkeypatch, corpus, tmp_path / "r", TINY_HIFIGAN, *words)
+        train(hifigan_train, tmp_path / "r", *words)
 
 
 @pytest.mark.parametrize("minutes", [float("nan"), float("inf"), -1.0])
@@ -415,22 +425,18 @@ def test_a_checkpoint_appears_whole_or_not_at_all(tmp_path):
 # Every setting counts
 
 
-RECIPES = {
-    fastpitch_train: TINY_FASTPITCH,
-    tacotron2_train: TINY_TACOTRON2,
-    fastspeech_train: TINY_FASTSPEECH,
-    waveglow_train: TINY_WAVEGLOW,
-    hifigan_train: TINY_HIFIGAN,
-}
-
-
-def made_run(module, monkeypatch, corpus: Path, out: Path, values: str, *words: str) -> Run:
+@pytest.fixture
+def made_run(train, tmp_path, monkeypatch):
     """What a recipe's command would train, before its first step."""
-    made = []
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "run_training", lambda *run, log_every=500: made.append(Run(*run)))
-        train(module, patch, corpus, out, f"{RECIPES[module]} {values}", *words)
-    return made[0]
+
+    def made_run(module, *words: object, values: str = "") -> Run:
+        made = []
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "run_training", lambda *run, log_every=500: made.append(Run(*run)))
+            train(module, tmp_path / "run", *words, values=values)
+        return made[0]
+
+    return made_run
 
 
 def model_of(module) -> str:
@@ -438,14 +444,12 @@ def model_of(module) -> str:
 
 
 @pytest.mark.parametrize("module", RECIPES, ids=model_of)
-def test_the_settings_of_the_loop_are_the_recipes(module, corpus, tmp_path, monkeypatch):
+def test_the_settings_of_the_loop_are_the_recipes(module, made_run):
     values = "learning_rate=0.25 final_learning_rate=0.125 warm_up_steps=4 ema_decay=0.75"
     acoustic = module in (fastpitch_train, tacotron2_train, fastspeech_train)
     clipped = acoustic or module is waveglow_train
     values += " clip_norm=0.5" * clipped + " weight_decay=0.0625" * acoustic
-    run = made_run(
-        module, monkeypatch, corpus, tmp_path / "run", values, "--steps", "8", "--save-minutes", "3"
-    )
+    run = made_run(module, "--steps", 8, "--save-minutes", 3, values=values)
     trainer, schedule = run.trainer, run.schedule
     assert trainer.ema.decay == 0.75 and trainer.clip_norm == (0.5 if clipped else None)
     assert (schedule.peak, schedule.floor, schedule.warm_up_steps, schedule.max_steps) == (0.25, 0.125, 4, 8)
@@ -480,9 +484,9 @@ def test_gradients_are_clipped_all_together_before_the_update():
 
 
 @pytest.mark.parametrize("module", [fastpitch_train, tacotron2_train, fastspeech_train], ids=model_of)
-def test_each_of_an_acoustic_models_losses_has_its_weight(module, corpus, tmp_path, monkeypatch):
+def test_each_of_an_acoustic_models_losses_has_its_weight(module, made_run):
     """What is followed backwards, and what the best weights are chosen by."""
-    run = made_run(module, monkeypatch, corpus, tmp_path / "run", "", "--steps", "1")
+    run = made_run(module, "--steps", 1)
     trainer = run.trainer
     key, inputs = next(trainer.batches(seed=0))
     torch.manual_seed(0)
@@ -529,8 +533,8 @@ def test_each_of_a_vocoders_losses_has_its_weight():
     }
 
 
-def test_fastpitchs_losses_are_means_inside_the_utterances(corpus, tmp_path, monkeypatch):
-    trainer = made_run(fastpitch_train, monkeypatch, corpus, tmp_path / "run", "", "--steps", "1").trainer
+def test_fastpitchs_losses_are_means_inside_the_utterances(made_run):
+    trainer = made_run(fastpitch_train, "--steps", 1).trainer
     key, inputs = next(trainer.batches(seed=0))
 
     def model(symbols, lengths, mel, mel_lengths, pitch, energy, durations, speaker):
@@ -554,8 +558,8 @@ def test_fastpitchs_losses_are_means_inside_the_utterances(corpus, tmp_path, mon
     assert found == pytest.approx(wanted | ({"energy": 0.25} if "energy" in found else {}), rel=1e-4)
 
 
-def test_weights_ship_in_half_precision_and_constants_as_they_are(corpus, tmp_path, monkeypatch):
-    run = made_run(fastpitch_train, monkeypatch, corpus, tmp_path / "run", "", "--steps", "1")
+def test_weights_ship_in_half_precision_and_constants_as_they_are(tmp_path, made_run):
+    run = made_run(fastpitch_train, "--steps", 1)
     run.trainer.model.pitch_mean.fill_(1000 / 3)
     run.save_weights()
     with safe_open(tmp_path / "run" / "weights.safetensors", "pt") as file:
@@ -571,10 +575,8 @@ def test_some_parameters_learn_at_a_rate_of_their_own():
     of_name = {
         name: group for group in groups for name, p in module.named_parameters() if p in {*group["params"]}
     }
-    recipe, model = (
-        SimpleNamespace(speaker_rate_factor=3.0),
-        SimpleNamespace(speaker_emb=torch.nn.Embedding(2, 2)),
-    )
+    recipe = SimpleNamespace(speaker_rate_factor=3.0)
+    model = SimpleNamespace(speaker_emb=torch.nn.Embedding(2, 2))
     factors = fastpitch_train.FastPitchTrainer.rate_factors
     assert factors(None, model, recipe) == {"speaker_emb.weight": 3.0}
     assert factors(None, SimpleNamespace(speaker_emb=None), recipe) == {}

@@ -18,29 +18,13 @@ from melforge.common.engines.tensorrt.context import LoadedPlan
 from melforge.common.engines.tensorrt.engine import MOST_CONTEXTS
 from melforge.common.engines.tensorrt.engine_file import engine_file
 from melforge.common.engines.tensorrt.steps import ItemByItem
-from melforge.common.export import to_onnx
-from melforge.common.export.to_onnx import example_inputs, export_source, source_stages
+from melforge.common.export.to_onnx import example_inputs, source_stages
 from melforge.common.speech import Controls
 from melforge.common.synthesis.loading import make_driver
-from melforge.common.weights.published import read_checkpoint
 from melforge.common.weights.voices import load_voice
-from tests.conftest import save_trained, tiny_fastpitch, tiny_hifigan, tiny_tacotron2
 
 pytestmark = [pytest.mark.gpu, pytest.mark.trt]
-NETWORKS = {"fastpitch": tiny_fastpitch, "tacotron2": tiny_tacotron2, "hifigan": tiny_hifigan}
 TOLERANCE = 3e-2  # of the largest value: products in TF32
-
-
-@pytest.fixture(scope="module")
-def sources(tmp_path_factory):
-    """Tiny networks with all their graphs, by model; that these are right is tested elsewhere."""
-    folder, made = tmp_path_factory.mktemp("engines"), {}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(to_onnx, "check_sizes", lambda stage: [])
-        for model, make in NETWORKS.items():
-            stored = read_checkpoint(save_trained(folder / f"{model}.safetensors", *make()))
-            made[model], _ = export_source(stored, folder / model)
-    return made
 
 
 def build(source, folder, stages=None, **how) -> Deployment:
@@ -69,8 +53,8 @@ def near(got, wanted) -> bool:
 
 
 @pytest.mark.parametrize(("model", "name"), [("fastpitch", "encoder"), ("hifigan", "generator")])
-def test_the_numbers_are_pytorchs_on_the_stream_of_the_caller(sources, tmp_path, model, name):
-    source = sources[model]
+def test_the_numbers_are_pytorchs_on_the_stream_of_the_caller(tiny_sources, tmp_path, model, name):
+    source = tiny_sources[model]
     deployment = build(source, tmp_path, [name])
     stage, inputs = stage_and_inputs(source, name)
     wanted = make_engine(stage, source, "torch", "cuda")(**inputs)
@@ -84,8 +68,8 @@ def test_the_numbers_are_pytorchs_on_the_stream_of_the_caller(sources, tmp_path,
         assert value.is_cuda and near(value, wanted[key])
 
 
-def test_engines_of_one_file_share_weights_and_run_at_a_time(sources, tmp_path):
-    source = sources["hifigan"]
+def test_engines_of_one_file_share_weights_and_run_at_a_time(tiny_sources, tmp_path):
+    source = tiny_sources["hifigan"]
     deployment = build(source, tmp_path, ["generator"])
     stage, inputs = stage_and_inputs(source, "generator")
     _, others = stage_and_inputs(source, "generator", seed=1)
@@ -112,8 +96,8 @@ def test_engines_of_one_file_share_weights_and_run_at_a_time(sources, tmp_path):
         assert all(torch.equal(audio, alone[i]) for audio in found[i])
 
 
-def test_a_cuda_graph_gives_the_bits_of_a_plain_run(sources, tmp_path):
-    source = sources["hifigan"]
+def test_a_cuda_graph_gives_the_bits_of_a_plain_run(tiny_sources, tmp_path):
+    source = tiny_sources["hifigan"]
     deployment = build(source, tmp_path, ["generator"])
     stage, inputs = stage_and_inputs(source, "generator")
     _, others = stage_and_inputs(source, "generator", seed=1)
@@ -126,8 +110,8 @@ def test_a_cuda_graph_gives_the_bits_of_a_plain_run(sources, tmp_path):
     assert all(graphed._graphs.values())
 
 
-def test_no_kernel_of_a_captured_graph_begins_early(sources, tmp_path):
-    source = sources["hifigan"]
+def test_no_kernel_of_a_captured_graph_begins_early(tiny_sources, tmp_path):
+    source = tiny_sources["hifigan"]
     deployment = build(source, tmp_path, ["generator"])
     stage, inputs = stage_and_inputs(source, "generator")
     run = make_engine(stage, source, "trt", "cuda", None, deployment).capturable()
@@ -163,9 +147,9 @@ def test_the_kernels_of_waveglow_run_in_order(tmp_path, name):
         assert torch.equal(graphed(**inputs)["audio"], runs[0])
 
 
-def test_steps_in_one_cuda_graph_are_those_of_single_calls(sources, tmp_path):
+def test_steps_in_one_cuda_graph_are_those_of_single_calls(tiny_sources, tmp_path):
     """A decoder's steps, eight at a time, free-running: mel and lengths of PyTorch's step by step."""
-    source = sources["tacotron2"]
+    source = tiny_sources["tacotron2"]
     deployment = build(source, tmp_path, ["encoder", "decoder_iter", "postnet"])
     ids = [np.arange(1, 18), np.arange(3, 12)]
     controls = Controls(step_limit=37, gate_threshold=1.0)
@@ -178,9 +162,9 @@ def test_steps_in_one_cuda_graph_are_those_of_single_calls(sources, tmp_path):
         assert np.abs(got.alignment - wanted.alignment).max() < TOLERANCE
 
 
-def test_a_batch_whose_steps_give_other_numbers_runs_item_by_item(sources, tmp_path, monkeypatch):
+def test_a_batch_whose_steps_give_other_numbers_runs_item_by_item(tiny_sources, tmp_path, monkeypatch):
     """TensorRT for RTX goes wrong where code compiled for a batch of one runs larger ones."""
-    source = sources["tacotron2"]
+    source = tiny_sources["tacotron2"]
     deployment = build(source, tmp_path, ["encoder", "decoder_iter", "postnet"])
     controls = Controls(step_limit=37, gate_threshold=1.0)
     driver = make_driver(source, "trt", "cuda", deployment=deployment)
@@ -197,8 +181,8 @@ def test_a_batch_whose_steps_give_other_numbers_runs_item_by_item(sources, tmp_p
     assert alone == any("run one by one" in str(one.message) for one in seen)
 
 
-def test_the_loop_inside_an_engine_makes_the_frames_of_the_steps(sources, tmp_path):
-    source = sources["tacotron2"]
+def test_the_loop_inside_an_engine_makes_the_frames_of_the_steps(tiny_sources, tmp_path):
+    source = tiny_sources["tacotron2"]
     deployment = build(source, tmp_path, ["encoder", "decoder_loop", "postnet"])
     ids = [np.arange(1, 18), np.arange(3, 12)]
     controls = Controls(step_limit=21, gate_threshold=1.0)
@@ -208,9 +192,9 @@ def test_the_loop_inside_an_engine_makes_the_frames_of_the_steps(sources, tmp_pa
     assert near(got.mel, wanted.mel)
 
 
-def test_lengths_that_alternate_get_contexts_of_their_own(sources, tmp_path):
+def test_lengths_that_alternate_get_contexts_of_their_own(tiny_sources, tmp_path):
     """Each gives the same as alone; a few stay."""
-    source = sources["fastpitch"]
+    source = tiny_sources["fastpitch"]
     deployment = build(source, tmp_path, ["encoder"])
     stage, _ = stage_and_inputs(source, "encoder")
     engine = make_engine(stage, source, "trt", "cuda", None, deployment)
@@ -224,8 +208,8 @@ def test_lengths_that_alternate_get_contexts_of_their_own(sources, tmp_path):
 
 
 @pytest.mark.rtx
-def test_what_was_compiled_is_kept_beside_the_engine(sources, tmp_path):
-    source = sources["hifigan"]
+def test_what_was_compiled_is_kept_beside_the_engine(tiny_sources, tmp_path):
+    source = tiny_sources["hifigan"]
     deployment = build(source, tmp_path, ["generator"])
     stage, inputs = stage_and_inputs(source, "generator")
     make_engine(stage, source, "trt", "cuda", None, deployment)(**inputs)
@@ -238,8 +222,8 @@ def test_what_was_compiled_is_kept_beside_the_engine(sources, tmp_path):
     assert cache.stat().st_size > 1000
 
 
-def test_too_little_memory_is_said_in_a_sentence(sources, tmp_path):
-    source = sources["hifigan"]
+def test_too_little_memory_is_said_in_a_sentence(tiny_sources, tmp_path):
+    source = tiny_sources["hifigan"]
     deployment = build(source, tmp_path, ["generator"])
     stage, inputs = stage_and_inputs(source, "generator", mel=1000)
     engine = make_engine(stage, source, "trt", "cuda", None, deployment)
@@ -252,8 +236,8 @@ def test_too_little_memory_is_said_in_a_sentence(sources, tmp_path):
         torch.cuda.set_per_process_memory_fraction(1.0)
 
 
-def test_a_shape_beyond_the_profile_is_refused(sources, tmp_path):
-    source = sources["hifigan"]
+def test_a_shape_beyond_the_profile_is_refused(tiny_sources, tmp_path):
+    source = tiny_sources["hifigan"]
     deployment = build(source, tmp_path, ["generator"])
     stage, inputs = stage_and_inputs(source, "generator")
     engine = make_engine(stage, source, "trt", "cuda", None, deployment)

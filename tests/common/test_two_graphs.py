@@ -12,16 +12,12 @@ from melforge.common.config.deployment import Deployment
 from melforge.common.engines.tensorrt.api import load_tensorrt
 from melforge.common.engines.tensorrt.build import build_stage
 from melforge.common.engines.tensorrt.engine_file import engine_files, needed_stages
-from melforge.common.export import to_onnx
-from melforge.common.export.to_onnx import export_source
 from melforge.common.speech import Controls, MelTooLong
 from melforge.common.synthesis import two_graphs
 from melforge.common.synthesis.loading import make_driver
-from melforge.common.weights.published import read_checkpoint
 from melforge.common.weights.voices import load_voice
-from tests.conftest import quick_for_the_voice, save_trained, tiny_fastpitch, tiny_fastspeech
+from tests.conftest import quick_for_the_voice
 
-TINY = {"fastpitch": tiny_fastpitch, "fastspeech": tiny_fastspeech}
 FORMS = {"fastpitch": None, "fastspeech": "dynamic"}  # in buckets FastSpeech has another
 KERNELS = ("encoder", "decoder")
 TEXTS = ([np.arange(1, 18), np.arange(30, 39)], [np.arange(60, 80), np.arange(5, 17)], [np.arange(1, 10)])
@@ -32,25 +28,9 @@ BUCKETS = {
 }
 
 
-@pytest.fixture(params=quick_for_the_voice(TINY))
+@pytest.fixture(params=quick_for_the_voice(FORMS))
 def model(request):
     return request.param
-
-
-@pytest.fixture(scope="module")
-def sources(tmp_path_factory):
-    """Tiny networks with the graphs of their stages."""
-    folder = tmp_path_factory.mktemp("halves")
-
-    class Sources(dict):
-        def __missing__(self, model: str):  # exports take seconds
-            stored = read_checkpoint(save_trained(folder / f"{model}.safetensors", *TINY[model]()))
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(to_onnx, "check_sizes", lambda stage: [])
-                self[model], _ = export_source(stored, folder / model)
-            return self[model]
-
-    return Sources()
 
 
 def controls_of(model: str, pace: float) -> Controls:
@@ -77,7 +57,7 @@ class TestWithoutGpu:
     """What stands in for a CUDA graph runs the function that would be captured."""
 
     @pytest.fixture
-    def drivers(self, model, sources, monkeypatch):
+    def drivers(self, model, tiny_sources, monkeypatch):
         """Makes a driver with two graphs, and one without; the first's graphs are counted."""
 
         class Launched:
@@ -111,7 +91,7 @@ class TestWithoutGpu:
             "melforge.common.synthesis.stage_engines.StageEngines.captures", property(lambda self: True)
         )
 
-        def make(source=sources[model], **how):
+        def make(source=tiny_sources[model], **how):
             deployment = Deployment(**how)
             driver, plain = (
                 make_driver(source, "torch", "cpu", decoder=FORMS[model], deployment=deployment) for _ in "ab"
@@ -165,8 +145,8 @@ class TestWithoutGpu:
         driver.synthesise(TEXTS[0])
         assert list(driver.two_graphs._staged) == [captured]
 
-    def test_a_network_that_attends_to_padding_gets_none(self, model, drivers, sources):
-        source = sources[model]
+    def test_a_network_that_attends_to_padding_gets_none(self, model, drivers, tiny_sources):
+        source = tiny_sources[model]
         source = replace(source, config=replace(source.config, mask_padding=False), networks={})
         driver, plain = drivers(source)
         ids = TEXTS[2]
@@ -177,11 +157,11 @@ class TestWithoutGpu:
 @pytest.mark.gpu
 class TestOnGpu:
     @pytest.fixture
-    def drivers(self, model, sources, tmp_path, monkeypatch):
+    def drivers(self, model, tiny_sources, tmp_path, monkeypatch):
         """Makes drivers on TensorRT, without graphs and with halves."""
         trt = load_tensorrt()
         monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path))
-        source = sources[model]
+        source = tiny_sources[model]
 
         def make(**how):
             deployment = Deployment(batch_size=2, **how)

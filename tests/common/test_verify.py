@@ -59,27 +59,6 @@ def test_every_layer_agrees(sources, model):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("model", "weight", "layer"),
-    [
-        ("fastpitch", "encoder.layers.0.pos_ff.CoreNet.0.weight", "encoder.layers.0.pos_ff.CoreNet.0"),
-        ("fastpitch", "decoder.layers.0.dec_attn.qkv_net.bias", "decoder.layers.0.dec_attn.qkv_net"),
-        ("fastspeech", "mel_side.layer_stack.0.pos_ffn.w_2.weight", "mel_side.layer_stack.0.pos_ffn.w_2"),
-        ("tacotron2", "encoder.lstm.weight_hh_l0_reverse", "encoder"),
-        ("tacotron2", "decoder.decoder_rnn.weight_ih", "decoder.decoder_rnn"),
-        ("tacotron2", "postnet.convolutions.1.0.conv.weight", "postnet.convolutions.1.0.conv"),
-        ("hifigan", "resblocks.1.1.convs.0.weight", "resblocks.1.1.convs.0"),
-        ("waveglow", "WN.1.in_layers.1.weight", "WN.1.in_layers.1"),
-        ("waveglow", "convinv.1.inverse", "convinv.1:undo"),
-    ],
-)
-def test_a_wrong_weight_is_found_where_it_is(sources, model, weight, layer):
-    found = run(sources, model, weight)
-    assert not found.ok
-    assert (found.first_wrong.name, found.first_wrong.layer) == (layer, True)
-
-
-@pytest.mark.slow
 def test_other_layers_are_compared_where_asked(sources):
     found = run(sources, "fastpitch", patterns=("*.layer_norm",))
     names = {one.name for one in found.comparisons if one.layer}

@@ -35,7 +35,8 @@ def streamed(
 ) -> list[bytes]:
     encoder = WireEncoder(format, source, rate)
     sent = [encoder.write(audio[start : start + chunk]) for start in range(0, len(audio), chunk)]
-    return [*sent, encoder.close()]
+    last = encoder.close()
+    return [*sent, last] if not encoder.head else [encoder.head, *sent, last]
 
 
 def decoded(format: str, data: bytes, rate: int = RATE) -> np.ndarray:

@@ -22,16 +22,6 @@ def content() -> dict:
     return torch.load(GOLDEN / "fastpitch" / "checkpoint.pt", weights_only=True)
 
 
-@pytest.fixture
-def save(tmp_path):
-    def save(value) -> Path:
-        path = tmp_path / "checkpoint.pt"
-        torch.save(value, path)
-        return path
-
-    return save
-
-
 @pytest.mark.parametrize("name", ["checkpoint.pt", "checkpoint_noenergy.pt"])
 def test_golden_files_load_strictly(name):
     network, checkpoint = load_network("fastpitch", GOLDEN / "fastpitch" / name)
@@ -41,19 +31,13 @@ def test_golden_files_load_strictly(name):
     assert not checkpoint.config.mask_padding
 
 
-def test_info_tells_the_text_chain_and_the_pitch(content, save):
-    info = load_checkpoint(save(content)).info
+def test_info_tells_the_text_chain_and_the_pitch(content, save_pt):
+    info = load_checkpoint(save_pt(content)).info
     assert info["symbol_set"] == "english_basic" and info["p_arpabet"] == 1.0
     assert info["text_cleaners"] == ["english_cleaners_v2"]
     assert info["sampling_rate"] == 22050 and info["hop_length"] == 256
     assert info["pitch_mean"] == pytest.approx(214.72203)
     assert info["epoch"] == 1000 and not info["ema_available"]
-
-
-def test_published_sizes_have_the_published_number_of_parameters():
-    with torch.device("meta"):
-        network = FastPitch(FastPitchConfig())
-    assert sum(p.numel() for p in network.parameters()) == 46_266_420
 
 
 def test_the_voices_layout_stays_small_and_keeps_items_apart():
@@ -68,10 +52,10 @@ def test_the_voices_layout_stays_small_and_keeps_items_apart():
 
 
 @pytest.mark.parametrize("keep_setup", [True, False])
-def test_config_can_be_read_from_the_weights(content, save, keep_setup):
+def test_config_can_be_read_from_the_weights(content, save_pt, keep_setup):
     bare = {k: v for k, v in content.items() if k != "config"} if keep_setup else content["state_dict"]
     # One head of 16 channels divides evenly into no heads of 64.
-    assert load_checkpoint(save(bare)).config == FastPitchConfig(**content["config"])
+    assert load_checkpoint(save_pt(bare)).config == FastPitchConfig(**content["config"])
 
 
 def test_sizes_of_many_options_are_read_from_the_weights():
@@ -93,41 +77,25 @@ def test_sizes_of_many_options_are_read_from_the_weights():
         assert FastPitchConfig(**infer_sizes(state)) == wanted
 
 
-def test_averaged_weights_are_taken_on_request(content, save):
+def test_averaged_weights_are_taken_on_request(content, save_pt):
     average = {name: value + 1 for name, value in content["state_dict"].items()}
-    path = save({**content, "ema_state_dict": average})
+    path = save_pt({**content, "ema_state_dict": average})
     assert torch.equal(load_checkpoint(path).state["proj.bias"], content["state_dict"]["proj.bias"])
     assert torch.equal(load_checkpoint(path, ema=True).state["proj.bias"], average["proj.bias"])
     with pytest.raises(ValueError, match="no averaged weights"):
-        load_checkpoint(save(content), ema=True)
+        load_checkpoint(save_pt(content), ema=True)
 
 
-def test_aligner_may_be_missing(content, save):
+def test_aligner_may_be_missing(content, save_pt):
     state = {
         name: value for name, value in content["state_dict"].items() if not name.startswith("attention.")
     }
-    network, checkpoint = load_network("fastpitch", save({**content, "state_dict": state}))
+    network, checkpoint = load_network("fastpitch", save_pt({**content, "state_dict": state}))
     assert set(checkpoint.state) == set(state)
     assert torch.equal(network.proj.bias, state["proj.bias"])
     network.load_state_dict(state, strict=True)
     with pytest.raises(RuntimeError, match=r"proj\.bias"):
         network.load_state_dict({k: v for k, v in state.items() if k != "proj.bias"})
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (
-            {"n_mel_channels": 80, "n_symbols": 200},
-            r"encoder.word_emb.weight \(148, 32\) instead of \(200, 32\)",
-        ),
-        ({"n_symbols": "many"}, "n_symbols: 'many', which is no int"),
-        ({"in_fft_conv1d_filter_size": -3}, "no network has the sizes"),
-    ],
-)
-def test_config_that_does_not_fit_is_refused(content, save, change, message):
-    with pytest.raises(ValueError, match=message):
-        load_checkpoint(save({**content, "config": {**content["config"], **change}}))
 
 
 def test_stages_follow_the_config():

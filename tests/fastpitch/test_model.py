@@ -2,19 +2,20 @@
 
 import itertools
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from melforge.common.arrays import round_half_up
 from melforge.fastpitch.aligner import monotonic_alignment
 from melforge.fastpitch.config import FastPitchConfig
-from melforge.fastpitch.model import FastPitch, average_over_symbols, make_repeat_index, round_durations
-from melforge.fastpitch.stages import stages
-from tests.networks import load_network
+from melforge.fastpitch.model import FastPitch, average_over_symbols, make_repeat_index
+from tests import networks
+from tests.networks import assert_close, load_network
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "fastpitch"
 TINY = FastPitchConfig(
@@ -45,11 +46,7 @@ def build(**changes) -> FastPitch:
     return network
 
 
-def batch_of_text(lengths=(9, 6, 1)) -> tuple[torch.Tensor, torch.Tensor]:
-    symbols = torch.zeros(len(lengths), max(lengths), dtype=torch.int64)
-    for row, length in zip(symbols, lengths, strict=True):
-        row[:length] = torch.randint(1, TINY.n_symbols, (length,))
-    return symbols, torch.tensor(lengths)
+batch_of_text = partial(networks.batch_of_text, TINY.n_symbols)
 
 
 def batch_for_training(n_frames: int = 40) -> dict[str, torch.Tensor]:
@@ -67,15 +64,6 @@ def batch_for_training(n_frames: int = 40) -> dict[str, torch.Tensor]:
     }
 
 
-def assert_close(name: str, actual: torch.Tensor, golden: np.ndarray) -> None:
-    actual = actual.detach().numpy()
-    assert actual.shape == golden.shape, name
-    if golden.dtype.kind in "bi":
-        assert np.array_equal(actual, golden), name
-    else:
-        assert np.abs(actual - golden).max() <= 1e-4 * max(1, np.abs(golden).max()), name
-
-
 @pytest.fixture(scope="module", params=["", "_noenergy"], ids=["energy", "noenergy"])
 def golden(request) -> tuple[FastPitch, dict[str, np.ndarray]]:
     network, _ = load_network("fastpitch", GOLDEN / f"checkpoint{request.param}.pt")
@@ -83,30 +71,16 @@ def golden(request) -> tuple[FastPitch, dict[str, np.ndarray]]:
         return network, dict(file)
 
 
-# The published eager class rounds half up and clamps at 75 frames; its TorchScript class: half to even, 100.
-TORCHSCRIPT = {"rounding": "half_even", "max_duration": 100.0}
 CASES = {
-    "A": {},
-    "B": {"pace": 1.35},
-    "C": {"pace": 0.8},
-    "D": {"max_duration": 4},
-    "E": {"durations": "dur_tgt", "pitch": "pitch_tgt"},
-    "F": {"pitch_transform": lambda pitch, lengths, mean, std: pitch * 1.7 + 40.0 / std},
-    "G": {"pitch_transform": lambda pitch, lengths, mean, std: pitch * 0},
-    "H": {},
-    "I": {"durations": "dur_half"},
-    "J": TORCHSCRIPT,
-    "K": {"durations": "dur_half", **TORCHSCRIPT},
-    "L": {"durations": "dur_tgt", "pitch": "pitch_tgt", "energy": "energy_tgt", **TORCHSCRIPT},
+    **{"A": {}, "E": {"durations": "dur_tgt", "pitch": "pitch_tgt"}, "H": {}, "I": {"durations": "dur_half"}},
+    "L": {"durations": "dur_tgt", "pitch": "pitch_tgt", "energy": "energy_tgt"},
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_infer_equals_published(golden, case):
     network, io = golden
-    options = {
-        k: torch.from_numpy(io[v]) if isinstance(v, str) and v in io else v for k, v in CASES[case].items()
-    }
+    options = {name: torch.from_numpy(io[value]) for name, value in CASES[case].items()}
     symbols, lengths = torch.from_numpy(io["ids"]), torch.from_numpy(io["lengths"])
     if case == "H":  # item 1 alone
         symbols, lengths = symbols[1:2, : lengths[1]], lengths[1:2]
@@ -176,7 +150,7 @@ def test_padded_item_equals_item_alone(energy_conditioning):
     network = build(energy_conditioning=energy_conditioning)
     symbols, lengths = batch_of_text()
     encoded, duration, pitch = network.encode(symbols, lengths)
-    repeats = round_durations(duration)
+    repeats = round_half_up(duration)
     mel_lengths = repeats.sum(1)
     # Nothing that stands in the padding may matter, not even given values.
     pitch = pitch + (torch.arange(9) >= lengths[:, None])[:, None] * 3.0
@@ -244,29 +218,6 @@ def test_speakers_differ_and_default_to_the_first():
         network.infer(symbols, lengths, 2).duration[1],
         network.encode(symbols, lengths, torch.tensor([2, 2]))[1][1],
     )
-
-
-def test_pitch_transform_gets_default_mean_and_deviation():
-    network, seen = build(), []
-    symbols, lengths = batch_of_text((5, 3))
-    network.infer(symbols, lengths, pitch_transform=lambda *given: seen.append(given) or given[0])
-    assert seen[0][1].tolist() == [5, 3] and seen[0][2:] == (218.14, 67.24)
-    network.pitch_mean.fill_(100.0), network.pitch_std.fill_(20.0)
-    network.infer(symbols, lengths, pitch_transform=lambda *given: seen.append(given) or given[0])
-    assert [float(x) for x in seen[1][2:]] == [100.0, 20.0]
-
-
-def test_rounding_rules():
-    half = torch.tensor([0.5, 1.5, 2.5, 2.4])
-    assert round_durations(half).tolist() == [1, 2, 3, 2]
-    assert round_durations(half, "half_even").tolist() == [0, 2, 2, 2]
-    with pytest.raises(ValueError, match="'up' is not known"):
-        round_durations(half, "up")
-
-
-def test_repeat_index_repeats_each_symbol():
-    repeats = torch.tensor([[2, 0, 3], [0, 1, 0]])
-    assert make_repeat_index(repeats, 6).tolist() == [[0, 0, 2, 2, 2, 2], [1, 2, 2, 2, 2, 2]]
 
 
 def test_average_leaves_unvoiced_frames_out():
@@ -348,63 +299,3 @@ def test_bfloat16_autocast_stays_near_float32():
     with torch.autocast("cpu", torch.bfloat16):
         rough = network(**batch, durations=durations)
     assert (rough.mel.float() - exact.mel).abs().max() < 0.1 * exact.mel.abs().max()
-
-
-@pytest.mark.slow
-def test_stages_run_in_onnx_runtime(tmp_path):
-    network = build(n_speakers=2, in_fft_n_layers=1, out_fft_n_layers=1)
-    shapes = (((3, 7, 30), (2, 12, 17)), ((1, 1, 1), (4, 5, 9)))
-    for stage, sizes in zip(stages(network.config), shapes, strict=True):
-        method = getattr(network, stage.method)
-        path = tmp_path / f"{stage.name}.onnx"
-        torch.onnx.export(
-            StageModule(network, stage).eval(),
-            tuple(inputs_of(stage, 2, 6, 20).values()),
-            path,
-            dynamo=True,
-            opset_version=20,
-            input_names=[x.name for x in stage.inputs],
-            output_names=[x.name for x in stage.outputs],
-            dynamic_shapes=(
-                tuple(
-                    {i: torch.export.Dim.DYNAMIC for i, d in enumerate(x.dims) if not isinstance(d, int)}
-                    for x in stage.inputs
-                ),
-            ),
-            verbose=False,
-        )
-        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-        for size in sizes:
-            inputs = inputs_of(stage, *size)
-            expected = method(**inputs)
-            actual = session.run(None, {name: x.numpy() for name, x in inputs.items()})
-            assert len(actual) == len(stage.outputs)
-            for tensor, x, y in zip(stage.outputs, actual, expected, strict=True):
-                assert_close(tensor.name, torch.from_numpy(x), y.numpy())
-
-
-class StageModule(torch.nn.Module):
-    def __init__(self, network, stage):
-        super().__init__()
-        self.network, self.stage = network, stage
-
-    def forward(self, *inputs):
-        names = (x.name for x in self.stage.inputs)
-        return getattr(self.network, self.stage.method)(**dict(zip(names, inputs, strict=True)))
-
-
-def inputs_of(stage, batch: int, text: int, mel: int) -> dict[str, torch.Tensor]:
-    sizes = {"batch": batch, "text": text, "mel": mel}
-    limits = {"symbols": TINY.n_symbols, "repeat_index": text}
-    inputs = {}
-    for tensor in stage.inputs:
-        shape = [d if isinstance(d, int) else sizes[d.name] for d in tensor.dims]
-        if tensor.name in ("lengths", "mel_lengths"):
-            full = text if tensor.name == "lengths" else mel
-            value = torch.tensor([max(1, full - 2 * i) for i in range(batch)])
-        elif tensor.dtype == "int64":
-            value = torch.randint(0, limits[tensor.name], shape)
-        else:
-            value = torch.randn(shape)
-        inputs[tensor.name] = value
-    return inputs

@@ -19,16 +19,6 @@ def content() -> dict:
     return torch.load(GOLDEN, weights_only=True)
 
 
-@pytest.fixture
-def save(tmp_path):
-    def save(value) -> Path:
-        path = tmp_path / "checkpoint.pt"
-        torch.save(value, path)
-        return path
-
-    return save
-
-
 def test_the_golden_file_loads_strictly_with_the_sizes_of_its_weights():
     network, checkpoint = load_network("fastspeech", GOLDEN)
     assert not network.training and checkpoint.info["step"] == 320000
@@ -47,13 +37,6 @@ def test_the_golden_file_loads_strictly_with_the_sizes_of_its_weights():
     )
 
 
-def test_published_sizes_have_the_published_number_of_parameters():
-    with torch.device("meta"):
-        network = FastSpeech(FastSpeechConfig())
-    # The published file holds the table of positions once for each side.
-    assert sum(p.numel() for p in network.parameters()) + network.position.weight.numel() == 47_032_273
-
-
 def test_shipped_layout_stays_small_and_keeps_items_apart():
     hparams = GOLDEN.parents[3] / "hparams" / "fastspeech"
     assert load_hparams(hparams / "base.yaml", FastSpeechConfig) == (FastSpeechConfig(),)
@@ -63,7 +46,7 @@ def test_shipped_layout_stays_small_and_keeps_items_apart():
         assert sum(p.numel() for p in FastSpeech(config).parameters()) < 2_400_000
 
 
-def test_sizes_of_many_options_are_read_from_the_weights(save):
+def test_sizes_of_many_options_are_read_from_the_weights(save_pt):
     config = FastSpeechConfig(
         max_seq_len=50,
         d_model=24,
@@ -86,11 +69,11 @@ def test_sizes_of_many_options_are_read_from_the_weights(save):
     table = state.pop("position.weight")
     for side in ("phoneme_side", "mel_side"):
         state[f"{side}.position.weight"] = table
-    assert load_checkpoint(save({"model": state})).config == config
+    assert load_checkpoint(save_pt({"model": state})).config == config
 
 
-def test_other_position_tables_are_refused(content, save):
+def test_other_position_tables_are_refused(content, save_pt):
     name = next(name for name in content["model"] if name.endswith("mel_side.position.weight"))
     content["model"][name] = content["model"][name] + 0.1
     with pytest.raises(ValueError, match=r"mel_side\.position\.weight is not the sinusoid table"):
-        load_checkpoint(save(content))
+        load_checkpoint(save_pt(content))

@@ -12,6 +12,7 @@ from melforge.common.arrays import round_half_even
 from melforge.fastspeech.config import FastSpeechConfig
 from melforge.fastspeech.model import FastSpeech
 from melforge.fastspeech.operations import DECOMPOSED, Operations
+from tests import networks
 from tests.networks import load_network
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "fastspeech"
@@ -40,12 +41,9 @@ def build(operations: Operations = DECOMPOSED, **changes) -> FastSpeech:
     return network
 
 
-def batch_of_text(lengths=(9, 6, 1)) -> tuple[torch.Tensor, torch.Tensor]:
+def batch_of_text(*lengths) -> tuple[torch.Tensor, torch.Tensor]:
     torch.manual_seed(2)
-    symbols = torch.zeros(len(lengths), max(lengths), dtype=torch.int64)
-    for row, length in zip(symbols, lengths, strict=True):
-        row[:length] = torch.randint(1, TINY.n_symbols, (length,))
-    return symbols, torch.tensor(lengths)
+    return networks.batch_of_text(TINY.n_symbols, *lengths)
 
 
 class Spoken(NamedTuple):

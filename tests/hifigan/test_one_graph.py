@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from melforge.common.config.deployment import Bucket, Deployment
+from melforge.common.engines import limits
 from melforge.common.engines.torch_engine import TorchEngine
 from melforge.common.speech import Controls
 from melforge.common.stages.choose import kernel_stages
@@ -15,7 +16,6 @@ from melforge.common.synthesis.loading import make_driver
 from melforge.common.synthesis.stage_engines import StageEngines
 from melforge.common.weights.published import read_checkpoint
 from melforge.common.weights.voices import load_voice
-from melforge.trt_plugins import graphs as triton_graphs
 from tests.conftest import save_trained, tiny_source_filter
 
 CONTROLS = [Controls(seed=seed) for seed in (3, 0, 7)]
@@ -92,7 +92,7 @@ class TestOnGpu:
     @pytest.mark.parametrize("has_triton", [pytest.param(True, marks=pytest.mark.triton), False])
     def test_it_makes_what_the_engines_make(self, make, has_triton, monkeypatch):
         if not has_triton:
-            monkeypatch.setattr(triton_graphs, "can_launch", lambda: False)
+            monkeypatch.setattr(limits, "can_launch", lambda: False)
         graphed, plain = make(), make()
         plain.one_graph = None
         mels = [torch.from_numpy(mel).cuda() for mel in mels_of(130, 50, 700)]

@@ -1,9 +1,8 @@
 """Jasper's driver on every backend: batches, buckets, forms; verify, export and engines of its stages."""
 
 import json
-import runpy
-import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -123,38 +122,26 @@ def test_verify_finds_a_wrong_weight_where_it_is(source, audios, weight, layer):
     assert json.loads(json.dumps(found.report()))["ok"] == found.ok
 
 
-def run(monkeypatch, module: str, *arguments: object) -> int:
-    monkeypatch.setattr(sys, "argv", [module, *map(str, arguments)])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_module(module, run_name="__main__")
-    return ended.value.code or 0
-
-
 @pytest.mark.slow
-def test_the_commands_of_the_model(monkeypatch, tmp_path, capsys):
+def test_the_commands_of_the_model(monkeypatch, tmp_path, program):
     monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path / "cache"))
     weights = ("--checkpoint", GOLDEN / "checkpoint.pt")
-    assert run(monkeypatch, "melforge.jasper.export_onnx", *weights) == 0
-    assert "masked_encoder.onnx" in capsys.readouterr().out
-    wav = tmp_path / "it.wav"
+    status, out, _ = program("melforge.jasper.export_onnx", *weights)
+    assert status == 0 and "masked_encoder.onnx" in out
+    wav, silent = tmp_path / "it.wav", tmp_path / "silent.wav"
     soundfile.write(wav, DATA["audio"][0], 16000)
-    assert (
-        run(monkeypatch, "melforge.jasper.verify_trt", wav, *weights, "--backend", "onnx", "--json", "-") == 0
-    )
-    assert json.loads(capsys.readouterr().out)["ok"]
-    for place, why in ((wav, "it.wav is a file"), (tmp_path / "no", "no does not exist")):
-        nowhere = ("--json", place / "report.json")
-        assert (
-            run(monkeypatch, "melforge.jasper.verify_trt", wav, *weights, "--backend", "onnx", *nowhere) == 2
-        )
-        assert why in capsys.readouterr().err
-    soundfile.write(tmp_path / "silent.wav", np.zeros(16000, np.float32), 16000)
-    assert (
-        run(monkeypatch, "melforge.jasper.verify_trt", tmp_path / "silent.wav", *weights, "--backend", "onnx")
-        == 2
-    )
-    assert "nothing could be compared" in capsys.readouterr().err
-    assert run(monkeypatch, "melforge.jasper.export_onnx", *weights, "-o", tmp_path / "files") == 0
+    soundfile.write(silent, np.zeros(16000, np.float32), 16000)
+    verify = partial(program, "melforge.jasper.verify_trt", *weights, "--backend", "onnx")
+    status, out, _ = verify(wav, "--json", "-")
+    assert status == 0 and json.loads(out)["ok"]
+    for words, why in (
+        ((wav, "--json", wav / "report.json"), "it.wav is a file"),
+        ((wav, "--json", tmp_path / "no" / "report.json"), "no does not exist"),
+        ((silent,), "nothing could be compared"),
+    ):
+        status, _, errors = verify(*words)
+        assert status == 2 and why in errors
+    assert program("melforge.jasper.export_onnx", *weights, "-o", tmp_path / "files")[0] == 0
     readme = (tmp_path / "files" / "README.md").read_text()
     assert "A recogniser: audio to features" in readme and "masked_encoder.onnx" in readme
 
@@ -162,35 +149,34 @@ def test_the_commands_of_the_model(monkeypatch, tmp_path, capsys):
 @pytest.mark.slow
 @pytest.mark.rtx
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
-def test_engines_are_built(monkeypatch, tmp_path, capsys, precision):
+def test_engines_are_built(monkeypatch, tmp_path, program, precision):
     monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path / "cache"))
     file = Path("hparams/jasper/trt.yaml").resolve()
     words = ("--checkpoint", GOLDEN / "checkpoint.pt", "--hparam", file, "--precision", precision, "--json")
-    assert (
-        run(monkeypatch, "melforge.jasper.build_trt", *words, "--set", f"trt_file_path={tmp_path}/it.trt")
-        == 0
-    )
-    text = capsys.readouterr().out
-    rows = json.loads(text)
-    assert {row["engine"] for row in rows} == {
-        *("jasper.masked_features", "jasper.masked_encoder", "jasper.decoder")
+    place = f"trt_file_path={tmp_path}/it.trt"
+    status, out, _ = program("melforge.jasper.build_trt", *words, "--set", place)
+    built = {row["engine"] for row in json.loads(out)}
+    assert status == 0 and built == {
+        f"jasper.{name}" for name in ("masked_features", "masked_encoder", "decoder")
     }
 
 
-def test_commands_that_speak_refuse_it(monkeypatch, tmp_path, capsys):
-    weights = ("--checkpoint", GOLDEN / "checkpoint.pt")
-    assert run(monkeypatch, "melforge", "speak", "Hello.", *weights, "-o", tmp_path / "it.wav") == 2
-    assert "is a jasper, a recogniser: give an acoustic model or a vocoder" in capsys.readouterr().err
-    assert run(monkeypatch, "melforge", "speak", "Hello.", "--acoustic", "jasper") == 2
-    assert "unknown acoustic model 'jasper'" in capsys.readouterr().err
-    file = ("--hparam", Path("hparams/jasper/infer.yaml").resolve())
-    assert run(monkeypatch, "melforge", "speak", "Hello.", *file) == 2
-    assert "is a file of jasper" in capsys.readouterr().err
-    assert run(monkeypatch, "melforge", "voice", "make", tmp_path / "ear", *weights) == 2
-    assert "a recogniser" in capsys.readouterr().err
+WEIGHTS = ("--checkpoint", GOLDEN / "checkpoint.pt")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("speak", "Hello.", *WEIGHTS), "is a jasper, a recogniser: give an acoustic model or a vocoder"),
+        (("speak", "Hello.", "--acoustic", "jasper"), "unknown acoustic model 'jasper'"),
+        (("speak", "Hello.", "--hparam", Path("hparams/jasper/infer.yaml").resolve()), "is a file of jasper"),
+        (("voice", "make", "./ear", *WEIGHTS), "a recogniser"),
+        (("serve", "--port", "0", *WEIGHTS), "is a jasper, not a fastpitch or fastspeech"),
+        (("benchmark", "--part", "jasper"), "jasper is a recogniser: use benchmark-recogniser"),
+    ],
+)
+def test_commands_that_speak_refuse_it(melforge, monkeypatch, tmp_path, words, message):
     monkeypatch.setattr("melforge.common.serve.server.set_up_logging", lambda: None)
-    assert run(monkeypatch, "melforge", "serve", "--port", "0", *weights) == 2
-    assert "is a jasper, not a fastpitch or fastspeech" in capsys.readouterr().err
-    assert run(monkeypatch, "melforge", "benchmark", "--part", "jasper") == 2
-    assert "jasper is a recogniser: use benchmark-recogniser" in capsys.readouterr().err
-    assert not any(tmp_path.iterdir())
+    monkeypatch.chdir(tmp_path)
+    status, _, errors = melforge(*words)
+    assert status == 2 and message in errors and not any(tmp_path.iterdir())

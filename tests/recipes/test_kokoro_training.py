@@ -13,11 +13,10 @@ from melforge.common.training.corpus.batches import Utterances
 from melforge.common.training.corpus.dataset import HOP, load_labels, save_labels
 from melforge.common.training.loop import TrainingPlan
 from melforge.fastpitch.config import FastPitchConfig
-from melforge.fastpitch.train import FastPitchRecipe
+from melforge.fastpitch.train import FastPitchRecipe, FastPitchTrainer
 from melforge.hifigan.config import HifiganConfig
 from melforge.hifigan.train import HifiganRecipe
-from recipes.kokoro import acoustic, vocoder
-from recipes.kokoro.acoustic import SpeakersTrainer, measure_by_speaker
+from recipes.kokoro import vocoder
 from recipes.kokoro.vocoder import AllVoicesTrainer, PitchedSegments, load_judges, save_judges
 from tests.kokoro import write_corpus
 
@@ -49,7 +48,8 @@ def make_trainer(*corpora: Path) -> AllVoicesTrainer:
 def test_the_shipped_recipes_are_whole():
     config, *_ = load_hparams(vocoder.HPARAM, HifiganConfig, MelContract, HifiganRecipe, model="hifigan")
     assert config.source and 22_050 / config.longest_period < 60 and 22_050 / config.shortest_period > 500
-    load_hparams(acoustic.HPARAM, FastPitchConfig, MelContract, FastPitchRecipe, model="fastpitch")
+    hparam = vocoder.HPARAM.with_name("acoustic.yaml")
+    load_hparams(hparam, FastPitchConfig, MelContract, FastPitchRecipe, model="fastpitch")
 
 
 def test_segments_of_several_corpora_have_their_sources(corpora):
@@ -90,10 +90,10 @@ def test_a_step_changes_generator_pitch_network_and_judges(corpora):
 
 
 def test_the_pitch_network_is_taught_alone(corpora, monkeypatch):
-    monkeypatch.setattr(vocoder, "PITCH_BATCH", 8)
+    monkeypatch.setattr(vocoder, "LESSON_BATCH", 8)
     trainer = make_trainer(corpora / "acoustic")
     before = trainer.pitch_errors()["semitones"]
-    trainer.teach_pitch(60, seed=0)
+    trainer.teach_pitch(trainer.lessons(seed=0), 60)
     after = trainer.pitch_errors()
     assert after["semitones"] < 0.3 * before
 
@@ -107,14 +107,15 @@ def test_pitch_is_in_deviations_from_each_speakers_mean(corpora):
     labels.durations = [np.array([n - 20, 10, 10]) for n in labels.frames]
     save_labels(corpora / "acoustic", labels)
     corpus = Utterances(corpora / "acoustic", MelContract(), CPU)
-    found, deviations = measure_by_speaker(corpus)
+    found, deviations = corpus.pitch_units
     np.testing.assert_allclose(found, [110, 220], atol=8)
     for number in range(2):
         own = corpus.pitch[corpus.speaker == number]
-        assert abs(own.mean()) < 0.01 and abs(own.std() - 1) < 0.01
+        assert abs(own.mean()) < 0.01 and abs(own.std(correction=0) - 1) < 0.01
     classes = FastPitchConfig, MelContract, FastPitchRecipe
-    plan = TrainingPlan(*load_hparams(acoustic.HPARAM, *classes, model="fastpitch"))
-    trainer = SpeakersTrainer(plan, Utterances(corpora / "acoustic", plan.contract, CPU))
+    hparam = vocoder.HPARAM.with_name("acoustic.yaml")
+    plan = TrainingPlan(*load_hparams(hparam, *classes, model="fastpitch"))
+    trainer = FastPitchTrainer(plan, Utterances(corpora / "acoustic", plan.contract, CPU))
     assert trainer.config.n_speakers == 2 and trainer.info["speakers"] == ["a", "b"]
     np.testing.assert_allclose(trainer.info["pitch_means"], found, atol=0.6)
     np.testing.assert_allclose(trainer.info["pitch_deviations"], deviations, atol=0.6)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from melforge.common.cli import benchmark, check_gpu
-from melforge.common.cli.check_gpu import GpuCheck, checks_of, main, parse, run_check
+from melforge.common.cli.check_gpu import GpuCheck, checks_of, main, parse, report_of, run_check
 from melforge.common.errors import InputError
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +43,7 @@ def test_what_is_not_there_is_named(words, message):
 
 def test_every_check_is_a_command_that_its_parser_takes():
     """Models and pairs, weights and precisions; nothing is run."""
-    counts = {"verify": 2 * 5 * 2, "mix": 6, "speed": 1, "sentences": 6 * 3, "tests": 1}
+    counts = {"verify": 2 * 5 * 2, "mix": 6, "speed": 1, "sentences": 6 * 3, "tests": 1, "kernels": 2}
     names = set()
     for step, count in counts.items():
         checks = list(
@@ -124,3 +124,11 @@ def test_the_graphs_of_published_sizes_are_exported_on_any_machine(monkeypatch):
     monkeypatch.setattr("melforge.common.bench.random_weights.random_source", Source)
     assert check_gpu.main(["--export-only", "--models", "hifigan,fastpitch"]) == 0
     assert made == ["hifigan", "fastpitch"]
+
+
+def test_what_the_kernels_step_found_is_one_piece_without_what_failed(tmp_path):
+    (tmp_path / "machine.json").write_text('{"gpu": "one"}')
+    (tmp_path / "kernels-here.txt").write_text("error: PyTorch sees no GPU here")
+    (tmp_path / "kernels-speed").mkdir()
+    (tmp_path / "kernels-speed" / "results.json").write_text('{"rows": []}')
+    assert report_of(tmp_path) == {"machine": {"gpu": "one"}, "speed": {"rows": []}}

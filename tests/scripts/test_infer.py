@@ -2,7 +2,6 @@
 
 import json
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -104,12 +103,9 @@ def test_line_n_of_a_text_file_becomes_n_wav(infer, tmp_path):
     (tmp_path / "in.txt").write_text("One.\n# Not spoken.\n" + "Two.\n" * 10)
     result = infer("-i", "in.txt", "-o", "out")
     assert result.returncode == 0
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {f"{i}.wav" for i in range(1, 13)} - {
-        "2.wav"
-    }
-    assert (
-        result.stderr.count("note: in.txt: empty lines and comments (1) make no sound; line N is N.wav") == 1
-    )
+    made = {path.name for path in (tmp_path / "out").iterdir()}
+    assert made == {f"{i}.wav" for i in (1, *range(3, 13))}
+    assert result.stderr.count("in.txt: empty lines and comments (1) make no sound; line N is N.wav") == 1
     (tmp_path / "in.txt").write_text("Only one.\n")
     assert infer("-i", "in.txt", "-o", "single/").returncode == 0
     assert [path.name for path in (tmp_path / "single").iterdir()] == ["1.wav"]
@@ -155,10 +151,7 @@ def test_tacotron2_controls(infer, tacotron2):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (
-            ("--sigma", "0.7"),
-            "the control 'sigma' would change nothing: waveglow has it, not fastpitch or hif",
-        ),
+        (("--sigma", "0.7"), "the control 'sigma' would change nothing: waveglow has it, not fastpitch or"),
         (("--step-limit", "9"), "the control 'step_limit' would change nothing: tacotron2 has it"),
         (("--no-dropout",), "the control 'dropout' would change nothing: tacotron2 has it"),
         (("--gate-threshold", "2"), "gate_threshold must be a number from 0 to 1, not 2"),
@@ -178,10 +171,7 @@ def test_plot(infer, tmp_path):
 
 def test_show_text_speaks_nothing(infer, tmp_path):
     result = infer("--text", "Hello there.", "--show-text")
-    assert result.returncode == 0 and result.stdout.splitlines() == [
-        "Hello there.",
-        "    HH-AH0-L-OW1 DH-EH1-R.",
-    ]
+    assert result.returncode == 0 and result.stdout == "Hello there.\n    HH-AH0-L-OW1 DH-EH1-R.\n"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -194,19 +184,18 @@ def test_list_and_help(infer):
     assert bare.returncode == 2 and "give --text or -i" in bare.stderr
 
 
-def test_empty_text(fails):
+def test_what_is_no_text(fails, tmp_path):
+    (tmp_path / "bad.txt").write_bytes(b"Good line.\nBad \xff line.\n")
     assert "the text is empty" in fails("--text", "")
     assert "holds no text to speak" in fails("-i", "-", stdin=b" \n\n# A comment.\n#\n")
+    assert "nothing in '?! ...' can be spoken" in fails("--text", "?! ...")
+    assert "bad.txt line 2 is not UTF-8 (byte 0xff)" in fails("-i", "bad.txt")
 
 
 def test_a_file_in_place_of_a_text_is_not_read_out(fails, infer, tmp_path):
     (tmp_path / "a.txt").write_text("Hello.")
     assert "a.txt is a file: give -i a.txt to speak its lines, or --text a.txt" in fails("a.txt")
     assert infer("--text", "a.txt", "--show-text").stdout.startswith("A")
-
-
-def test_only_punctuation(fails):
-    assert "nothing in '?! ...' can be spoken" in fails("--text", "?! ...")
 
 
 def test_a_phrase_that_cannot_be_spoken_does_not_lose_the_others(infer, tmp_path):
@@ -229,11 +218,6 @@ def test_nul_and_control_characters(infer, tmp_path):
     result = infer("-i", "-", "-o", "x.wav", stdin=b"Hel\x00lo\x07 there\x1b, you.\n")
     assert result.returncode == 0 and "Traceback" not in result.stderr
     assert (tmp_path / "x.wav").exists()
-
-
-def test_invalid_utf8(fails, tmp_path):
-    (tmp_path / "bad.txt").write_bytes(b"Good line.\nBad \xff line.\n")
-    assert "bad.txt line 2 is not UTF-8 (byte 0xff)" in fails("-i", "bad.txt")
 
 
 def test_strict_refuses_what_cannot_be_spoken(infer, fails):
@@ -279,46 +263,6 @@ def test_unknown_names_and_bad_numbers(fails, arguments, message):
     assert message in fails("--text", "Hello.", *arguments)
 
 
-def test_an_unknown_key_in_voice_yaml(fails, voice_copy):
-    file = voice_copy / "voice.yaml"
-    file.write_text(file.read_text().replace("upsample_rates", "upsample_rate"))
-    assert "did you mean 'upsample_rates'?" in fails("--text", "Hello.", "--voice", voice_copy)
-
-
-@pytest.mark.slow
-def test_missing_and_foreign_checkpoints(fails, tmp_path):
-    (tmp_path / "foreign.pt").write_bytes(b"this is no checkpoint")
-    assert "nowhere.pt not found" in fails("--text", "Hello.", "--checkpoint", "nowhere.pt")
-    assert "is not a complete PyTorch file" in fails("--text", "Hello.", "--checkpoint", "foreign.pt")
-
-
-@pytest.mark.slow
-def test_a_truncated_checkpoint(fails, tmp_path):
-    content = (GOLDEN / "hifigan_jik876" / "V2" / "g_02500000").read_bytes()
-    (tmp_path / "g_short").write_bytes(content[:-5000])
-    assert "is not a complete PyTorch file" in fails("--text", "Hello.", "--checkpoint", "vocoder=g_short")
-
-
-def test_a_checkpoint_that_would_run_code(fails, tmp_path):
-    class Attack:
-        def __reduce__(self):
-            return os.system, (f"touch {tmp_path}/attacked",)
-
-    (tmp_path / "evil.pt").write_bytes(pickle.dumps({"state_dict": Attack()}))
-    fails("--text", "Hello.", "--checkpoint", "evil.pt")
-    assert not (tmp_path / "attacked").exists()
-
-
-def test_nan_weights(fails, voice_copy):
-    from safetensors.numpy import load_file, save_file
-
-    path = voice_copy / "hifigan" / "weights.safetensors"
-    state = load_file(path)
-    state["conv_pre.weight"][0] = np.nan
-    save_file(state, path)
-    assert "conv_pre.weight holds NaN" in fails("--text", "Hello.", "--voice", voice_copy)
-
-
 @pytest.mark.dev_full
 def test_a_full_disk(fails):
     assert "cannot write /dev/full: No space left on device" in fails("--text", "Hello.", "-o", "/dev/full")
@@ -329,9 +273,6 @@ def test_unwritable_outputs(fails, tmp_path):
     assert "does not name a sound format" in fails("--text", "Hello.", "-o", "x.wave")
     (tmp_path / "file").write_text("")
     assert "is one file for 2 phrases" in fails("-i", "-", "-o", "file", stdin=b"One.\nTwo.\n")
-
-
-def test_names_in_a_table_stay_in_the_folder(fails, tmp_path):
     (tmp_path / "in.tsv").write_text("../up\tHello.\n")
     assert "cannot be the name of a file" in fails("-i", "in.tsv")
     (tmp_path / "in.tsv").write_text("a\tHello.\nA\tAgain.\n")

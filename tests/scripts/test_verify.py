@@ -2,8 +2,6 @@
 
 import json
 import re
-import runpy
-import warnings
 from pathlib import Path
 
 import onnx
@@ -13,29 +11,11 @@ SCRIPT = Path(__file__).parents[2] / "scripts" / "verify.py"
 WRONG = "decoder.layers.0.pos_ff.CoreNet.2.weight"
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture
-def run(tiny_voice, cache, monkeypatch, capsys):
-    """Runs a command in this process: its status, stdout and stderr."""
+def run(tiny_voice, tmp_path_factory, program, monkeypatch):
     monkeypatch.setenv("MELFORGE_VOICES", str(tiny_voice.parent))
-    monkeypatch.setenv("MELFORGE_CACHE", str(cache))
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-    monkeypatch.syspath_prepend(SCRIPT.parent)
-
-    def run(command: Path | str, *words: object):
-        monkeypatch.setattr("sys.argv", [str(command), *map(str, words)])
-        with pytest.raises(SystemExit) as stopped:
-            if isinstance(command, Path):
-                runpy.run_path(str(command), run_name="__main__")
-            else:
-                runpy.run_module(command, run_name="__main__")
-        return stopped.value.code, *capsys.readouterr()
-
-    return run
+    monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+    return program
 
 
 @pytest.mark.slow

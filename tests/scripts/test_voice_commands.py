@@ -1,11 +1,9 @@
 """The commands around voices: exporting, checking, making one, measuring."""
 
 import os
-import runpy
 import signal
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -24,30 +22,13 @@ from melforge.waveglow.config import WaveglowSettings
 from tests.conftest import save_trained, tiny_waveglow
 
 ROOT = Path(__file__).parent.parent.parent
+SCRIPTS = ROOT / "scripts"
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess:
     command = [sys.executable, *map(str, arguments)]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
-
-
-@pytest.fixture
-def run_here(monkeypatch, capsys):
-    """Runs a command in this process, where nothing is imported anew: its status, stdout and stderr."""
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-    monkeypatch.syspath_prepend(ROOT / "scripts")
-
-    def run(command: str, *arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", [command, *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            if command.endswith(".py"):
-                runpy.run_path(str(ROOT / command), run_name="__main__")
-            else:
-                runpy.run_module(command, run_name="__main__")
-        return stopped.value.code, *capsys.readouterr()
-
-    return run
 
 
 def few_sizes(monkeypatch) -> None:
@@ -69,91 +50,91 @@ def test_export_check_prints_every_comparison(tiny_voice):
     assert {path: path.stat().st_mtime_ns for path in tiny_voice.rglob("*")} == before
 
 
-def test_export_check_fails_on_a_wrong_graph(voice_copy, monkeypatch, run_here):
+def test_export_check_fails_on_a_wrong_graph(voice_copy, monkeypatch, program):
     graph = voice_copy / "hifigan" / "generator.onnx"
     model = onnx.load(graph, load_external_data=False)
     next(node for node in model.graph.node if node.op_type == "LeakyRelu").attribute[0].f = 0.3
     graph.write_bytes(model.SerializeToString())
     few_sizes(monkeypatch)
-    status, output, _ = run_here("melforge.hifigan.export_onnx", "--voice", voice_copy, "--check")
+    status, output, _ = program("melforge.hifigan.export_onnx", "--voice", voice_copy, "--check")
     assert status == 1 and "FAILS" in output and "fastpitch" not in output
 
 
 @pytest.mark.parametrize(
     "command", ["export_onnx", "verify_trt", pytest.param("build_trt", marks=pytest.mark.rtx)]
 )
-def test_a_models_commands_name_what_another_models_file_or_a_folder_is(command, run_here):
+def test_a_models_commands_name_what_another_models_file_or_a_folder_is(command, program):
     file = ROOT / "tests" / "golden" / "waveglow" / "checkpoint.pt"
     command = f"hifigan.{command}"
-    status, _, errors = run_here(command, "--checkpoint", file)
+    status, _, errors = program(command, "--checkpoint", file)
     assert status == 2 and errors == f"error: checkpoint {file} is a waveglow, not a hifigan\n"
-    status, _, errors = run_here(command, "--checkpoint", file.parent)
+    status, _, errors = program(command, "--checkpoint", file.parent)
     assert status == 2 and errors == f"error: checkpoint {file.parent} is a folder: give the file in it\n"
 
 
-def test_a_tensor_of_whole_numbers_ends_the_export_with_its_name(tmp_path, run_here):
+def test_a_tensor_of_whole_numbers_ends_the_export_with_its_name(tmp_path, program):
     content = torch.load(ROOT / "tests" / "golden" / "hifigan" / "checkpoint.pt", weights_only=True)
     content["generator"]["conv_post.bias"] = content["generator"]["conv_post.bias"].long()
     torch.save(content, tmp_path / "checkpoint.pt")
-    status, _, errors = run_here("melforge.hifigan.export_onnx", "--checkpoint", tmp_path / "checkpoint.pt")
+    status, _, errors = program("melforge.hifigan.export_onnx", "--checkpoint", tmp_path / "checkpoint.pt")
     assert status == 2 and "the tensor conv_post.bias is int64" in errors and errors.count("\n") == 1
 
 
-def test_the_cache_says_what_was_not_checked_until_all_is(trained, tmp_path, monkeypatch, run_here):
+def test_the_cache_says_what_was_not_checked_until_all_is(trained, tmp_path, monkeypatch, program):
     monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path))
     few_sizes(monkeypatch)
     words = ("melforge.hifigan.export_onnx", "--checkpoint", trained["hifigan"])
-    status, out, errors = run_here(*words, "--no-check")
+    status, out, errors = program(*words, "--no-check")
     assert status == 0 and "hifigan.generator: batch 2, mel 1" in errors
     assert "exporting hifigan.generator\n" in errors and "constant folding" not in errors
     assert f"melforge export --checkpoint vocoder={trained['hifigan']} --check" in errors
     notes = sorted(tmp_path.rglob("*enerator.json"))
     assert len(notes) == 2 and all("not_checked" in note.read_text() for note in notes)
-    status, out, errors = run_here(*words, "--check")
+    status, out, errors = program(*words, "--check")
     assert status == 0 and errors.startswith("comparing hifigan with PyTorch at ")
     assert errors.count("\n") == 1 and "hifigan.generator" in out and "ok" in out
     assert not any("not_checked" in note.read_text() for note in notes)
-    assert run_here(*words, "--check", "--no-check")[::2] == (
+    assert program(*words, "--check", "--no-check")[::2] == (
         2,
         "error: --check and --no-check exclude each other\n",
     )
 
 
-def test_a_voices_graphs_stay_unless_they_are_asked_for(voice_copy, monkeypatch, run_here):
+def test_a_voices_graphs_stay_unless_they_are_asked_for(voice_copy, monkeypatch, program):
     few_sizes(monkeypatch)
     graphs = {path: path.stat().st_mtime_ns for path in voice_copy.glob("hifigan/*.onnx")}
     words = ("melforge.hifigan.export_onnx", "--voice", voice_copy)
-    status, out, _ = run_here(*words)
+    status, out, _ = program(*words)
     assert status == 0 and out.count("(there already; --force exports it again)") == len(graphs) > 1
     assert {path: path.stat().st_mtime_ns for path in graphs} == graphs
     lost = next(iter(graphs))
     lost.unlink()
-    status, out, errors = run_here(*words)
+    status, out, errors = program(*words)
     assert status == 0 and f"{lost}\n" in out and f"exporting hifigan.{lost.stem}\n" in errors
     assert all(path == lost or path.stat().st_mtime_ns == before for path, before in graphs.items())
-    assert run_here(*words, "--force")[0] == 0
+    assert program(*words, "--force")[0] == 0
     assert all(path.stat().st_mtime_ns != before for path, before in graphs.items())
 
 
-def test_make_voice_refuses_weights_without_a_config(tmp_path, run_here):
+def test_make_voice_refuses_weights_without_a_config(tmp_path, program):
     (tmp_path / "weights.safetensors").write_bytes(b"nothing")
     words = ("scripts/make_voice.py", tmp_path / "new", "--checkpoint", tmp_path / "weights.safetensors")
-    status, _, errors = run_here(*words)
+    status, _, errors = program(*words)
     assert status == 2 and "no whole safetensors file" in errors
     assert not (tmp_path / "new").exists()
 
 
-def test_sigterm_leaves_nothing_of_a_voice_that_is_made(trained, tmp_path, monkeypatch, run_here):
+def test_sigterm_leaves_nothing_of_a_voice_that_is_made(trained, tmp_path, monkeypatch, program):
     monkeypatch.setattr(voice, "write_model", lambda draft, source: os.kill(os.getpid(), signal.SIGTERM))
     words = ("scripts/make_voice.py", tmp_path / "new", "--checkpoint", trained["hifigan"])
-    status, _, errors = run_here(*words, "--frontend", "english")
+    status, _, errors = program(*words, "--frontend", "english")
     assert status == 143 and errors == "terminated\n" and not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("weights", [("--checkpoint", "nowhere.pt"), ("--run", "nowhere")])
-def test_nothing_is_added_to_a_voice_that_is_not_there(weights, tmp_path, run_here):
+def test_nothing_is_added_to_a_voice_that_is_not_there(weights, tmp_path, program):
     """Which is said before the weights are looked at."""
-    status, _, errors = run_here("scripts/make_voice.py", tmp_path / "new", "--add", *weights)
+    status, _, errors = program(SCRIPTS / "make_voice.py", tmp_path / "new", "--add", *weights)
     what = f"--add is for a voice that is there, and {tmp_path / 'new'} is none: leave it out"
     assert status == 2 and errors == f"error: {what}\n" and not list(tmp_path.iterdir())
 
@@ -185,9 +166,9 @@ def test_a_vocoder_is_added_to_a_voice_with_its_settings(voice_copy, tmp_path, m
         (("--denoising-strength", "11"), "denoising_strength must be a number from 0 to 10, not 11.0"),
     ],
 )
-def test_impossible_settings_are_refused(trained, tmp_path, run_here, arguments, message):
+def test_impossible_settings_are_refused(trained, tmp_path, program, arguments, message):
     words = ("scripts/make_voice.py", tmp_path / "new", "--checkpoint", trained["hifigan"])
-    status, _, errors = run_here(*words, *arguments)
+    status, _, errors = program(*words, *arguments)
     assert status == 2 and message in errors
     assert not (tmp_path / "new").exists()
 
@@ -202,29 +183,29 @@ def test_copy_synthesis_takes_a_vocoders_controls(tiny_voice, tmp_path):
     assert len(plain) == len(denoised) >= 8960 and not np.array_equal(plain, denoised)
 
 
-def test_copy_synthesis_overwrites_nothing(tiny_voice, tmp_path, run_here):
+def test_copy_synthesis_overwrites_nothing(tiny_voice, tmp_path, program):
     (tmp_path / "other").mkdir()
     for path in (tmp_path / "in.wav", tmp_path / "other" / "in.flac"):
         soundfile.write(path, np.zeros(300), 22050)
     before = (tmp_path / "in.wav").read_bytes()
     command = ("scripts/copy_synthesis.py", "--voice", tiny_voice, tmp_path / "in.wav")
-    status, _, errors = run_here(*command, "-o", tmp_path)
+    status, _, errors = program(*command, "-o", tmp_path)
     assert status == 2 and "in.wav is one of the files to copy: give another folder" in errors
-    status, _, errors = run_here(*command, tmp_path / "other" / "in.flac", "-o", tmp_path / "out")
+    status, _, errors = program(*command, tmp_path / "other" / "in.flac", "-o", tmp_path / "out")
     assert status == 2 and "in.flac would both become" in errors and not (tmp_path / "out").exists()
-    status, _, errors = run_here(*command, "-o", tmp_path / "out")
+    status, _, errors = program(*command, "-o", tmp_path / "out")
     assert status == 2 and f"{tmp_path / 'in.wav'}: 300 samples are too few" in errors
     assert not (tmp_path / "out").exists()
     acoustic = ROOT / "tests" / "golden" / "fastpitch" / "checkpoint.pt"
-    status, _, errors = run_here(*command, "-o", tmp_path / "out", "--checkpoint", acoustic)
+    status, _, errors = program(*command, "-o", tmp_path / "out", "--checkpoint", acoustic)
     assert status == 2 and "checkpoint.pt is a fastpitch, an acoustic model: give a vocoder\n" in errors
-    status, _, errors = run_here(*command, "-o", tmp_path / "in.wav" / "out")
+    status, _, errors = program(*command, "-o", tmp_path / "in.wav" / "out")
     assert status == 2 and "in.wav is a file: give a folder" in errors
     assert (tmp_path / "in.wav").read_bytes() == before
 
 
 @pytest.mark.parametrize("name", ["..", ".", "", "PATH"])
-def test_make_voice_leaves_folders_alone_that_are_none(name, trained, tmp_path, run_here, monkeypatch):
+def test_make_voice_leaves_folders_alone_that_are_none(name, trained, tmp_path, program, monkeypatch):
     """The repository's own packages have the models' names, and would be replaced."""
     monkeypatch.setenv("MELFORGE_VOICES", str(tmp_path / "voices"))
     (tmp_path / "voices").mkdir()
@@ -233,7 +214,7 @@ def test_make_voice_leaves_folders_alone_that_are_none(name, trained, tmp_path, 
         (folder / "hifigan" / "model.py").write_text("dear")
     given = tmp_path if name == "PATH" else name
     words = ("scripts/make_voice.py", given, "--checkpoint", trained["hifigan"], "--frontend", "english")
-    status, _, errors = run_here(*words)
+    status, _, errors = program(*words)
     assert status == 2 and "is no voice and not empty: give the folder of one, or a new one" in errors
     assert all((folder / "hifigan" / "model.py").is_file() for folder in (tmp_path, tmp_path / "voices"))
 

@@ -46,6 +46,17 @@ def expected(direct, text, **how):
     return np.clip(np.rint(direct.speak(text, Controls(**how)).samples * 32767), -32768, 32767).astype(int)
 
 
+def events_of(answer):
+    """Of an answer as server-sent events."""
+    return [json.loads(line.removeprefix("data: ")) for line in answer.text.split("\n\n") if line]
+
+
+def require_samples(answer, wanted):
+    """To a step of 16 bits."""
+    got = samples_of(answer.content)
+    assert len(got) == len(wanted) and np.abs(got - wanted).max() <= 1
+
+
 def require_error(answer, status, param=None):
     """OpenAI's form, whatever went wrong."""
     error = answer.json()["error"]
@@ -82,15 +93,18 @@ def speak_instead(monkeypatch, chunks):
     monkeypatch.setattr("melforge.common.serve.service.make_stream", lambda *how: OtherStream(chunks(*how)))
 
 
+def breaking(tts, text, *how):
+    yield next(tts.stream(text))
+    raise RuntimeError("broken")
+
+
 # What is spoken
 
 
 def test_pcm_is_what_speak_gives_to_a_step_of_16_bits(server, direct):
     answer = server.speak(TEXT, response_format="pcm", sample_rate=22050)
     assert answer.headers["content-type"].startswith("audio/pcm")
-    got = samples_of(answer.content)
-    wanted = expected(direct, TEXT)
-    assert len(got) == len(wanted) and np.abs(got - wanted).max() <= 1
+    require_samples(answer, expected(direct, TEXT))
 
 
 @pytest.mark.parametrize(
@@ -119,15 +133,14 @@ def test_controls_and_names_of_openai_s_reach_the_models(server, direct):
         **own_pcm(TEXT, **fields) | {"text": TEXT, "model": "tts-1", "voice": {"id": "nova"}}
     )
     wanted = expected(direct, TEXT, pace=1.25, pitch_shift=40.0, volume=0.5, denoising_strength=0.1)
-    got = samples_of(answer.content)
-    assert len(got) == len(wanted) and np.abs(got - wanted).max() <= 1
+    require_samples(answer, wanted)
 
 
 def test_server_sent_events_carry_the_same_bytes(server):
     whole = server.speak(TEXT, response_format="pcm").content
     answer = server.speak(TEXT, response_format="pcm", stream_format="sse")
     assert answer.headers["content-type"].startswith("text/event-stream")
-    events = [json.loads(line.removeprefix("data: ")) for line in answer.text.split("\n\n") if line]
+    events = events_of(answer)
     assert [event["type"] for event in events[:-1]] == ["speech.audio.delta"] * (len(events) - 1)
     assert events[-1]["type"] == "speech.audio.done" and events[-1]["usage"]["input_tokens"] == len(TEXT)
     assert b"".join(base64.b64decode(event["audio"]) for event in events[:-1]) == whole
@@ -139,8 +152,7 @@ def test_words_have_the_seconds_at_which_they_are_spoken(server, direct):
 
     spoken = direct.speak(TEXT)
     wanted = as_rows(timestamps(spoken))
-    events = server.speak(TEXT, response_format="pcm", stream_format="sse", timestamps=True).text
-    events = [json.loads(line.removeprefix("data: ")) for line in events.split("\n\n") if line]
+    events = events_of(server.speak(TEXT, response_format="pcm", stream_format="sse", timestamps=True))
     kinds = [event["type"].rpartition(".")[2] for event in events]
     assert kinds[:2] == ["timestamps", "delta"] and kinds.count("timestamps") == 2
     assert [word for event in events for word in event.get("words", ())] == wanted
@@ -161,8 +173,7 @@ def test_alignments_are_those_of_the_acoustic_model(server, model):
 
     spoken = TextToSpeech.load(*model.split("-"), voice=ROOT / "voices" / "hazel", device="cpu").speak(TEXT)
     how = {"model": model, "response_format": "pcm", "alignment": True}
-    events = server.speak(TEXT, stream_format="sse", **how).text
-    events = [json.loads(line.removeprefix("data: ")) for line in events.split("\n\n") if line]
+    events = events_of(server.speak(TEXT, stream_format="sse", **how))
     kinds = [event.pop("type").rpartition(".")[2] for event in events]
     assert kinds[:2] == ["alignment", "delta"] and kinds.count("alignment") == 2
     rows = [event for event in events if "symbols" in event]
@@ -183,28 +194,19 @@ def test_alignments_are_those_of_the_acoustic_model(server, model):
     assert "alignments" not in server.speak(stream_format="json").json()
 
 
-def test_what_cannot_be_spoken_is_counted_in_a_header(server):
-    assert server.speak("One 你好 two.").headers["x-melforge-unspoken"] == "1"
-    assert "x-melforge-unspoken" not in server.speak().headers
-
-
-def test_chunks_leave_before_the_end_is_made(server):
-    book = TEXT * 40
-    with server.client() as client, client.stream("POST", SPEECH, json=own_pcm(book)) as answer:
-        pieces = answer.iter_raw()
-        first = next(pieces)
-        (job,) = server.service.scheduler._jobs
+def test_chunks_leave_before_the_end_is_made_and_a_listener_who_leaves_ends_the_work(server):
+    service = server.service
+    with server.client() as client, client.stream("POST", SPEECH, json=own_pcm(TEXT * 60)) as answer:
+        first = next(answer.iter_raw())
+        (job,) = service.scheduler._jobs
         assert job.progress.ended is None and len(first) < 22050 * 2 * 20
-    wait_for(lambda: not server.service.running)
+    wait_for(lambda: not service.running and not service.scheduler.jobs, "the end of the work")
+    wait_for(lambda: service.metrics.left._value.get() >= 1)
 
 
 def test_a_batch_has_each_text_or_its_error(server, direct):
-    items = [
-        {"input": "One."},
-        {"input": "Two.", "speed": 9},
-        {"input": " "},
-        {"input": "Four.", "voice": "onyx"},
-    ]
+    items: list[dict] = [{"input": text} for text in ("One.", "Two.", " ", "Four.")]
+    items[1]["speed"], items[3]["voice"] = 9, "onyx"
     defaults = {"model": "tts-1", "voice": "hazel", "response_format": "wav", "sample_rate": 22050}
     with server.client() as client:
         answer = client.post(f"{SPEECH}/batch", json={"items": items, "defaults": defaults}).json()
@@ -225,10 +227,7 @@ def test_each_of_32_callers_gets_their_own_sentence(server, direct):
 
     def ask(number):
         text = texts[number % len(texts)]
-        answer = server.speak(text, response_format="pcm", sample_rate=22050)
-        assert answer.status_code == 200
-        got = samples_of(answer.content)
-        assert len(got) == len(wanted[text]) and np.abs(got - wanted[text]).max() <= 1, text
+        require_samples(server.speak(text, response_format="pcm", sample_rate=22050), wanted[text])
 
     with concurrent.futures.ThreadPoolExecutor(32) as pool:
         list(pool.map(ask, range(64)))
@@ -250,8 +249,8 @@ def test_callers_of_all_pairs_and_formats_get_their_own_sentence(server):
         answer = server.speak(text, model=pair, **{"response_format": format, **how})
         assert answer.status_code == 200
         if format == "sse":
-            events = [json.loads(line.removeprefix("data: ")) for line in answer.text.split("\n\n") if line]
-            return samples_of(b"".join(base64.b64decode(event.get("audio", "")) for event in events)) / 32767
+            audio = (base64.b64decode(event.get("audio", "")) for event in events_of(answer))
+            return samples_of(b"".join(audio)) / 32767
         if format == "pcm":
             return samples_of(answer.content) / 32767
         return soundfile.read(io.BytesIO(answer.content))[0]
@@ -340,11 +339,11 @@ def test_a_missing_field_is_named(server):
             require_error(client.post(SPEECH, json=fields), 400, name)
 
 
-def test_what_is_not_used_is_said_in_a_header(server):
-    answer = server.speak(instructions="Whisper.", **{"lang_code": "en", "böse\n": 1})
-    assert answer.status_code == 200
+def test_what_is_not_used_or_spoken_is_said_in_a_header(server):
+    answer = server.speak("One 你好 two.", instructions="Whisper.", **{"lang_code": "en", "böse\n": 1})
+    assert answer.status_code == 200 and answer.headers["x-melforge-unspoken"] == "1"
     assert answer.headers["x-melforge-ignored"] == "instructions, b?se?, lang_code"
-    assert "x-melforge-ignored" not in server.speak().headers
+    assert not {"x-melforge-ignored", "x-melforge-unspoken"} & set(server.speak().headers)
 
 
 def test_wrong_routes_methods_and_bodies(server):
@@ -375,10 +374,8 @@ def test_what_clients_write_besides_is_no_fault(server):
     with server.client() as client:
         wanted = client.post(SPEECH, json=speech(seed=0)).content
         assert client.post(SPEECH, json={**speech(), **unset}).content == wanted
-        assert (
-            client.post(f"{SPEECH}/", content=b"\xef\xbb\xbf" + json.dumps(speech()).encode()).content
-            == wanted
-        )
+        marked = b"\xef\xbb\xbf" + json.dumps(speech()).encode()
+        assert client.post(f"{SPEECH}/", content=marked, headers=JSON).content == wanted
         assert client.get("/v1/models/").json() == client.get("/v1/models").json()
         require_error(client.post(SPEECH, json=speech(input=None)), 400, "input")
 
@@ -414,15 +411,11 @@ def test_no_body_makes_another_answer_than_openai_s_error(server):
                 require_error(answer, 400)
             answer = client.post(f"{SPEECH}/batch", content=body, headers=JSON)
             require_error(answer, 400)
-    assert server.service.running == 0
-
-
-def test_deep_json_in_every_place(server):
-    deep = "[" * 5000 + "]" * 5000
-    with server.client() as client:
+        deep = "[" * 5000 + "]" * 5000
         for name in ("input", "voice", "extra"):
             body = json.dumps(speech())[:-1] + f', "{name}": {deep}}}'
             require_error(client.post(SPEECH, content=body, headers=JSON), 400)
+    assert server.service.running == 0
 
 
 def test_the_api_describes_its_keys_and_errors():
@@ -496,14 +489,6 @@ def test_scripts_of_other_pages_may_ask_where_their_origin_is_named(server):
         assert "access-control-allow-origin" not in client.get("/health", headers={"Origin": mine}).headers
 
 
-def test_a_listener_who_leaves_ends_the_work(server):
-    service = server.service
-    with server.client() as client, client.stream("POST", SPEECH, json=own_pcm(TEXT * 60)) as answer:
-        next(answer.iter_raw())
-    wait_for(lambda: not service.running and not service.scheduler.jobs, "the end of the work")
-    wait_for(lambda: service.metrics.left._value.get() >= 1)
-
-
 def test_who_leaves_before_the_first_sound_is_not_spoken_to(server, monkeypatch):
     gate, asked = threading.Event(), threading.Event()
 
@@ -515,16 +500,12 @@ def test_who_leaves_before_the_first_sound_is_not_spoken_to(server, monkeypatch)
 
     speak_instead(monkeypatch, held)
     body = json.dumps(speech()).encode()
-    blockers = [httpx.URL(server.url) for _ in range(3)]  # one more than there are workers
-    sockets = []
-    for url in blockers:
-        one = socket.create_connection((url.host, url.port))
-        one.sendall(
-            b"POST %s HTTP/1.1\r\nHost: localhost\r\n" % SPEECH.encode()
-            + b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
-            + body
-        )
-        sockets.append(one)
+    url = httpx.URL(server.url)
+    head = f"POST {SPEECH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head += f"Content-Length: {len(body)}\r\n\r\n"
+    sockets = [socket.create_connection((url.host, url.port)) for _ in range(3)]  # one more than workers
+    for one in sockets:
+        one.sendall(head.encode() + body)
     wait_for(lambda: server.service.scheduler.jobs == 3 and server.service.scheduler.waiting == 1)
     for one in sockets:
         one.close()
@@ -558,10 +539,6 @@ def test_what_is_answered_at_the_end_does_not_count_as_slow(fields):
 
 
 def test_what_breaks_in_the_middle_is_not_taken_for_the_whole(server, monkeypatch):
-    def breaking(tts, text, *how):
-        yield next(tts.stream(text))
-        raise RuntimeError("broken")
-
     speak_instead(monkeypatch, breaking)
     with pytest.raises(httpx.RemoteProtocolError):
         server.speak(TEXT, response_format="pcm")
@@ -610,10 +587,6 @@ def test_http_1_0_is_told_the_length(server, direct, monkeypatch):
         assert "transfer-encoding" not in headers
         if form == "audio":
             assert len(soundfile.read(io.BytesIO(data))[0]) == len(at_24_khz(direct, TEXT))
-
-    def breaking(tts, text, *how):
-        yield next(tts.stream(text))
-        raise RuntimeError("broken")
 
     speak_instead(monkeypatch, breaking)
     assert old_client(server)[0] == 500

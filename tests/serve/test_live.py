@@ -1,5 +1,6 @@
 """The WebSocket that is given text as it is written."""
 
+import asyncio
 import json
 
 import pytest
@@ -115,15 +116,51 @@ def test_errors_leave_the_socket_open(server, connect):
             ('{"type": "shout"}', "type"),
             ('{"type": "text"}', "text"),
             ('{"type": "session", "speed": 9}', "speed"),
+            ('{"type": "session", "voice": "nobody"}', "voice"),
+            ('{"type": "session", "model": "tts-7"}', "model"),
+            ('{"type": "session", "sigma": 0.5}', "sigma"),
+            ('{"type": "session", "response_format": "opus", "sample_rate": 22050}', "sample_rate"),
+            (json.dumps({"type": "text", "text": "A. " * 1400}), "text"),
+            (b'{"type": "text", "text": "One."}', None),
         ):
             socket.send(message)
             (answer,) = receive(socket, "error")
             assert answer["error"]["param"] == param and answer["error"]["type"] == "invalid_request_error"
-        send(socket, OWN | {"voice": "nobody"}, {"type": "text", "text": "One."}, {"type": "flush"})
+        send(socket, OWN, {"type": "text", "text": "..."}, {"type": "flush"})
         answer = receive(socket, "error")[-1]
-        assert answer["number"] == 1 and answer["error"]["param"] == "voice"
-        send(socket, OWN, {"type": "text", "text": "Two."}, {"type": "end"})
+        assert answer["number"] == 1 and answer["error"]["param"] == "input"
+        send(socket, {"type": "text", "text": "Two."}, {"type": "end"})
         assert len(sentences_of(receive(socket, "done"))) == 1
+
+
+def test_sentences_wait_where_others_take_all_the_room(connect):
+    spoken = ["One is it.", "Two is it.", "Three is it. Four"]
+    with running(queue=1) as server, connect(server) as one, connect(server) as other:
+        for socket in (one, other):
+            send(
+                socket,
+                OWN,
+                {"type": "text", "text": "One is it. Two is it. Three is it. Four"},
+                {"type": "end"},
+            )
+        for socket in (one, other):
+            messages = receive(socket, "done")
+            assert [text for text, _ in sentences_of(messages)] == spoken
+            assert not any(message.get("type") == "error" for message in messages)
+
+
+def test_text_is_split_beside_the_event_loop(server, connect, monkeypatch):
+    loops, add = [], GrowingText.add
+
+    def noting(self, text):
+        loops.append(asyncio._get_running_loop())
+        return add(self, text)
+
+    monkeypatch.setattr(GrowingText, "add", noting)
+    with connect(server) as socket:
+        send(socket, OWN, {"type": "text", "text": "One. Two"}, {"type": "end"})
+        receive(socket, "done")
+    assert loops == [None]
 
 
 def test_who_leaves_ends_the_work(server, connect):

@@ -4,6 +4,7 @@ import http.client
 import io
 import json
 import threading
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from melforge.common.recognition.loading import load_recogniser
 from melforge.common.recognition.long_recordings import transcribe
 from melforge.common.recognition.transcript import HeardWord, Transcript
 from melforge.common.serve.hearing import Transcriber
-from melforge.common.serve.transcriptions import WholeForm
+from melforge.common.serve.transcriptions import TranscriptionFields, WholeForm, answer_of
 from tests.serve.conftest import own_pcm, running, samples_of, wait_for
 from tests.serve.test_api import require_error
 
@@ -74,6 +75,27 @@ def test_every_form_has_the_words_that_transcribe_gives(hears, wav, wanted):
         assert " ".join(words).split() == wanted.text.split()
 
 
+@pytest.mark.parametrize("said", ["", "a word"])
+def test_nothing_heard_is_an_empty_text_in_every_form(said):
+    words = (HeardWord("word", 0.1, 0.5, 0.9),) if said else ()
+
+    def answer(**fields):
+        wanted = TranscriptionFields(model="whisper-1", **fields)
+        return answer_of(Transcript(said, words, 1.0), wanted, "english").body.decode()
+
+    assert json.loads(answer())["text"] == said and answer(response_format="text") == f"{said}\n"
+    assert (
+        answer(response_format="srt").count("-->") == answer(response_format="vtt").count("-->") == len(words)
+    )
+    whole = json.loads(answer(response_format="verbose_json", timestamp_granularities=["word", "segment"]))
+    assert whole["text"] == said and len(whole["words"]) == len(whole["segments"]) == len(words)
+    events = [json.loads(line.removeprefix("data: ")) for line in answer(stream=True).split("\n\n")[:-1]]
+    assert [one["type"] for one in events] == ["transcript.text.delta"] * len(words) + [
+        "transcript.text.done"
+    ]
+    assert "".join(one.get("delta", "") for one in events) == events[-1]["text"] == said
+
+
 def test_words_and_segments_have_times(hears, wav, wanted):
     lists = {"timestamp_granularities[]": ["word", "segment"], "response_format": "verbose_json"}
     found = ask(hears, wav, **lists).json()
@@ -126,7 +148,7 @@ def test_silence_has_no_words(hears):
 
 def test_what_is_not_used_is_said_in_a_header(hears, wav):
     answer = ask(hears, wav, prompt="Names: Melforge.", temperature="0.5", stream="false", own="1")
-    assert answer.headers["x-melforge-ignored"] == "own, prompt, stream, temperature"
+    assert answer.headers["x-melforge-ignored"] == "own, prompt, temperature"
     assert "x-melforge-ignored" not in ask(hears, wav, language="en").headers
 
 
@@ -137,6 +159,7 @@ def test_what_is_not_used_is_said_in_a_header(hears, wav):
         ({"response_format": "docx"}, "response_format", "'json', 'text', 'srt', 'verbose_json' or 'vtt'"),
         ({"timestamp_granularities[]": "word"}, "timestamp_granularities", "in verbose_json only"),
         ({"timestamp_granularities[]": "letter"}, "timestamp_granularities", "'segment' or 'word'"),
+        ({"stream": "true", "response_format": "srt"}, "response_format", "events have no srt"),
         ({"temperature": "hot"}, "temperature", "a valid number"),
         ({"temperature": "1.5"}, "temperature", "less than or equal to 1"),
         ({"temperature": "nan"}, "temperature", "less than or equal to 1"),
@@ -251,14 +274,14 @@ def test_speech_goes_on_beside_a_recording_and_others_wait_up_to_a_limit(hears, 
     from melforge.common.serve import hearing
 
     begun, going_on = threading.Event(), threading.Event()
-    whole = hearing.decode_audio
+    whole = hearing.decode_blocks
 
     def slow(*how):
         begun.set()
         assert going_on.wait(30)
         return whole(*how)
 
-    monkeypatch.setattr(hearing, "decode_audio", slow)
+    monkeypatch.setattr(hearing, "decode_blocks", slow)
     answers = []
     asking = [threading.Thread(target=lambda: answers.append(ask(hears, wav))) for _ in range(2)]
     for one in asking:
@@ -285,7 +308,7 @@ def test_who_leaves_ends_the_work(hears, noise, monkeypatch):
 
     steps = []
     going_on = threading.Event()
-    whole = hearing.hear_pieces
+    whole = hearing.hear_blocks
 
     def slow(*how, **more):
         for piece in whole(*how, **more):
@@ -294,7 +317,7 @@ def test_who_leaves_ends_the_work(hears, noise, monkeypatch):
                 going_on.wait(30)
                 yield piece
 
-    monkeypatch.setattr(hearing, "hear_pieces", slow)
+    monkeypatch.setattr(hearing, "hear_blocks", slow)
     files, url = {"file": ("a.wav", sound(noise))}, httpx.URL(hears.url)
     request = httpx.Request("POST", url.join(ROUTE), files=files, data={"model": "small"})
     leaving = http.client.HTTPConnection(url.host, url.port)
@@ -345,6 +368,42 @@ def test_openai_s_client_gets_every_form(hears, wav, wanted):
     )
     assert [word.word for word in verbose.words] == wanted.text.split()
     assert verbose.segments[0].id == 0 and float(verbose.duration) == 4.0
+    delta, done = create(model="gpt-4o-transcribe", file=file, stream=True)
+    assert (delta.type, delta.delta) == ("transcript.text.delta", wanted.text)
+    assert (done.type, done.text) == ("transcript.text.done", wanted.text)
     with pytest.raises(openai.BadRequestError) as error:
         create(model="whisper-1", file=("a.wav", b"nothing"))
     assert error.value.param == "file"
+
+
+def test_a_long_recording_is_never_whole_in_memory(small_ear, noise):
+    from melforge.common.serve.settings import ServeSettings
+
+    seconds, rate = 200, 48000
+    silence = np.zeros(seconds * rate, np.int16)
+    silence[-4 * RATE :] = noise * 32767
+    file = io.BytesIO(sound(silence, rate, "flac"))
+    del silence
+    transcriber = Transcriber(ServeSettings(ear=str(small_ear)))
+    transcriber._recogniser  # noqa: B018  loads it
+    tracemalloc.start()
+    try:
+        transcript = transcriber._transcribe(file, threading.Event())
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert transcript.seconds == seconds and most < 25e6, "the samples have 38 MB"
+    file.seek(0)
+    assert [transcript] == transcribe(transcriber._recogniser, [soundfile.read(file, dtype="float32")])
+    assert transcript.words
+
+
+def test_what_decoders_complain_of_is_not_in_the_log(hears, noise, capfd):
+    from melforge.common.audio.wire import encode
+
+    broken = bytearray(encode(noise, "mp3", RATE, 24000))
+    for place in np.random.default_rng(0).integers(len(broken) // 3, len(broken), 200).tolist():
+        broken[place] ^= 255
+    capfd.readouterr()
+    assert ask(hears, bytes(broken)).status_code == 200
+    assert capfd.readouterr().err == ""

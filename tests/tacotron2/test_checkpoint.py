@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from melforge.common.config.hparams import load_hparams
 from melforge.tacotron2.checkpoint import infer_sizes, load_checkpoint
 from melforge.tacotron2.config import Tacotron2Config
 from melforge.tacotron2.model import Tacotron2
@@ -24,16 +23,6 @@ def bare(content) -> dict:
     return {name.removeprefix("module."): value for name, value in content["state_dict"].items()}
 
 
-@pytest.fixture
-def save(tmp_path):
-    def save(value) -> Path:
-        path = tmp_path / "checkpoint.pt"
-        torch.save(value, path)
-        return path
-
-    return save
-
-
 def test_golden_file_loads_strictly(content, bare):
     network, checkpoint = load_network("tacotron2", GOLDEN)
     assert not network.training
@@ -42,18 +31,10 @@ def test_golden_file_loads_strictly(content, bare):
     assert checkpoint.info == {"ema_available": False, "epoch": 1500}
 
 
-def test_published_sizes_have_the_published_number_of_parameters():
-    with torch.device("meta"):
-        network = Tacotron2(Tacotron2Config())
-    assert sum(p.numel() for p in network.parameters()) == 28_193_153
-    base = Path(__file__).parents[2] / "hparams" / "tacotron2" / "base.yaml"
-    assert load_hparams(base, Tacotron2Config) == (Tacotron2Config(),)
-
-
-def test_sizes_are_read_from_the_weights(content, bare, save):
-    checkpoint = load_checkpoint(save(bare))
+def test_sizes_are_read_from_the_weights(content, bare, save_pt):
+    checkpoint = load_checkpoint(save_pt(bare))
     assert checkpoint.config == Tacotron2Config(**{**content["config"], "max_decoder_steps": 2000})
-    assert load_checkpoint(save({"iteration": 7, "state_dict": bare})).info["iteration"] == 7
+    assert load_checkpoint(save_pt({"iteration": 7, "state_dict": bare})).info["iteration"] == 7
     other = Tacotron2Config(
         n_symbols=30,
         n_frames_per_step=2,
@@ -69,26 +50,7 @@ def test_sizes_are_read_from_the_weights(content, bare, save):
     assert Tacotron2Config(**infer_sizes(state)) == other
 
 
-def test_files_without_counters_load(bare, save):
+def test_files_without_counters_load(bare, save_pt):
     state = {name: value for name, value in bare.items() if not name.endswith("num_batches_tracked")}
-    network, _ = load_network("tacotron2", save(state))
+    network, _ = load_network("tacotron2", save_pt(state))
     assert torch.equal(network.embedding.weight, bare["embedding.weight"])
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"n_symbols": 200}, r"embedding.weight \(148, 32\) instead of \(200, 32\)"),
-        ({"n_symbols": "many"}, "n_symbols: 'many', which is no int"),
-        ({"encoder_kernel_size": 4}, "no network has the sizes in its config .*must be odd"),
-        ({"prenet_dim": -3}, "no network has the sizes"),
-    ],
-)
-def test_config_that_does_not_fit_is_refused(content, save, change, message):
-    with pytest.raises(ValueError, match=message):
-        load_checkpoint(save({**content, "config": {**content["config"], **change}}))
-
-
-def test_averaged_weights_are_refused():
-    with pytest.raises(ValueError, match="no averaged weights"):
-        load_checkpoint(GOLDEN, ema=True)

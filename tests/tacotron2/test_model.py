@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from melforge.tacotron2.config import Tacotron2Config
-from melforge.tacotron2.model import DecoderState, Tacotron2
-from tests.networks import load_network
+from melforge.tacotron2.model import Tacotron2
+from tests import networks
+from tests.networks import assert_close, load_network
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "tacotron2"
 TINY = Tacotron2Config(
@@ -37,21 +38,9 @@ def build(**changes) -> Tacotron2:
     return Tacotron2(replace(TINY, **changes)).eval().requires_grad_(False)
 
 
-def batch_of_text(lengths=(9, 6, 1)) -> tuple[torch.Tensor, torch.Tensor]:
+def batch_of_text(*lengths) -> tuple[torch.Tensor, torch.Tensor]:
     torch.manual_seed(2)
-    symbols = torch.zeros(len(lengths), max(lengths), dtype=torch.int64)
-    for row, length in zip(symbols, lengths, strict=True):
-        row[:length] = torch.randint(1, TINY.n_symbols, (length,))
-    return symbols, torch.tensor(lengths)
-
-
-def assert_close(name: str, actual: torch.Tensor, golden: np.ndarray) -> None:
-    actual = actual.detach().numpy()
-    assert actual.shape == golden.shape, name
-    if golden.dtype.kind in "bi":
-        assert np.array_equal(actual, golden), name
-    else:
-        assert np.abs(actual - golden).max() <= 1e-4 * max(1, np.abs(golden).max()), name
+    return networks.batch_of_text(TINY.n_symbols, *lengths)
 
 
 @pytest.fixture(scope="module")
@@ -120,23 +109,6 @@ def test_padded_outputs_are_overwritten_where_the_config_says_so():
         assert torch.equal(after[0], before[0]) and torch.equal(after[1, ..., :4], before[1, ..., :4]), name
 
 
-@pytest.mark.parametrize("dropout", [True, False])
-def test_steps_equal_infer(dropout):
-    network = build()
-    symbols, lengths = batch_of_text()
-    noise = torch.rand(9, 2, 3, TINY.prenet_dim) if dropout else [None] * 9
-    out = network.infer(symbols, lengths, prenet_noise=noise if dropout else None, gate_threshold=1.0)
-    memory, processed = network.encode(symbols, lengths)
-    state = network.initial_state(memory)
-    frames = []
-    for row in noise:
-        named = dict(zip(DecoderState._fields, state, strict=True))
-        _, *state = network.decode_step(memory, processed, lengths, **named, prenet_noise=row)
-        frames.append(state[0])
-    torch.testing.assert_close(torch.stack(frames, 2), out.mel_before_postnet)
-    torch.testing.assert_close(network.postnet(out.mel_before_postnet), out.mel)
-
-
 def test_teacher_forcing_with_its_own_frames_equals_infer():
     network = build()
     symbols, lengths = batch_of_text()
@@ -145,20 +117,6 @@ def test_teacher_forcing_with_its_own_frames_equals_infer():
     forced = network(symbols, lengths, spoken.mel_before_postnet, spoken.mel_lengths, noise.transpose(0, 1))
     torch.testing.assert_close(forced.mel, spoken.mel)
     torch.testing.assert_close(forced.alignment, spoken.alignment)
-
-
-def test_items_of_a_batch_in_any_order_equal_items_alone():
-    """With convolutions of kernel 1 no padding leaks, and nothing else may join the items."""
-    network = build(encoder_kernel_size=1)
-    symbols, lengths = batch_of_text((1, 9, 6))
-    noise = torch.rand(9, 2, 3, TINY.prenet_dim)
-    together = network.infer(symbols, lengths, prenet_noise=noise, gate_threshold=1.0)
-    for i, n in enumerate(lengths.tolist()):
-        one = slice(i, i + 1)
-        alone = network.infer(symbols[one, :n], prenet_noise=noise[:, :, one], gate_threshold=1.0)
-        torch.testing.assert_close(together.mel[one], alone.mel)
-        torch.testing.assert_close(together.alignment[one, :, :n], alone.alignment)
-        assert (together.alignment[one, :, n:] == 0).all()
 
 
 def test_encoder_equals_packed_sequences():

@@ -105,17 +105,6 @@ def test_the_alignment_comes_with_every_utterance(spoken_by):
     assert draw(audio)[:4] == b"\x89PNG"
 
 
-@pytest.mark.slow
-def test_both_forms_of_the_decoder_speak_the_same(spoken_by):
-    loop, steps = spoken_by("moody", "loop"), spoken_by("moody", "steps")
-    assert loop.acoustic.decoder.stage.name == "decoder_loop"
-    assert steps.acoustic.decoder.stage.name == "decoder_iter"
-    one, other = (tts.speak(TEXT, Controls(seed=2)) for tts in (loop, steps))
-    np.testing.assert_allclose(one.samples, other.samples, atol=1e-4)
-    with pytest.raises(ValueError, match="unknown decoder of tacotron2 'step': did you mean 'steps'"):
-        spoken_by("moody", "step")
-
-
 def test_without_dropout_the_seed_changes_nothing(spoken_by):
     tts = spoken_by("endless")
     first, second = (tts.speak("Hello.", Controls(seed=seed)) for seed in (1, 2))

@@ -256,25 +256,6 @@ def test_bound_tensors_give_what_arrays_give(tiny):
         np.testing.assert_array_equal(tensor.numpy().astype(value.dtype), value, err_msg=name)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"lengths": np.array([5])}, "'lengths' has batch = 1, but 'memory' has batch = 2"),
-        ({"processed_memory": np.zeros((2, 4, 8), np.float32)}, "has text = 4, but 'memory' has text = 5"),
-        ({"prenet_noise": np.zeros((6, 2, 1, 6), np.float32)}, "has batch = 1, but 'memory' has batch = 2"),
-        ({"prenet_noise": np.zeros((6, 2, 2, 5), np.float32)}, r"declared \[steps, 2, batch, 6\]"),
-        ({"prenet_noise": np.zeros((0, 2, 2, 6), np.float32)}, "has steps = 0, outside 1 to 2000"),
-        ({"gate_threshold": np.float64([0.5])}, "'gate_threshold' is float64, declared float32"),
-    ],
-)
-@pytest.mark.parametrize("backend", ["torch", "onnx"])
-def test_inputs_that_do_not_belong_together_are_refused(tiny, backend, change, message):
-    stage = next(s for s in stages(tiny.config) if s.name == "decoder_loop")
-    inputs = to_onnx.example_inputs(stage, tiny.config, {"batch": 2, "text": 5, "steps": 6}, seed=0)
-    with pytest.raises(ValueError, match=message):
-        make_engine(stage, tiny, backend)(**inputs | change)
-
-
 def test_the_check_finds_a_loop_that_stops_elsewhere(tiny, monkeypatch):
     """A graph that takes the gate for open a little longer differs, on inputs at which gates do fire."""
     monkeypatch.setattr(to_onnx, "check_sizes", few_sizes)

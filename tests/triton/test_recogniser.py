@@ -21,7 +21,7 @@ from melforge.common.engines import WrappedEngine
 from melforge.common.errors import InputError
 from melforge.common.recognition.loading import load_recogniser
 from melforge.common.recognition.long_recordings import transcribe
-from melforge.common.serve.client import Address, ServerError
+from melforge.common.serve.client import Address
 from melforge.common.synthesis.stage_engines import StageEngines
 from melforge.common.triton.client import HttpClient
 from melforge.common.triton.recogniser_models import AudioToFeatures, CharactersToText, FeaturesToCharacters
@@ -384,42 +384,6 @@ def test_batches_form_and_everyone_gets_their_own_transcript(server, audios, tex
         assert after[model].texts - before[model].texts == 48
         assert after[model].since(before[model])["batch"] > 1.5, model
     client.close()
-
-
-@pytest.mark.tritonserver
-@pytest.mark.slow
-def test_a_bad_recording_is_a_400(server, audios, tmp_path, capsys):
-    client = HttpClient(Address.parse(server.http), PATIENCE)
-    for audio, message in (
-        (np.zeros(16000, np.float32), "nothing can be heard"),
-        (np.full(16000, np.inf, np.float32), "not all numbers"),
-        (np.ones(700_000, np.float32), "cut the recording"),
-    ):
-        with pytest.raises(ServerError, match=message) as error:
-            client.hear([audio], ENSEMBLE)
-        assert error.value.status == 400
-    with pytest.raises(ServerError):
-        client.hear(audios[:1], "jasper-trt-ensemble")
-    client.close()
-    soundfile.write(tmp_path / "silent.wav", np.zeros(RATE), RATE)
-    assert ask_client([str(tmp_path / "silent.wav"), "--transcribe", "--server", server.http]) == 0
-    assert "(nothing heard)" in capsys.readouterr().out
-
-
-@pytest.mark.tritonserver
-@pytest.mark.slow
-def test_its_load_is_measured(server, tmp_path, capsys):
-    words = ("--transcribe", "--seconds", "0.5,1", "--batches", "1,2", "--concurrency", "1,2", "--runs", "3")
-    out = ("--out", str(tmp_path), "--server", server.http, "--warm-up-runs", "1")
-    assert measure([*words, *out]) == 0
-    page = capsys.readouterr().out
-    assert "## Static batching" in page and "| jasper-onnx | 0.5     | 2     | 3       | 0      |" in page
-    rows = json.loads((tmp_path / "triton-ear.json").read_text())["rows"]
-    assert len(rows) == 8 and all(
-        row["errors"] == 0 and row["server"][row["model"]]["batch"] >= 1 for row in rows
-    )
-    static = rows[1]
-    assert (static["number"], static["server"]["jasper-onnx"]["batch"]) == (2, 2)
 
 
 def test_a_load_without_statistics_has_its_rows(capsys):

@@ -12,6 +12,7 @@ import torch
 import triton.language as tl  # noqa: F401 (which a kernel must see)
 
 from melforge.common.audio.contract import MelContract
+from melforge.common.registry import load_attribute
 from melforge.common.stages import Stage, plan_of
 from melforge.common.weights.voices import ModelSource
 from melforge.fastpitch.config import FastPitchConfig
@@ -21,7 +22,7 @@ from melforge.fastspeech import infer as fastspeech_infer
 from melforge.fastspeech.config import FastSpeechConfig
 from melforge.fastspeech.model import FastSpeech
 from melforge.trt_plugins import graphs
-from melforge.trt_plugins.transformer import engine, fastpitch, fastspeech, length_regulator
+from melforge.trt_plugins.transformer import fastpitch, fastspeech, length_regulator
 from tests.trt_plugins.triton_interpreter import take_tensors_as_bounds
 
 take_tensors_as_bounds()
@@ -94,21 +95,19 @@ def error(found: torch.Tensor, wanted: torch.Tensor) -> float:
 
 
 def run(stage: Stage, source: ModelSource, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    kernels = MADE[source.model][1]
-    made = (kernels.encoder if stage.name == "encoder" else kernels.decoder)(stage, source, "cpu")
+    made = load_attribute(plan_of(source.model).kernels[stage.name])(stage, source, "cpu")
     return made.capturable()({name: padded(tensor) for name, tensor in inputs.items()})
 
 
 model, masks = sys.argv[1], sys.argv[2] == "masked"
-engine.check_machine = lambda device, name: None
 torch.manual_seed(0)
 config = replace(MADE[model][2], mask_padding=masks)
 network = MADE[model][0](config).eval().requires_grad_(False)
 for parameter in network.parameters():
     if parameter.dim() == 1:
         parameter += 0.1 * torch.randn_like(parameter)
-graphs.build_network = lambda stage, source: network
-source = ModelSource(model, config, Path(model), MelContract())
+graphs.build_network = lambda stage, source, device: network
+source = ModelSource(model, config, Path(model), MelContract(n_mel_channels=20))
 symbols = torch.randint(1, 100, (2, TEXT))
 symbols[0, 4] = symbols[1, 9:] = config.padding_idx
 index = torch.randint(0, TEXT, (2, MEL)).sort(1).values.clamp(max=(LENGTHS - 1)[:, None])

@@ -1,27 +1,18 @@
 """What every benchmark of the kernels has: --help, and one line where there is no GPU."""
 
-import warnings
+from functools import partial
 
 import pytest
 import torch
 
-from melforge.common.cli import run_command
+from tests.conftest import ROOT
 
 NAMES = ("operations", "hifigan", "waveglow", "transformer", "tacotron2_decoder")
 
 
 @pytest.fixture(params=NAMES)
-def run(request, monkeypatch, capsys):
-    """Runs a benchmark in this process; its status, stdout and stderr."""
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-
-    def run(*words: str):
-        monkeypatch.setattr("sys.argv", ["benchmark.py", request.param, *words])
-        with pytest.raises(SystemExit) as stopped:
-            run_command("melforge.trt_plugins.benchmark")
-        return stopped.value.code, *capsys.readouterr()
-
-    return run
+def run(request, program):
+    return partial(program, ROOT / "trt_plugins" / "benchmark.py", request.param)
 
 
 def test_every_benchmark_has_help(run):

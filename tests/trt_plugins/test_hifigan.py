@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from melforge.common.engines.limits import H200
 from melforge.hifigan.config import HifiganConfig
 from melforge.hifigan.model import LAST_LEAKY_SLOPE, LEAKY_SLOPE, HifiganGenerator
 from melforge.trt_plugins.hifigan.engine import TILES, tile_for
@@ -155,7 +156,7 @@ def test_the_compact_network_can_be_laid_out():
 @pytest.mark.parametrize("rows", [192, 5120, 40960])
 def test_tiles_are_smaller_where_there_is_less(rows):
     product = fold(network_of(SMALL)).blocks[0][0]
-    few, many = tile_for(product, rows, 132), tile_for(product, rows * 64, 132)
+    few, many = tile_for(product, rows, H200), tile_for(product, rows * 64, H200)
     assert few.rows * few.columns <= many.rows * many.columns
     assert few.rows in {tile.rows for tile in TILES} and few.columns <= product.columns
 

@@ -1,24 +1,20 @@
 """HiFi-GAN's kernels on a GPU against PyTorch in float32, and what they refuse without one."""
 
-import dataclasses
 import warnings
-from pathlib import Path
 
 import pytest
 import torch
 
-from melforge.common.audio.contract import MelContract
 from melforge.common.bench.random_weights import random_source
+from melforge.common.engines import limits
 from melforge.common.engines.backends import make_engine
 from melforge.common.weights.voices import ModelSource, load_voice
 from melforge.hifigan.infer import join_source
-from melforge.trt_plugins import graphs
 from melforge.trt_plugins.hifigan.engine import kernel_join
 from tests.trt_plugins.test_hifigan import COMPACT
 from tests.trt_plugins.vocoder_kernels import (
     VOICE_TOLERANCE,
     OnGpu,
-    Refused,
     assert_near,
     assert_repeatable,
     inputs_for,
@@ -136,7 +132,7 @@ class TestOnGpu(OnGpu):
             torch.testing.assert_close(found, wanted, rtol=1e-5, atol=0)
 
     def test_a_source_without_triton_runs_on_pytorchs_kernels(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(graphs, "can_launch", lambda: False)
+        monkeypatch.setattr(limits, "can_launch", lambda: False)
         source = random_source("hifigan", tmp_path, SOURCE)
         with pytest.warns(UserWarning, match="runs on PyTorch's kernels .*: ours need Triton"):
             kernels = kernels_of(source, "masked_generator")
@@ -157,27 +153,6 @@ def without_a_warning(source: ModelSource, name: str):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         return kernels_of(source, name)
-
-
-class TestRefused(Refused):
-    name = "HiFi-GAN"
-
-    def test_sizes_are_checked_before_anything_is_loaded(self, voice):
-        config = dataclasses.replace(voice.config, upsample_kernel_sizes=(7, 8, 8, 8))
-        source = ModelSource("hifigan", config, Path("hifigan"), MelContract())
-        with pytest.raises(ValueError, match="upsampling by 4 with kernel 7"):
-            kernels_of(source)
-
-    @pytest.mark.no_gpu
-    def test_an_inverse_stft_is_said_and_needs_a_gpu_too(self, tmp_path):
-        source = random_source("hifigan", tmp_path, ISTFT)
-        with (
-            pytest.warns(
-                UserWarning, match=r"hifigan\.generator runs on PyTorch's kernels in single precision"
-            ),
-            pytest.raises(ValueError, match="as a CUDA graph needs an NVIDIA GPU"),
-        ):
-            kernels_of(source)
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from melforge.common.bench.recognition import RecogniserWorkload, measure
+from melforge.common.engines.limits import H200
 from melforge.common.recognition.loading import make_recogniser
 from melforge.common.stages import plan_of
 from melforge.common.stages.choose import kernel_stages
@@ -140,7 +141,9 @@ def test_each_shape_is_timed_once_and_never_while_it_is_captured(monkeypatch):
 
 def test_tilings_cover_few_rows_and_many():
     for items, steps, columns, depth in ((1, 352, 768, 300), (1, 1, 32, 3), (8, 352, 256, 44)):
-        found = tilings(items, steps, columns, depth, 132)
+        found = tilings(items, steps, columns, depth, H200)
+        small = H200._replace(shared_bytes=99 << 10)
+        assert all(one.shared_bytes <= 99 << 10 for one in tilings(items, steps, columns, depth, small))
         assert len(set(found)) == len(found) and all(1 <= one.splits <= depth for one in found)
         assert max(one.programs(items, steps, columns) for one in found) > min(60, columns // 32)
 

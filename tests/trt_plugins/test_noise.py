@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from melforge.common.engines import limits
 from melforge.common.noise import draw
 from melforge.common.stages import stages_of
 from melforge.common.weights.voices import load_voice
 from melforge.tacotron2.decode import SeededNoise
-from melforge.trt_plugins import graphs, noise
+from melforge.trt_plugins import noise
 from melforge.waveglow.noise import draw_noise
 from tests.trt_plugins.drawn import RANGES, differing
 from tests.trt_plugins.vocoder_kernels import interpreted_error, kernels_of
@@ -46,7 +47,7 @@ def test_tacotron2s_noise_is_the_same_on_a_gpu(has_triton, monkeypatch):
     stage = next(s for s in stages_of("tacotron2", source.config) if s.name == "decoder_loop")
     engine, channels = DecoderLoop(stage, source, "cuda"), source.config.prenet_dim
     if not has_triton:
-        monkeypatch.setattr(graphs, "can_launch", lambda: False)
+        monkeypatch.setattr(limits, "can_launch", lambda: False)
     on_gpu, on_host = SeededNoise([3, 0, 3], channels, engine.draw), SeededNoise([3, 0, 3], channels)
     for steps in (1, 64, 1000):
         rows = torch.as_tensor(on_gpu.rows(steps))
@@ -60,7 +61,7 @@ def test_tacotron2s_noise_is_the_same_on_a_gpu(has_triton, monkeypatch):
 def test_the_noise_of_a_source_is_the_same_on_a_gpu(has_triton, monkeypatch):
     engine = kernels_of(load_voice().source("hifigan"), "masked_generator")
     if not has_triton:
-        monkeypatch.setattr(graphs, "can_launch", lambda: False)
+        monkeypatch.setattr(limits, "can_launch", lambda: False)
     what = "normal", [3, 0, 3], 0, 700 * 32
     drawn = torch.as_tensor(engine.draw(*what))
     assert drawn.is_cuda == has_triton and np.array_equal(drawn.cpu(), draw(*what))
@@ -69,8 +70,8 @@ def test_the_noise_of_a_source_is_the_same_on_a_gpu(has_triton, monkeypatch):
 @pytest.mark.parametrize("missing", ["Triton", "a compiler"])
 def test_without_triton_or_a_compiler_the_kernel_is_not_launched(missing, monkeypatch):
     monkeypatch.delenv("CC", raising=False)
-    monkeypatch.setattr(graphs.shutil, "which", lambda name: name if missing == "Triton" else None)
-    monkeypatch.setattr(graphs.importlib.util, "find_spec", lambda name: missing == "a compiler" or None)
-    assert not graphs.can_launch.__wrapped__()
+    monkeypatch.setattr(limits.shutil, "which", lambda name: name if missing == "Triton" else None)
+    monkeypatch.setattr(limits.importlib.util, "find_spec", lambda name: missing == "a compiler" or None)
+    assert not limits.can_launch.__wrapped__()
     monkeypatch.setenv("CC", "cc")
-    assert graphs.can_launch.__wrapped__() == (missing == "a compiler")
+    assert limits.can_launch.__wrapped__() == (missing == "a compiler")

@@ -1,17 +1,14 @@
 """WaveGlow's kernels on a GPU against PyTorch in float32, and what they refuse without one."""
 
-import dataclasses
 from pathlib import Path
 
 import pytest
 
-from melforge.common.audio.contract import MelContract
 from melforge.common.bench.random_weights import random_source
 from melforge.common.weights.voices import ModelSource, load_voice
 from melforge.trt_plugins import graphs
 from tests.trt_plugins.vocoder_kernels import (
     OnGpu,
-    Refused,
     assert_near,
     assert_repeatable,
     interpreted_error,
@@ -65,16 +62,6 @@ class TestOnGpu(OnGpu):
 
     def test_a_repeated_call_gives_the_same_audio(self, voice):
         assert_repeatable(voice, 2, 90)
-
-
-class TestRefused(Refused):
-    name = "WaveGlow"
-
-    def test_sizes_are_checked_before_anything_is_loaded(self, voice):
-        config = dataclasses.replace(voice.config, n_group=32)
-        source = ModelSource("waveglow", config, Path("waveglow"), MelContract())
-        with pytest.raises(ValueError, match="n_group of 16 at most"):
-            kernels_of(source)
 
 
 @pytest.mark.slow

@@ -7,15 +7,16 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
 import torch
 
+from melforge.common.engines.backends import make_engine
 from melforge.common.engines.torch_engine import TorchEngine
 from melforge.common.export.examples import examples_of
-from melforge.common.registry import load_attribute
-from melforge.common.stages import Stage, plan_of, stages_of
+from melforge.common.stages import Stage, stages_of
 from melforge.common.weights.voices import ModelSource
 from melforge.trt_plugins import graphs
 from melforge.trt_plugins.graphs import ShapedGenerator
@@ -31,8 +32,7 @@ def stage_of(source: ModelSource, name: str) -> Stage:
 
 
 def kernels_of(source: ModelSource, name: str = "generator", device: str = "cuda") -> ShapedGenerator:
-    engine = load_attribute(plan_of(source.model).kernels["generator"])
-    return engine(stage_of(source, name), source, device)
+    return cast(ShapedGenerator, make_engine(stage_of(source, name), source, "cuda", device))
 
 
 def inputs_for(source: ModelSource, stage: Stage, batch: int, frames: int, seed: int = 0):
@@ -109,39 +109,6 @@ class OnGpu:
         first, second = (kernels_of(voice, name) for name in graphs.STAGES)
         assert first.memory_owner is second.memory_owner
         assert first.memory_bytes == first.folded.nbytes > 0
-
-
-class Refused:
-    """Tests, on any machine, of what says that the kernels don't run."""
-
-    name: str  # of the model, as it is spoken
-
-    def test_a_cpu_is_refused(self, voice):
-        with pytest.raises(ValueError, match=f"device 'cpu': {self.name}'s kernels need an NVIDIA GPU"):
-            kernels_of(voice, device="cpu")
-
-    @pytest.mark.no_gpu
-    def test_no_gpu_is_said(self, voice):
-        with pytest.raises(ValueError, match="PyTorch sees no GPU here"):
-            kernels_of(voice)
-
-    def test_an_older_gpu_is_refused(self, voice, monkeypatch):
-        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 6))
-        with pytest.raises(ValueError, match=r"compute capability 9.0 or later, not 8.6"):
-            kernels_of(voice)
-
-    def test_missing_triton_is_said(self, voice, monkeypatch):
-        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
-        monkeypatch.setitem(sys.modules, "triton", None)
-        with pytest.raises(ValueError, match=f"{self.name}'s kernels need Triton"):
-            kernels_of(voice)
-
-    def test_another_stage_is_refused(self, voice):
-        message = "the kernels run generator and masked_generator, not denoiser"
-        with pytest.raises(ValueError, match=message):
-            kernels_of(voice, "denoiser")
 
 
 def interpreted_error(model: str, *arguments: str) -> float:

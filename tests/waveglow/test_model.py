@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 import pytest
 import torch
 from torch import nn
@@ -213,39 +212,3 @@ def test_noise_is_scaled_alike_in_numpy_and_torch():
 def test_impossible_sizes_are_refused(wrong, message):
     with pytest.raises(ValueError, match=message):
         WaveglowConfig(**wrong)
-
-
-class _Stage(nn.Module):
-    def __init__(self, network):
-        super().__init__()
-        self.network = network
-
-    def forward(self, mel, z):
-        return self.network.generate(mel, z)
-
-
-@pytest.mark.slow
-def test_exported_graph_equals_pytorch_at_other_lengths_and_batches(tmp_path):
-    config = WaveglowConfig(n_mel_channels=8, n_flows=3, n_early_every=2, wn_layers=2, wn_channels=6)
-    network = make(config).remove_weight_norm()
-    dynamic = {0: torch.export.Dim.DYNAMIC, 2: torch.export.Dim.DYNAMIC}
-    with torch.no_grad():
-        torch.onnx.export(
-            _Stage(network).eval(),
-            (torch.randn(2, 8, 5), torch.randn(2, 8, 160)),
-            tmp_path / "generator.onnx",
-            input_names=["mel", "z"],
-            output_names=["audio"],
-            dynamic_shapes=(dynamic, dynamic),
-            opset_version=20,
-            dynamo=True,
-            verbose=False,
-        )
-    session = onnxruntime.InferenceSession(tmp_path / "generator.onnx", providers=["CPUExecutionProvider"])
-    for batch, frames in ((1, 9), (3, 17), (1, 1)):
-        mel, z = torch.randn(batch, 8, frames), 0.6 * torch.randn(batch, 8, 32 * frames)
-        with torch.no_grad():
-            (expected,) = network.generate(mel, z)
-        (audio,) = session.run(["audio"], {"mel": mel.numpy(), "z": z.numpy()})
-        tolerance = 1e-4 * max(1.0, float(expected.abs().max()))
-        np.testing.assert_allclose(audio, expected.numpy(), rtol=0, atol=tolerance)

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from melforge.common.engines import Engine
+from melforge.common.engines.limits import PLAIN, PRODUCTS, Limits, Needs, limits_of
 from melforge.common.engines.padded import CapturedNetwork
-from melforge.common.stages import Stage
+from melforge.common.errors import InputError
 from melforge.hifigan.config import HifiganConfig
 from melforge.hifigan.model import LAST_LEAKY_SLOPE, LEAKY_SLOPE
 from melforge.hifigan.source_filter import SourceFilterGenerator
 from melforge.trt_plugins.graphs import (
     GraphedShape,
     KernelModule,
+    KernelNetwork,
     ShapedGenerator,
     TritonLaunch,
     Zeros,
     describe,
-    processors_of,
-    why_not,
 )
 from melforge.trt_plugins.hifigan.fold import (
     CHUNK,
@@ -37,9 +36,6 @@ from melforge.trt_plugins.hifigan.fold import (
 )
 from melforge.trt_plugins.hifigan.source_filter import KernelSourceFilter, join_source
 from melforge.trt_plugins.noise import DrawsOnGpu
-
-if TYPE_CHECKING:
-    from melforge.common.weights.voices import ModelSource
 
 kernels = KernelModule("melforge.trt_plugins.hifigan.kernels")
 
@@ -63,18 +59,22 @@ TILES = (
     ConvTile(64, 64, 4, 4, 1.5),
     ConvTile(64, 32, 4, 4, 2.4),
 )
+# Where registers hold the operands of products too, the largest tile takes more threads.
+OF_REGISTERS = tuple(tile._replace(warps=8) if tile.rows == 128 else tile for tile in TILES)
 MOST_ROWS = max(tile.rows for tile in TILES)
 # With ALONE's four stages only one program fits a multiprocessor; with three, two programs overlap products
 # and loads. So ALONE is faster if there are few programs, and slower otherwise.
 ALONE, ALONE_COST = TILES[1], 0.8
 
 
-def tile_for(product: ConvProduct, rows: int, processors: int) -> ConvTile:
-    """The tile with the least estimated time for a product of `rows` on `processors` multiprocessors.
+def tile_for(product: ConvProduct, rows: int, limits: Limits) -> ConvTile:
+    """The tile with the least estimated time for a product of `rows` on a GPU.
 
     Programs of a single block take equally long, so that a partial last wave counts as a whole one. Programs
     of several blocks start with the longest, and shorter ones fill the gaps.
     """
+
+    processors = limits.multiprocessors
 
     def time(tile: ConvTile) -> float:
         programs = -(-rows // tile.rows) * product.spread * (product.columns // tile.columns)
@@ -85,7 +85,8 @@ def tile_for(product: ConvProduct, rows: int, processors: int) -> ConvTile:
         few = tile.stages == ALONE.stages and tile.rows == ALONE.rows and all_programs <= 2 * processors
         return max(rounds, 1) * tile.rows * tile.columns * (ALONE_COST if few else tile.cost)
 
-    fitting = (tile._replace(columns=min(tile.columns, product.columns)) for tile in TILES)
+    tiles = TILES if limits.multiplies_shared else OF_REGISTERS
+    fitting = (tile._replace(columns=min(tile.columns, product.columns)) for tile in tiles)
     return min(fitting, key=time)
 
 
@@ -115,7 +116,7 @@ class HifiganShape(GraphedShape):
         self.layout: HifiganLayout = folded.layout
         self.batch, self.frames = batch, frames
         self.stride = frames + self.layout.margin  # frames from one item to the next
-        self.processors = processors_of(device)
+        self.limits = limits_of(device)
 
     def allocate(self, zeros: Zeros) -> None:
         config, batch, frames = self.config, self.batch, self.frames
@@ -225,7 +226,7 @@ class HifiganShape(GraphedShape):
         # An upsampling's last outputs need the input step behind the last one.
         steps = self.batch * self.stride * level.rate - margin + (phases > 1)
         rows = -(-(steps + margin % unit) // unit)
-        tile = tile_for(product, rows, self.processors)
+        tile = tile_for(product, rows, self.limits)
         tiles = -(-rows // tile.rows)
         programs = tiles * product.spread * (product.columns // tile.columns)
         out_tensor: Any = out.memory
@@ -261,7 +262,7 @@ class HifiganShape(GraphedShape):
 
 
 class HifiganKernels(ShapedGenerator):
-    name, shape = "HiFi-GAN", HifiganShape
+    shape, otherwise = HifiganShape, CapturedNetwork
     check, fold = staticmethod(layout_of), staticmethod(fold)
 
 
@@ -271,10 +272,25 @@ class GeneratorNetwork(DrawsOnGpu, CapturedNetwork):
     in_float32 = True
 
 
-class SourceGenerator(DrawsOnGpu, CapturedNetwork):
+class InverseStftGenerator(GeneratorNetwork):
+    """With an inverse STFT and no source: there are no kernels for it."""
+
+    otherwise = GeneratorNetwork
+
+    @classmethod
+    def needs(cls, config: HifiganConfig) -> Needs:
+        raise InputError("ours have an inverse STFT only with a source")
+
+
+class SourceGenerator(DrawsOnGpu, KernelNetwork):
     """With a harmonic source, on kernels of our own: only convolutions are products in half precision."""
 
     in_float32 = True
+    otherwise = GeneratorNetwork
+
+    @classmethod
+    def needs(cls, config: HifiganConfig) -> Needs:
+        return PRODUCTS
 
     def prepared(self, network: torch.nn.Module) -> torch.nn.Module:
         assert isinstance(network, SourceFilterGenerator)
@@ -283,7 +299,7 @@ class SourceGenerator(DrawsOnGpu, CapturedNetwork):
 
 def kernel_join(device: str) -> Callable[[Tensor, Tensor, int], Tensor] | None:
     """`join_source` on a device; None where its kernel does not run there."""
-    if why_not(device, "HiFi-GAN"):
+    if PLAIN.lacking(device):
         return None
 
     def join(pitch: Tensor, drawn: Tensor, hop: int) -> Tensor:
@@ -293,16 +309,7 @@ def kernel_join(device: str) -> Callable[[Tensor, Tensor, int], Tensor] | None:
     return join
 
 
-def make_generator(
-    stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None
-) -> Engine:
-    """An engine on our kernels; on PyTorch's, with a warning, where they lack what the network has."""
-    if not source.config.istft_n_fft:
-        return HifiganKernels(stage, source, device, threads)
-    reason = "ours have an inverse STFT only together with a source"
-    if source.config.source:
-        reason = why_not(device, "HiFi-GAN")
-    if reason:
-        what = f"{stage.full_name} runs on PyTorch's kernels in single precision"
-        warnings.warn(f"{what}: {reason}", stacklevel=2)
-    return (GeneratorNetwork if reason else SourceGenerator)(stage, source, device, threads)
+def generator_kind(config: HifiganConfig) -> type[Engine]:
+    if config.source:
+        return SourceGenerator
+    return InverseStftGenerator if config.istft_n_fft else HifiganKernels

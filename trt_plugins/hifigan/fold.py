@@ -25,6 +25,7 @@ from torch.nn import functional as F
 from melforge.common.errors import InputError
 from melforge.hifigan.config import HifiganConfig
 from melforge.hifigan.model import HifiganGenerator
+from melforge.trt_plugins.graphs import overflows
 
 CHUNK = 64  # channels that the kernels multiply at a time; fewer if the level has fewer
 NARROW = 16  # the fewest columns that tensor cores multiply
@@ -169,7 +170,7 @@ def fold(network: HifiganGenerator, columns: int = COLUMNS) -> FoldedHifigan:
             last=F.pad(last, (0, layout.levels[-1].channels - last.shape[1])).contiguous(),
             last_bias=parts.conv_post.bias.clone(),
         )
-    if not all(product.weight.isfinite().all() for product in folded.products):
+    if any(overflows(product.weight) for product in folded.products):
         raise InputError("HiFi-GAN's weights are larger than half precision can hold; use another backend")
     return folded
 

@@ -1,4 +1,4 @@
-"""The kernels of HiFi-GAN's generator, in Triton, for GPUs with a tensor memory accelerator (sm_90 on).
+"""The kernels of HiFi-GAN's generator, in Triton.
 
 Memory is time-major: a margin of zeros, the first item's steps, a margin, the next item's steps, ..., a
 margin; a row has all channels of a step. Activations are stored after leaky ReLU, as the next convolution
@@ -11,6 +11,7 @@ import triton.language as tl
 from melforge.hifigan.model import LEAKY_SLOPE
 from melforge.trt_plugins.hifigan.fold import CHUNK as _CHUNK
 from melforge.trt_plugins.hifigan.fold import ENDS as _ENDS
+from melforge.trt_plugins.tiles import in_tiles
 
 CHUNK = tl.constexpr(_CHUNK)
 ENDS = tl.constexpr(_ENDS)
@@ -55,6 +56,9 @@ def conv_kernel(
     has PHASES steps, shifted by PADDING. RATE is the source's steps per frame; rows, `margin` and `stride`
     count steps.
     """
+    source, weights = in_tiles(source), in_tiles(weights)
+    if SPREAD == 1:
+        out = in_tiles(out)
     UNIT: tl.constexpr = GROUP * SPREAD
     SPLITS: tl.constexpr = COLUMNS // BN
     BLOCKS: tl.constexpr = len(CENTERS)
@@ -68,6 +72,7 @@ def conv_kernel(
     columns = split * BN + tl.arange(0, BN)
     total = tl.zeros((BM, BN), tl.float32) + tl.load(bias + block * COLUMNS + columns)[None, :]
     if RESIDUAL:
+        kept = in_tiles(kept)
         for other in tl.static_range(BLOCKS if SUM else 1):
             value = kept.load([(block + other) * (kept_rows // UNIT) + row, split * BN]).to(tl.float32)
             total += tl.minimum(value, value * UNDO)

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from melforge.common.arrays import length_mask
 from melforge.common.engines.cuda_graphs import capture
-from melforge.trt_plugins.graphs import KernelModule, TritonLaunch, compile_missing, describe, processors_of
+from melforge.common.engines.limits import limits_of
+from melforge.trt_plugins.graphs import KernelModule, TritonLaunch, compile_missing, describe
 from melforge.trt_plugins.jasper.tiling import CHUNK, Tiling, tilings
 
 kernels = KernelModule("melforge.trt_plugins.jasper.kernels")
@@ -211,7 +212,7 @@ class TilingChooser:
     """The fastest way of each shape, measured on a GPU where the shape first comes."""
 
     def __init__(self, device: str):
-        self.processors = processors_of(device)
+        self.limits = limits_of(device)
         self.chosen: dict[tuple, Tiling | None] = {}
 
     def __call__(self, one: JasperConvolution, alike: Sequence[JasperWeights]) -> Tiling | None:
@@ -219,6 +220,11 @@ class TilingChooser:
         if not one.fits:
             return None
         key = (*one.x.shape, one.x.stride(1), one.out.stride(1), *one.weights.shape)
+        if one.x.is_meta:  # compiled for a GPU elsewhere: any may be the fastest
+            for way in self.ways(one):
+                if way is not None:
+                    one.run(way)
+            return None
         if key not in self.chosen:
             if torch.cuda.is_current_stream_capturing():  # nothing can be measured
                 return None
@@ -235,7 +241,7 @@ class TilingChooser:
         if one.earlier is not None:
             depth += -(-one.earlier.shape[2] // CHUNK)
         items, steps, columns = one.out.shape
-        return [None, *tilings(items, steps, columns, depth, self.processors)]
+        return [None, *tilings(items, steps, columns, depth, self.limits)]
 
     def times(self, convolutions: Sequence[JasperConvolution]) -> dict[Tiling | None, float]:
         """Milliseconds of one of these convolutions of the same shape, in each way."""

@@ -15,10 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from melforge.common.engines.limits import PRODUCTS, Needs
 from melforge.common.engines.padded import CapturedNetwork
 from melforge.jasper.config import Block, JasperConfig
 from melforge.jasper.model import BATCH_NORM_EPS, Jasper, Mask
-from melforge.trt_plugins.graphs import why_not
 from melforge.trt_plugins.jasper.convolution import (
     Activation,
     FoldedConv,
@@ -157,17 +157,12 @@ class FoldedJasper(nn.Module):
         return Activation(self.config.activation, mask.lengths, steps, dtype)
 
 
-class JasperEncoderKernels(CapturedNetwork):
-    """Each new shape is timed before its graph is captured: cuDNN's algorithms, and our kernels where the GPU
-    runs them.
-    """
+class JasperEncoderNetwork(CapturedNetwork):
+    """On PyTorch's kernels. Each new shape's algorithms of cuDNN are timed before its graph is captured."""
 
     def prepared(self, network: nn.Module) -> nn.Module:
         assert isinstance(network, Jasper)
-        made = FoldedJasper(network)
-        if not why_not(self.device, "Jasper"):  # PyTorch's kernels run on every GPU
-            made.choose = TilingChooser(self.device)
-        return made
+        return FoldedJasper(network)
 
     def method_of(self, network: nn.Module) -> Callable[..., tuple[Tensor, ...]]:
         method = super().method_of(network)
@@ -177,3 +172,18 @@ class JasperEncoderKernels(CapturedNetwork):
                 return method(**inputs)
 
         return encode
+
+
+class JasperEncoderKernels(JasperEncoderNetwork):
+    """Our kernels are timed too, and run where they are faster than cuDNN's."""
+
+    otherwise = JasperEncoderNetwork
+
+    @classmethod
+    def needs(cls, config: JasperConfig) -> Needs:
+        return PRODUCTS
+
+    def prepared(self, network: nn.Module) -> nn.Module:
+        made: Any = super().prepared(network)
+        made.choose = TilingChooser(self.device)
+        return made

@@ -7,11 +7,13 @@ import torch
 from torch import Tensor, nn
 
 from melforge.common.audio.mel import mel_basis
+from melforge.common.engines.limits import PRODUCTS, Needs
 from melforge.common.engines.padded import CapturedNetwork
-from melforge.jasper.config import DEVIATION_FLOOR, LOG_FLOOR
+from melforge.common.errors import InputError
+from melforge.jasper.config import DEVIATION_FLOOR, LOG_FLOOR, JasperConfig
 from melforge.jasper.features import symmetric_window
 from melforge.jasper.features_network import JasperFeatures
-from melforge.trt_plugins.graphs import KernelModule, TritonLaunch, compile_missing, why_not
+from melforge.trt_plugins.graphs import KernelModule, KernelNetwork, TritonLaunch
 
 kernels = KernelModule("melforge.trt_plugins.jasper.kernels")
 
@@ -37,7 +39,6 @@ class KernelFeatures(nn.Module):
         self._keep("cosines", np.pad(window * np.cos(angles), ((0, 0), behind)))
         self._keep("sines", np.pad(window * np.sin(angles), ((0, 0), behind)))
         self._keep("basis", np.pad(mel_basis(config.mel).T, (behind, (0, 0))))
-        self._compiled = False
 
     def _keep(self, name: str, table: np.ndarray) -> None:
         contiguous = np.ascontiguousarray(table, np.float32)
@@ -73,19 +74,20 @@ class KernelFeatures(nn.Module):
                 {"HOP": hop, "FLOOR": DEVIATION_FLOOR, "BLOCK": NORMALISE_BLOCK},
             ),
         )
-        if not self._compiled and audio.is_cuda:
-            compile_missing(launches)
-            self._compiled = True
         for launch in launches:
             launch()
         return out, counts
 
 
-class JasperFeaturesKernels(CapturedNetwork):
-    """On the kernels where the GPU runs them and each band is normalised by itself, else on PyTorch's."""
+class JasperFeaturesKernels(KernelNetwork):
+    otherwise = CapturedNetwork
+
+    @classmethod
+    def needs(cls, config: JasperConfig) -> Needs:
+        if config.normalize != "per_feature":
+            raise InputError(f"ours normalise each band by itself, not {config.normalize}")
+        return PRODUCTS
 
     def prepared(self, network: nn.Module) -> nn.Module:
         assert isinstance(network, JasperFeatures)
-        if network.config.normalize != "per_feature" or why_not(self.device, "Jasper"):
-            return network
         return KernelFeatures(network)

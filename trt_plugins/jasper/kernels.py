@@ -1,4 +1,4 @@
-"""The convolutions of Jasper's encoder, in Triton, for GPUs with a tensor memory accelerator (sm_90 on).
+"""The convolutions of Jasper's encoder, in Triton.
 
 Activations are time-major, (B, T, C). Tensor descriptors read zeros before an item's first step and behind
 its last one, so a convolution's windows are never copied: a tap reads the same tile some rows further on.
@@ -8,6 +8,7 @@ import triton
 import triton.language as tl
 
 from melforge.trt_plugins.jasper.tiling import CHUNK as _CHUNK
+from melforge.trt_plugins.tiles import in_tiles
 
 CHUNK = tl.constexpr(_CHUNK)
 
@@ -26,6 +27,8 @@ def conv_kernel(
     over its share of the depth. With PARTS `out` (splits, B * T, columns) has the partial sums in float32;
     else the rows, `width` apart, as float16 from 0 to `highest`, zeros behind an item's end.
     """
+    source, weights = in_tiles(source), in_tiles(weights)
+    earlier, earlier_weights = in_tiles(earlier), in_tiles(earlier_weights)
     tile = tl.program_id(0)
     item = tile // tiles
     row = tile % tiles * BM

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from melforge.common.errors import InputError
-from melforge.trt_plugins.graphs import KernelModule, TritonLaunch
+from melforge.trt_plugins.graphs import KernelModule, TritonLaunch, overflows
 
 kernels = KernelModule("melforge.trt_plugins.pitch.kernels")
 
@@ -51,7 +51,7 @@ class KernelConvolution(nn.Module):
         self.dilation = conv.dilation[0]
         weight = conv.weight.detach().permute(2, 1, 0)
         weight = weight.to(torch.float32 if exact else torch.float16).contiguous()
-        if not weight.isfinite().all():
+        if overflows(weight):
             raise InputError("weights are larger than half precision can hold; use another backend")
         self.register_buffer("weight", weight)
         self.register_buffer("bias", conv.bias.detach())

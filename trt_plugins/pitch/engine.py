@@ -8,11 +8,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from melforge.common.audio.pitch_network import PitchNetwork
-from melforge.common.engines import Engine
+from melforge.common.engines.limits import PLAIN, Needs
 from melforge.common.engines.padded import CapturedNetwork
-from melforge.common.stages import Stage
-from melforge.common.weights.voices import ModelSource
-from melforge.trt_plugins.graphs import KernelModule, TritonLaunch, why_not
+from melforge.trt_plugins.graphs import KernelModule, KernelNetwork, TritonLaunch
 from melforge.trt_plugins.pitch.convolution import EXACT_DEPTH, KernelConvolution, power_above, time_major
 
 kernels = KernelModule("melforge.trt_plugins.pitch.kernels")
@@ -58,13 +56,13 @@ class KernelPitch(nn.Module):
         return (out,)
 
 
-class PitchKernels(CapturedNetwork):
+class PitchKernels(KernelNetwork):
+    otherwise = CapturedNetwork
+
+    @classmethod
+    def needs(cls, config: object) -> Needs:
+        return PLAIN
+
     def prepared(self, network: nn.Module) -> nn.Module:
         assert isinstance(network.pitch, PitchNetwork)
         return KernelPitch(network.pitch)
-
-
-def make_pitch(stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None) -> Engine:
-    """An engine on our kernels; on PyTorch's where these do not run."""
-    kind = CapturedNetwork if why_not(device, stage.model) else PitchKernels
-    return kind(stage, source, device, threads)

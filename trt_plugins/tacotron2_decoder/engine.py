@@ -10,25 +10,28 @@ from torch import Tensor
 
 from melforge.common.arrays import Array, pad_to
 from melforge.common.engines import check_inputs
+from melforge.common.engines.limits import Needs, device_limits
 from melforge.common.engines.torch_engine import build_network
 from melforge.common.errors import InputError
 from melforge.common.noise import Distribution
 from melforge.common.stages import Stage
 from melforge.tacotron2.model import Tacotron2
-from melforge.trt_plugins.kernel import Launch, device_limits
+from melforge.trt_plugins.kernel import Launch
 from melforge.trt_plugins.noise import DrawsOnGpu
+from melforge.trt_plugins.tacotron2_decoder.captured import CapturedDecoderLoop
 from melforge.trt_plugins.tacotron2_decoder.launch import (
     INPUTS,
-    check_sizes,
     exchange_bytes,
     largest_batch,
     launch,
+    needs_of,
     sizes_of,
 )
 from melforge.trt_plugins.tacotron2_decoder.weights import arrange, fold, products
 
 if TYPE_CHECKING:
     from melforge.common.weights.voices import ModelSource
+    from melforge.tacotron2.config import Tacotron2Config
 
 
 class DecoderOutput(NamedTuple):
@@ -69,6 +72,7 @@ class DecoderLoop(DrawsOnGpu):
 
     backend = "cuda"
     prefers_batches = True
+    otherwise = CapturedDecoderLoop
 
     def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
         if stage.name != "decoder_loop":
@@ -80,10 +84,15 @@ class DecoderLoop(DrawsOnGpu):
         self._at = torch.device(device)
         if self._at.index is None:
             self._at = torch.device("cuda", torch.cuda.current_device())
-        check_sizes(self._sizes, device_limits(self._at.index))
+        if lacking := ", ".join(self.needs(source.config).unmet(device_limits(self._at.index))):
+            raise InputError(f"the decoder's kernel needs {lacking}")
         self._weights = arrange(fold(cast(Tacotron2, build_network(stage, source))), self._at)
         self.memory_owner = self
         self.memory_bytes = sum(tensor.nbytes for tensor in self._weights)
+
+    @classmethod
+    def needs(cls, config: Tacotron2Config) -> Needs:
+        return needs_of(sizes_of(config))
 
     def __call__(self, **inputs: Tensor) -> dict[str, Tensor]:
         check_inputs(self.stage, inputs)

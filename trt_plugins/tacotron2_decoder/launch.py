@@ -8,8 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from melforge.common.engines.limits import Limits, Needs, device_limits
 from melforge.common.errors import InputError
-from melforge.trt_plugins.kernel import Grid, Launch, Limits, device_limits
+from melforge.trt_plugins.kernel import Grid, Launch
 
 if TYPE_CHECKING:
     from melforge.tacotron2.config import Tacotron2Config
@@ -82,13 +83,8 @@ def sizes_of(config: Tacotron2Config) -> Sizes:
     return Sizes(config.prenet_dim, *lstms, config.encoder_embedding_dim, *attention, config.frame_size)
 
 
-def check_sizes(sizes: Sizes, limits: Limits) -> None:
-    """Raises where a network of these sizes cannot run on that GPU; the message says why."""
-    if limits.capability < CAPABILITY:
-        have = "{}.{}".format(*limits.capability)
-        raise InputError(f"the decoder's kernel needs compute capability 8.0; this GPU has {have}")
-    if not limits.cooperative:
-        raise InputError("the decoder's kernel needs cooperative launches, which this GPU does not have")
+def needs_of(sizes: Sizes) -> Needs:
+    """What a network of these sizes needs of a GPU; raises where the kernel cannot run it at all."""
     divisors = {"prenet": 8, "attention_rnn": 8, "decoder_rnn": 8, "encoder": 8, "attention": 4}
     for name, divisor in divisors.items():
         value = getattr(sizes, name)
@@ -99,19 +95,18 @@ def check_sizes(sizes: Sizes, limits: Limits) -> None:
             f"the decoder's kernel takes an attention_dim of at most {THREADS}, not {sizes.attention}"
         )
     roles = small_blocks(sizes)
-    needed = {
-        f"attention_rnn_dim {sizes.attention_rnn}": sizes.attention_rnn // UNITS,
-        f"decoder_rnn_dim {sizes.decoder_rnn}": sizes.decoder_rnn // UNITS,
-        "the small products": sum(roles),
-        f"the small products but the context's, and a batch of {ITEMS}": sum(roles[:3]) + ITEMS,
-    }
-    for what, blocks in needed.items():
-        if blocks > limits.multiprocessors:
-            raise InputError(
-                f"the decoder's kernel needs a multiprocessor for each block: {what} take {blocks}, "
-                f"and this GPU has {limits.multiprocessors}"
-            )
-    plan(sizes, limits, 1, 1)
+    # A multiprocessor for each block: of an LSTM, or a small product; or for each item's energies.
+    blocks = (sizes.attention_rnn // UNITS, sizes.decoder_rnn // UNITS, sum(roles), sum(roles[:3]) + ITEMS)
+    return Needs(CAPABILITY, shared_bytes(sizes, 1, 1, 1), max(blocks), cooperative=True, triton=False)
+
+
+def shared_bytes(sizes: Sizes, batch: int, text: int, positions: int) -> int:
+    """What a block must have of shared memory, with so many of the text's positions."""
+    weights = (pairs(sizes.prenet) + pairs(sizes.encoder) + 2 * pairs(sizes.attention_rnn)) * 2 * PAIR_BYTES
+    weighted = batch * pairs(text) * 64
+    parts = 4 * (WARPS * batch * PART_STRIDE + 32 * pairs(text) + 2 * ITEMS * (UNITS + 1))
+    window = positions + 2 * (sizes.location_kernel // 2) + TOGETHER - 1
+    return weights + weighted + parts + padded(4 * (positions * sizes.attention + 2 * window))
 
 
 def plan(sizes: Sizes, limits: Limits, batch: int, text: int) -> Plan:
@@ -120,12 +115,8 @@ def plan(sizes: Sizes, limits: Limits, batch: int, text: int) -> Plan:
         raise InputError(f"the decoder's kernel takes batches of 1 to {ITEMS}, not {batch}")
     if not 1 <= text <= MOST_TEXT:
         raise InputError(f"the decoder's kernel takes texts of 1 to {MOST_TEXT} symbols, not {text}")
-    weights = (pairs(sizes.prenet) + pairs(sizes.encoder) + 2 * pairs(sizes.attention_rnn)) * 2 * PAIR_BYTES
-    weighted = batch * pairs(text) * 64
-    parts = 4 * (WARPS * batch * PART_STRIDE + 32 * pairs(text) + 2 * ITEMS * (UNITS + 1))
     positions = -(-text // ((limits.multiprocessors - sum(small_blocks(sizes)[:3])) // batch))
-    window = positions + 2 * (sizes.location_kernel // 2) + TOGETHER - 1
-    needed = weights + weighted + parts + padded(4 * (positions * sizes.attention + 2 * window))
+    needed = shared_bytes(sizes, batch, text, positions)
     if needed > limits.shared_bytes:
         raise InputError(
             f"the decoder's kernel needs {needed} bytes of shared memory in a block for {batch} texts of "
@@ -189,7 +180,6 @@ def launch(
     """
     batch, text, limit = shape
     limits = device_limits(device)
-    check_sizes(sizes, limits)
     largest = batch * limit * max(2 * sizes.prenet, sizes.frame, text)
     if largest >= 2**31:
         raise InputError(f"the decoder's kernel counts to 2**31: a limit of {limit} steps is too much here")

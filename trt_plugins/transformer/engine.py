@@ -10,18 +10,17 @@ from torch import Tensor
 
 from melforge.common.config.deployment import Bucket
 from melforge.common.engines import Run
-from melforge.common.engines.padded import PaddedEngine
+from melforge.common.engines.limits import PRODUCTS, Needs, limits_of
+from melforge.common.engines.padded import CapturedNetwork, PaddedEngine
 from melforge.common.stages import Stage
 from melforge.trt_plugins.graphs import (
     KernelModule,
     TritonLaunch,
     Zeros,
     bytes_of,
-    check_machine,
     compile_missing,
     describe,
     folded_network,
-    processors_of,
     taking_from,
 )
 from melforge.trt_plugins.transformer import fold
@@ -394,27 +393,37 @@ class DecoderBuffers:
         )
 
 
-class TransformerEngine(PaddedEngine):
-    """A stage on these kernels, in half precision. `name` is the model's, in messages."""
+class TransformerNetwork(CapturedNetwork):
+    """On PyTorch's kernels. The published networks hear padding: theirs run at the lengths that texts have.
 
-    def __init__(
-        self,
-        name: str,
-        fold_weights: Callable[[Any, Stage], fold.EncoderWeights | fold.DecoderWeights],
-        buffers: type[EncoderBuffers] | type[DecoderBuffers],
-        stage: Stage,
-        source: ModelSource,
-        device: str = "cuda",
-        threads: int | None = None,
-    ):
-        check_machine(device, name)
+    In half precision durations would be rounded to other frames.
+    """
+
+    def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
+        self.in_float32 = stage.name == "encoder"
+        super().__init__(stage, source, device, threads)
+        if not source.config.mask_padding:
+            self.attends_to_padding, self.units = True, dict.fromkeys(self.units, 1)
+
+
+class TransformerEngine(PaddedEngine):
+    """A stage on these kernels, in half precision."""
+
+    otherwise = TransformerNetwork
+    fold_weights: Callable[[Any, Stage], fold.EncoderWeights | fold.DecoderWeights]
+    buffers: type[EncoderBuffers] | type[DecoderBuffers]
+
+    def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
         self.stage, self.device, self.config = stage, device, source.config
         self.folded: Any = folded_network(
-            stage, source, device, stage.full_name, lambda network: fold_weights(network, stage)
+            stage, source, device, stage.full_name, lambda network: self.fold_weights(network, stage)
         )
         self.memory_owner, self.memory_bytes = self.folded, fold.nbytes(self.folded)
-        self.processors = processors_of(device)
-        self._buffers = buffers
+        self.processors = limits_of(device).multiprocessors
+
+    @classmethod
+    def needs(cls, config: object) -> Needs:
+        return PRODUCTS
 
     def capturable(self, bucket: Bucket | None = None) -> Run:
         """In memory of each run: graphs of one pool share it."""
@@ -423,9 +432,9 @@ class TransformerEngine(PaddedEngine):
         def run(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
             nonlocal compiled
             inputs = {name: tensor.contiguous() for name, tensor in inputs.items()}
-            size = bytes_of(lambda zeros: self._buffers(self, inputs, zeros, "meta"))
+            size = bytes_of(lambda zeros: self.buffers(self, inputs, zeros, "meta"))
             block = torch.zeros(size, dtype=torch.uint8, device=self.device)
-            launches, outputs = self._buffers(self, inputs, taking_from(block), self.device).describe(inputs)
+            launches, outputs = self.buffers(self, inputs, taking_from(block), self.device).describe(inputs)
             if not compiled:
                 compile_missing(launches)
                 compiled = True

@@ -1,6 +1,5 @@
 """FastPitch's stages on the kernels."""
 
-from functools import partial
 from itertools import groupby
 from typing import Any, cast
 
@@ -83,5 +82,9 @@ def decoder_weights(network: FastPitch, stage: Stage) -> fold.DecoderWeights:
     )
 
 
-encoder = partial(TransformerEngine, "FastPitch", encoder_weights, EncoderBuffers)
-decoder = partial(TransformerEngine, "FastPitch", decoder_weights, DecoderBuffers)
+class FastPitchEncoder(TransformerEngine):
+    fold_weights, buffers = staticmethod(encoder_weights), EncoderBuffers
+
+
+class FastPitchDecoder(TransformerEngine):
+    fold_weights, buffers = staticmethod(decoder_weights), DecoderBuffers

@@ -1,6 +1,5 @@
 """FastSpeech's stages on the kernels."""
 
-from functools import partial
 from typing import Any, cast
 
 from torch import Tensor
@@ -64,5 +63,9 @@ def decoder_weights(network: FastSpeech, stage: Stage) -> fold.DecoderWeights:
     )
 
 
-encoder = partial(TransformerEngine, "FastSpeech", encoder_weights, EncoderBuffers)
-decoder = partial(TransformerEngine, "FastSpeech", decoder_weights, DecoderBuffers)
+class FastSpeechEncoder(TransformerEngine):
+    fold_weights, buffers = staticmethod(encoder_weights), EncoderBuffers
+
+
+class FastSpeechDecoder(TransformerEngine):
+    fold_weights, buffers = staticmethod(decoder_weights), DecoderBuffers

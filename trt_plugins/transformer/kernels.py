@@ -1,4 +1,4 @@
-"""The kernels of feed-forward transformers, in Triton, for GPUs with a tensor memory accelerator (sm_90 on).
+"""The kernels of feed-forward transformers, in Triton.
 
 Memory is time-major: a margin of zeros, the first item's steps, a margin, the next item's steps, ..., a
 margin; a row has all channels of a step. `x32` holds the activations in float32 for residual sums, `x16` the
@@ -8,6 +8,8 @@ convolutions see. A program computes BM rows; BLOCK is the number of channels ro
 
 import triton
 import triton.language as tl
+
+from melforge.trt_plugins.tiles import in_tiles
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 EPSILON = tl.constexpr(1e-5)  # of torch's LayerNorm
@@ -168,6 +170,9 @@ def product_kernel(
     of float16; or with PARTS the SPLITS partial sums, float32 without bias, `out_rows` rows each; or with
     CHANNELS float32 (B, CHANNELS, size).
     """
+    source, weights = in_tiles(source), in_tiles(weights)
+    if not PARTS and CHANNELS == 0:
+        out = in_tiles(out)
     row = margin + tl.program_id(0) * BM
     start = tl.program_id(1) * BN
     split = tl.program_id(2)

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from melforge.common.engines import Run
+from melforge.common.engines.limits import PLAIN
 from melforge.common.synthesis.regulation import Regulation
 from melforge.fastpitch.config import LONGEST_SYMBOL
-from melforge.trt_plugins.graphs import KernelModule
+from melforge.trt_plugins.graphs import KernelModule, TritonLaunch
 from melforge.trt_plugins.transformer.fold import block_of
 
 kernels = KernelModule("melforge.trt_plugins.transformer.kernels")
@@ -46,7 +47,7 @@ def regulating(encode: Run) -> Run:
         sources = duration, pitch, inputs["lengths"], settings
         outputs = made["repeats"], made.get("pitch"), made["lengths"], made.get("numbers")
         options = {"LONGEST": LONGEST_SYMBOL, "HALF_UP": alpha is None, "BLOCK": block_of(size)}
-        kernels.durations_kernel[(batch,)](*sources, *outputs, size, batch, **options)
+        TritonLaunch(kernels.durations_kernel, (batch,), (*sources, *outputs, size, batch), options)()
         return made
 
     return run
@@ -63,14 +64,13 @@ def expanding(decode: Run) -> Run:
         repeats, frames = given.pop("repeats"), len(given.pop("frames"))
         batch, text = repeats.shape
         index, mel_lengths = repeats.new_empty(batch, frames), repeats.new_empty(batch)
-        kernels.index_kernel[(-(-frames // INDEX_ROWS), batch)](
-            repeats, index, mel_lengths, text, frames, BLOCK=block_of(text), BM=INDEX_ROWS
-        )
+        grid, options = (-(-frames // INDEX_ROWS), batch), {"BLOCK": block_of(text), "BM": INDEX_ROWS}
+        TritonLaunch(kernels.index_kernel, grid, (repeats, index, mel_lengths, text, frames), options)()
         return decode({**given, "repeat_index": index, "mel_lengths": mel_lengths})
 
     return run
 
 
-def kernel_regulation(device: str) -> Regulation:
-    """What the models' `StagePlan.between` names."""
-    return Regulation(regulating, expanding)
+def kernel_regulation(device: str) -> Regulation | None:
+    """What the models' `StagePlan.between` names; None where the kernels do not run."""
+    return None if PLAIN.lacking(device) else Regulation(regulating, expanding)

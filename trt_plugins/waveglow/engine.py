@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 
+from melforge.common.engines.limits import limits_of
+from melforge.common.engines.padded import CapturedNetwork
 from melforge.trt_plugins.graphs import (
     GraphedShape,
     KernelModule,
@@ -20,9 +23,28 @@ from melforge.waveglow.config import WaveglowConfig
 
 kernels = KernelModule("melforge.trt_plugins.waveglow.kernels")
 
-# Rows, columns and launch options of the tiles: the fastest on an H200 (README.md).
-GATE_ROWS, GATE_COLUMNS, GATE = 128, 128, {"num_warps": 4, "STAGES": 3}
-RESIDUAL_ROWS, RESIDUAL_COLUMNS, RESIDUAL = 64, 256, {"num_warps": 4, "STAGES": 2}  # rows divide GATE_ROWS
+
+class WaveglowTile(NamedTuple):
+    """Rows and columns of a program, its warps and loads ahead."""
+
+    rows: int
+    columns: int
+    warps: int
+    stages: int
+
+    def fitting(self, columns: int) -> WaveglowTile:
+        return self._replace(columns=min(self.columns, columns))
+
+    @property
+    def options(self) -> dict[str, int]:
+        return {"BM": self.rows, "BN": self.columns, "STAGES": self.stages, "num_warps": self.warps}
+
+
+# Of gates and residuals, whose rows divide the gates': the fastest on an H200 (README.md), and where
+# registers hold the operands too.
+OF_SHARED = WaveglowTile(128, 128, 4, 3), WaveglowTile(64, 256, 4, 2)
+OF_REGISTERS = WaveglowTile(128, 128, 8, 3), WaveglowTile(64, 128, 4, 3)
+GATE_ROWS = 128
 FLOW_ROWS = WINDOW_ROWS = 16
 
 
@@ -56,23 +78,23 @@ class WaveglowShape(GraphedShape):
 
     def describe(self) -> None:
         folded, channels = self.folded, self.layout.channels
-        self.gate_columns = min(GATE_COLUMNS, 2 * channels)
-        self.residual_columns = min(RESIDUAL_COLUMNS, channels)
+        gate, residual = OF_SHARED if limits_of(self.audio.device).multiplies_shared else OF_REGISTERS
+        self.gate, self.residual = gate.fitting(2 * channels), residual.fitting(channels)
         self.gate_tensors = (
             describe(self.left, [GATE_ROWS, CHUNK]),
-            describe(folded.gates.view(-1, CHUNK), [self.gate_columns, CHUNK]),
+            describe(folded.gates.view(-1, CHUNK), [self.gate.columns, CHUNK]),
             describe(self.narrow, [GATE_ROWS, NARROW]),
-            describe(folded.first.view(-1, NARROW), [self.gate_columns, NARROW]),
+            describe(folded.first.view(-1, NARROW), [self.gate.columns, NARROW]),
             folded.gate_bias,
-            describe(self.acts, [GATE_ROWS, self.gate_columns // 2]),
+            describe(self.acts, [GATE_ROWS, self.gate.columns // 2]),
         )
         self.residual_tensors = (
-            describe(self.acts, [RESIDUAL_ROWS, CHUNK]),
-            describe(folded.residual.view(-1, channels), [self.residual_columns, CHUNK]),
+            describe(self.acts, [self.residual.rows, CHUNK]),
+            describe(folded.residual.view(-1, channels), [self.residual.columns, CHUNK]),
             describe(folded.ends.view(-1, channels), [NARROW, CHUNK]),
-            describe(self.narrow, [RESIDUAL_ROWS, NARROW]),
-            describe(folded.start.view(-1, NARROW), [self.residual_columns, NARROW]),
-            describe(self.left, [RESIDUAL_ROWS, self.residual_columns]),
+            describe(self.narrow, [self.residual.rows, NARROW]),
+            describe(folded.start.view(-1, NARROW), [self.residual.columns, NARROW]),
+            describe(self.left, [self.residual.rows, self.residual.columns]),
             folded.residual_bias,
             self.ends,
             self.inputs["lengths"],
@@ -99,24 +121,22 @@ class WaveglowShape(GraphedShape):
         at = index, index // layout.layers
         common = {"PHASES": layout.phases, "MARGIN": layout.margin, "FIRST": layer == 0}
         common |= {"WINDOW": layout.window, "CHUNKS": layout.chunks}
-        splits = 2 * layout.channels // self.gate_columns
-        tile = {"BM": GATE_ROWS, "BN": self.gate_columns, **GATE}
+        splits = 2 * layout.channels // self.gate.columns
         yield TritonLaunch(
             kernels.gate_kernel,
             (layout.phases * self.tiles * splits,),
             (*self.gate_tensors, *at, 2**layer, self.tiles, self.rows),
-            {**common, "TAPS": layout.taps, **tile},
+            {**common, "TAPS": layout.taps, **self.gate.options},
         )
         last = layer == layout.layers - 1
-        splits = 1 if last else layout.channels // self.residual_columns
-        tiles = self.tiles * (GATE_ROWS // RESIDUAL_ROWS)
+        splits = 1 if last else layout.channels // self.residual.columns
+        tiles = self.tiles * (GATE_ROWS // self.residual.rows)
         rows = tiles, self.rows, self.stride, self.batch
-        tile = {"BM": RESIDUAL_ROWS, "BN": self.residual_columns, **RESIDUAL}
         yield TritonLaunch(
             kernels.residual_kernel,
             (layout.phases * tiles * splits,),
             (*self.residual_tensors, *at, *rows),
-            {**common, "LAST": last, **tile},
+            {**common, "LAST": last, **self.residual.options},
         )
 
     def _flow(self, flow: int | None, after: int, early: int, used: int) -> TritonLaunch:
@@ -136,6 +156,10 @@ class WaveglowShape(GraphedShape):
         return TritonLaunch(kernels.flow_kernel, grid, (*tensors, *places, *sizes), options)
 
 
+class WaveglowNetwork(DrawsOnGpu, CapturedNetwork):
+    """On PyTorch's kernels."""
+
+
 class WaveglowKernels(DrawsOnGpu, ShapedGenerator):
-    name, shape = "WaveGlow", WaveglowShape
+    shape, otherwise = WaveglowShape, WaveglowNetwork
     check, fold = staticmethod(layout_of), staticmethod(fold)

@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from melforge.common.errors import InputError
+from melforge.trt_plugins.graphs import overflows
 from melforge.waveglow.config import WaveglowConfig
 from melforge.waveglow.model import Waveglow
 
@@ -125,7 +126,7 @@ def fold(network: Waveglow) -> FoldedWaveglow:
         inverses = [_inverse(conv.inverse[:, :, 0], skipped) for conv, skipped in convs]
         folded = FoldedWaveglow(**stacked, inverse=torch.stack(inverses))
     for field in fields(folded):
-        if not getattr(folded, field.name).isfinite().all():
+        if overflows(getattr(folded, field.name)):
             raise InputError(
                 f"WaveGlow's folded weights ({field.name}) are larger than half precision can hold; "
                 "use another backend"

@@ -1,4 +1,4 @@
-"""The kernels of WaveGlow's generator, in Triton, for GPUs with a tensor memory accelerator (sm_90 on).
+"""The kernels of WaveGlow's generator, in Triton.
 
 Memory is ordered by phase (a step's position within its frame), then by item and frame. So all rows of a tile
 have one phase and share its conditioning matrix, and a dilated convolution's taps read whole tiles too: the
@@ -9,6 +9,7 @@ a margin, the next item's frames, ..., then rows up to a whole tile, and a margi
 import triton
 import triton.language as tl
 
+from melforge.trt_plugins.tiles import in_tiles
 from melforge.trt_plugins.waveglow.fold import CHUNK as _CHUNK
 
 CHUNK = tl.constexpr(_CHUNK)
@@ -58,6 +59,8 @@ def gate_kernel(
     computes BM rows of one phase by BN / 2 channels of `acts`. A coupling net's FIRST layer has `narrow`, the
     input of `start`, in place of x, and the weights `first`.
     """
+    left, right, narrow = in_tiles(left), in_tiles(right), in_tiles(narrow)
+    first, acts = in_tiles(first), in_tiles(acts)
     CHANNELS: tl.constexpr = CHUNKS * CHUNK
     SPLITS: tl.constexpr = 2 * CHANNELS // BN
     BLOCKS: tl.constexpr = (WINDOW + CHUNKS - 1) // CHUNKS  # of `left` before x
@@ -104,6 +107,8 @@ def residual_kernel(
     BN: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, STAGES: tl.constexpr
 ):  # fmt: skip
     """A layer's two products of its acts: added to x in place, and to the output of `end` in float32."""
+    acts, weights, end_weights = in_tiles(acts), in_tiles(weights), in_tiles(end_weights)
+    narrow, start, x = in_tiles(narrow), in_tiles(start), in_tiles(x)
     CHANNELS: tl.constexpr = CHUNKS * CHUNK
     SPLITS: tl.constexpr = 1 if LAST else CHANNELS // BN
     BLOCKS: tl.constexpr = (WINDOW + CHUNKS - 1) // CHUNKS

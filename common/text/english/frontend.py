@@ -6,7 +6,7 @@ Unlike the published frontends it makes phonemes of every word. It reports what 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,10 @@ SYMBOLS = "english_basic"
 MAX_SYMBOLS = 220  # an utterance of about fifteen seconds
 
 _TOKEN = re.compile(r"\{([A-Z012 ]+)\}|[A-Za-z']{1,60}-?|[.,;:?!-]")
+# No word has so many letters; reading one takes time, and guesses nonsense.
+_NO_WORD = re.compile(r"[A-Za-z]{61,}")
+_DRAWN_OUT = re.compile(r"([A-Za-z])\1{2,}")  # "sooo" is a word, whatever its length
+SPELT_TOGETHER = 20  # letters
 _STRONGEST_FIRST = "?!.;:,-"
 _MAY_END = frozenset(".?!,;:")
 
@@ -58,24 +62,33 @@ class EnglishFrontend:
         self._ids = {symbol: i for i, symbol in enumerate(self.symbols)}
 
     def __call__(self, text: str) -> Analysis:
+        return Analysis.joined(self.sentences(text))
+
+    def sentences(self, text: str) -> Iterator[Analysis]:
+        """The analysis of each sentence; what cannot be spoken is in that of the first one that has it."""
         sentences = split_sentences(text)
-        utterances: list[Utterance] = []
-        unspoken: dict[str, Unspoken] = {}
+        reported: set[str] = set()
         for number, (sentence, offset) in enumerate(sentences):
             spans, left_out = normalise(sentence)
-            for item in left_out:
-                unspoken.setdefault(item.kind, Unspoken(item.symbol, offset + item.position, sentence))
+            unspoken = {item.kind: item for item in reversed(left_out) if item.kind not in reported}
+            reported.update(unspoken)
             end = offset + len(sentence)
             last = number + 1 == len(sentences)
             pause = 0.0 if last else pause_between(text, end, sentences[number + 1][1])
-            utterances += self._utterances(sentence, self._tokens(spans), pause)
-        return Analysis(tuple(utterances), tuple(unspoken.values()))
+            yield Analysis(
+                tuple(self._utterances(sentence, self._tokens(spans), pause)),
+                tuple(
+                    Unspoken(item.symbol, offset + item.position, sentence)
+                    for item in left_out
+                    if unspoken.get(item.kind) is item
+                ),
+            )
 
     def _tokens(self, spans: Iterable[Span]) -> list[_Token]:
         """Words with phones and single marks between them; none before the first word."""
         tokens: list[_Token] = []
         for span in spans:
-            for match in _TOKEN.finditer(span.text):
+            for match in _TOKEN.finditer(_NO_WORD.sub(_in_capitals, span.text)):
                 phones = tuple(match[1].split()) if match[1] else span.phones
                 token = _Token(match[0], span.start, span.end, phones)
                 if match[0] not in _STRONGEST_FIRST:
@@ -124,6 +137,14 @@ class EnglishFrontend:
             start += len(part)
             left -= sum(token.size for token in part)
         return [part for part in parts if any(not token.is_mark for token in part)]
+
+
+def _in_capitals(letters: re.Match[str]) -> str:
+    """Letters that make no word as they are spelt: in capitals."""
+    run = letters[0].upper()
+    if not _NO_WORD.fullmatch(_DRAWN_OUT.sub(r"\1\1", run)):
+        return letters[0]
+    return " ".join(run[start : start + SPELT_TOGETHER] for start in range(0, len(run), SPELT_TOGETHER))
 
 
 def _shown(token: _Token, before: str) -> str:

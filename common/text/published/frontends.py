@@ -62,13 +62,15 @@ class _PublishedFrontend(ABC):
 
     def __call__(self, text: str) -> Analysis:
         """A text of up to max_symbols as one utterance; a longer one by sentences, then by clauses."""
-        utterances: list[Utterance] = []
-        unspoken: list[Unspoken] = []
+        return Analysis.joined(self.sentences(text))
+
+    def sentences(self, text: str) -> Iterator[Analysis]:
+        """The analysis of each utterance."""
         for piece, offset, encoded, pause in self._parts(text):
-            unspoken += self._unspoken(piece, offset, encoded.dropped)
-            if any(symbol[-1].isalnum() for symbol in encoded.symbols):
-                utterances.append(Utterance(piece, encoded.normalised, encoded.symbols, encoded.ids, pause))
-        return Analysis(tuple(utterances), tuple(unspoken))
+            utterance = Utterance(piece, encoded.normalised, encoded.symbols, encoded.ids, pause)
+            is_spoken = any(symbol[-1].isalnum() for symbol in encoded.symbols)
+            unspoken = self._unspoken(piece, offset, encoded.dropped)
+            yield Analysis((utterance,) if is_spoken else (), tuple(unspoken))
 
     def encode(self, text: str) -> Encoded:
         """The ids of one string, whatever its length."""

@@ -146,13 +146,15 @@ class Utterances:
         self.speakers = labels.speakers  # names; none where there is one speaker
         self.speaker = torch.from_numpy(labels.speaker).to(device)
         self.held_out = held_out_utterances(labels.speaker)
-        voiced = np.concatenate(labels.pitch)
-        voiced = voiced[voiced > 0]
-        self.pitch_mean, self.pitch_std = float(voiced.mean()), float(voiced.std())  # Hz
         self.ids = _table(labels.ids, device)
         self.durations = _table(labels.durations, device)
         pitch = _table(labels.pitch, device)
-        self.pitch = torch.where(pitch > 0, (pitch - self.pitch_mean) / self.pitch_std, 0.0)
+        # Each speaker's mean and deviation in Hz (2, speakers), in which `pitch` is, 0 where none is voiced.
+        spoken = [pitch[self.speaker == number] for number in range(max(1, len(self.speakers)))]
+        units = [(own.mean(), own.std(correction=0)) for own in (one[one > 0] for one in spoken)]
+        self.pitch_units = torch.tensor(units, device=device).T
+        mean, deviation = self.pitch_units[:, self.speaker, None]
+        self.pitch = torch.where(pitch > 0, (pitch - mean) / deviation, 0.0)
 
     def __len__(self) -> int:
         return len(self.frames)
@@ -181,10 +183,13 @@ class Utterances:
         symbols, frames = self.longest(members)
         return LengthGroup(symbols, -(-frames // 8) * 8, len(members), tuple(members.tolist()))
 
-    def measure_pitch_by(self, mean: float, deviation: float) -> None:
-        """Takes another mean and deviation in Hz than the corpus's own, such as the start's of a run."""
-        pitch = torch.where(self.pitch == 0, 0.0, self.pitch * self.pitch_std + self.pitch_mean)
-        self.pitch_mean, self.pitch_std = mean, deviation
+    def measure_pitch_by(self, means: Sequence[float], deviations: Sequence[float]) -> None:
+        """Takes other units than the corpus's own, in Hz, such as a network's: of all speakers or each."""
+        mean, deviation = self.pitch_units[:, self.speaker, None]
+        pitch = torch.where(self.pitch == 0, 0.0, self.pitch * deviation + mean)
+        units = torch.tensor([means, deviations], device=self.device)
+        self.pitch_units = units.expand_as(self.pitch_units)
+        mean, deviation = self.pitch_units[:, self.speaker, None]
         self.pitch = torch.where(pitch > 0, (pitch - mean) / deviation, 0.0)
 
     def number_speakers(self, names: Sequence[str]) -> None:
@@ -193,7 +198,9 @@ class Utterances:
             if name not in names:
                 raise InputError(f"the corpus's speaker {name!r} is none of the model's: {', '.join(names)}")
         numbers = torch.tensor([names.index(name) for name in self.speakers], device=self.device)
-        self.speaker, self.speakers = numbers[self.speaker], list(names)
+        units = self.pitch_units.new_ones(2, len(names))
+        units[:, numbers] = self.pitch_units
+        self.speaker, self.speakers, self.pitch_units = numbers[self.speaker], list(names), units
 
     def replace_durations(self, path: Path) -> None:
         """Takes a .npy file's durations, frames `[all symbols]`; InputError for another corpus's."""

@@ -1,8 +1,13 @@
 """The pitch of recordings at a prepared corpus's rate, by WORLD's DIO with StoneMask."""
 
+import os
+from pathlib import Path
+
 import numpy as np
 
-from melforge.common.training.corpus.dataset import HOP, RATE
+from melforge.common.audio.sound_files import read_audio
+from melforge.common.training.corpus.dataset import HOP, RATE, load_labels
+from melforge.common.training.corpus.processes import in_processes
 
 FLOOR, CEILING = 65.0, 500.0  # Hz
 
@@ -24,3 +29,23 @@ def pitch_per_symbol(audio: np.ndarray, durations: np.ndarray) -> np.ndarray:
     totals = np.bincount(owner[voiced], contour[voiced], minlength=len(durations))
     counts = np.bincount(owner[voiced], minlength=len(durations))
     return (totals / np.maximum(counts, 1)).astype(np.float32)
+
+
+def corpus_pitch(folder: Path) -> np.ndarray:
+    """Hz in every frame of a corpus in its order, float32 `[frames]`, 0 where it is unvoiced."""
+    labels = load_labels(folder)
+    jobs = [
+        (folder / "wavs" / f"{name}.wav", int(frames))
+        for name, frames in zip(labels.names, labels.frames, strict=True)
+    ]
+    return np.concatenate([*in_processes(_line_pitch, jobs, (os.cpu_count() or 1) - 1, "pitch", _nothing)])
+
+
+def _line_pitch(job: tuple[Path, int]) -> np.ndarray:
+    path, frames = job
+    contour = pitch_contour(read_audio(path)[0])[:frames]
+    return np.pad(contour, (0, frames - len(contour))).astype(np.float32)
+
+
+def _nothing() -> None:
+    """A process needs nothing beforehand."""

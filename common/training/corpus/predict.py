@@ -34,8 +34,10 @@ def load_network(
     corpus = Utterances(folder, source.mel, device)
     if source.speakers:
         corpus.number_speakers(source.speakers)
-    if deviation := getattr(source.settings, "pitch_std", 0.0):
-        corpus.measure_pitch_by(source.settings.pitch_mean, deviation)
+    if means := getattr(source.settings, "pitch_means", ()):
+        corpus.measure_pitch_by(means, source.settings.pitch_deviations)
+    elif deviation := getattr(source.settings, "pitch_std", 0.0):
+        corpus.measure_pitch_by([source.settings.pitch_mean], [deviation])
     return network.to(device), corpus
 
 

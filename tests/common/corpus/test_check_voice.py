@@ -1,10 +1,11 @@
 """`melforge voice check`: of a voice that is whole or damaged, and of a corpus beside it or by itself."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import soundfile
 
-from melforge import __main__ as command
 from melforge.common.cli import voice_check
 from melforge.common.training.corpus.dataset import Labels, save_labels
 
@@ -12,16 +13,9 @@ RATE, HOP = 22_050, 256
 
 
 @pytest.fixture
-def check(monkeypatch, capsys):
+def check(melforge):
     """Runs the command; its status, stdout and stderr."""
-
-    def check(*words: object):
-        monkeypatch.setattr("sys.argv", ["melforge", "voice", "check", *map(str, words)])
-        with pytest.raises(SystemExit) as stopped:
-            command.main()
-        return stopped.value.code, *capsys.readouterr()
-
-    return check
+    return partial(melforge, "voice", "check")
 
 
 @pytest.fixture

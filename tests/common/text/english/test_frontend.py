@@ -1,5 +1,6 @@
 """The frontend of the shipped voice: pronunciations, homographs, utterances."""
 
+import random
 import string
 import subprocess
 import sys
@@ -221,6 +222,18 @@ def test_the_letter_reader_is_the_network_that_was_trained():
 def test_unknown_words_always_get_a_vowel():
     for word in ("brzk", "strength", "zzyzx", "mjolnir", "nghe", "psst"):
         assert any(phone[-1].isdigit() for phone in of_word(word)), word
+
+
+def test_letters_that_are_too_many_for_a_word_are_spelt(monkeypatch):
+    """Guessing how 4,090 letters are said took half a second, in which no other text was read."""
+    monkeypatch.setattr("melforge.common.text.english.pronounce.load_letter_reader", None)
+    letters = "".join(random.Random(0).choices(string.ascii_lowercase, k=4090))
+    spoken = "".join(u.normalised for u in FRONTEND(f"{letters}.").utterances)
+    assert "".join(filter(str.isalpha, spoken)) == letters.upper()
+    drawn, long = "so" + "o" * 70, "pneumonoultramicroscopicsilicovolcanoconiosis"
+    assert len(FRONTEND(f"It is {drawn} good.").utterances[0].ids) < 30
+    monkeypatch.undo()
+    assert long in FRONTEND(f"A case of {long}.").utterances[0].normalised
 
 
 def test_an_ordinary_sentence_reads_neither_the_network_nor_anyascii():

@@ -37,10 +37,6 @@ def test_written_is_read_as(written, said):
     assert spoken(written) == said
 
 
-def test_the_table_is_large():
-    assert len(table("normalised.tsv", 2)) > 300
-
-
 @pytest.mark.parametrize(
     "number, words",
     [

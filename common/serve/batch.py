@@ -1,0 +1,111 @@
+"""Several texts in one request: an answer of JSON with each one's audio or its error, in their order."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any
+
+from melforge.common.serve.answer import WrittenAnswer, answer_for, described, json_string, too_large
+from melforge.common.serve.errors import ApiError
+from melforge.common.serve.requests import BatchFields, SpeechFields, SpeechRequest, parse
+from melforge.common.serve.scheduler import LOG
+from melforge.common.serve.service import Service
+
+
+class BatchAnswer(WrittenAnswer):
+    """A text's audio waits until it is whole and all before it are sent.
+
+    The texts begin in their order, as many at a time as the workers can speak together. Where the audio that
+    waits has half of `answer_bytes`, only the first of them goes on, which may have as many as one answer.
+    """
+
+    def __init__(
+        self, service: Service, wanted: BatchFields, key: str, arrived: float, record: dict[str, Any]
+    ):
+        super().__init__(service, key, arrived, record, len(wanted.items))
+        self.wanted = wanted
+        self._most = service.settings.answer_bytes
+        self._places = asyncio.Semaphore(service.together)
+        self._first = 0  # text that is not sent yet
+        self._waiting = 0  # bytes
+        self._moved = asyncio.Condition()
+
+    def headers_of(self) -> dict[str, str]:
+        return {"content-type": "application/json"}
+
+    async def parts(self, at_once: bool) -> AsyncGenerator[bytes, None]:
+        texts = [{**self.wanted.defaults, **item} for item in self.wanted.items]
+        tasks = [asyncio.create_task(self._speak(number, fields)) for number, fields in enumerate(texts)]
+        failed = 0
+        try:
+            yield b'{"results": ['
+            for number, task in enumerate(tasks):
+                result, audio = await task
+                failed += audio is None
+                content = json.dumps({"index": number, **result}).encode()
+                yield b", " if number else b""
+                if audio is None:
+                    yield content
+                else:
+                    size = sum(map(len, audio))
+                    async for part in json_string("audio_data", emptied(audio)):
+                        yield part
+                    yield b", " + content[1:]
+                    self._waiting -= size
+                async with self._moved:
+                    self._first = number + 1
+                    self._moved.notify_all()
+            content = {"total": len(tasks), "succeeded": len(tasks) - failed, "failed": failed}
+            yield b"], " + json.dumps(content).encode()[1:]
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _speak(self, number: int, fields: dict[str, Any]) -> tuple[dict[str, Any], deque[bytes] | None]:
+        """What is said of a text, and its audio; None if what is said is an error."""
+        try:
+            async with self._places:
+                return await self._spoken(number, fields)
+        except Exception as error:
+            answer = answer_for(error)
+            if answer.status == 500:
+                LOG.error("fault", exc_info=error, extra={"fields": {"id": self.record["id"]}})
+            return answer.content, None
+
+    async def _spoken(self, number: int, fields: dict[str, Any]) -> tuple[dict[str, Any], deque[bytes]]:
+        wanted: SpeechFields = parse(json.dumps(fields).encode(), SpeechRequest)
+        if wanted.stream_format != "audio":
+            raise ApiError(400, "stream_format: the texts of a batch are answered whole", "stream_format")
+        wanted.alignment = False  # it would be kept for nobody
+        spoken = await self.service.speak(wanted, self.arrived, whole=True)
+        job, kept, size = spoken.job, deque[bytes](), 0
+        try:
+            async for data in job:
+                kept.append(data)
+                size += len(data)
+                self._waiting += len(data)
+                if size > self._most:
+                    raise too_large(self._most)
+                async with self._moved:
+                    await self._moved.wait_for(
+                        lambda: number == self._first or self._waiting <= self._most // 2
+                    )
+        except BaseException:
+            self._waiting -= size
+            raise
+        finally:
+            job.cancel()
+            self.service.metrics.spoken(job.progress, len(wanted.input))
+            self.record.setdefault("texts", []).append(described(spoken))
+        kept.appendleft(job.encoder.head)
+        return {"media_type": job.encoder.content_type, "seconds": round(job.progress.made, 6)}, kept
+
+
+async def emptied(parts: deque[bytes]) -> AsyncIterator[bytes]:
+    """The parts, each of which is given up with that."""
+    while parts:
+        yield parts.popleft()

@@ -1,0 +1,62 @@
+"""The thread that analyses texts, a sentence at a time: those that are short, or have waited long, first."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+
+from melforge.common.runner import AnalysedText, TextToSpeech
+
+# Seconds for which a text lets others pass, for each of its characters: some hundred times what they take.
+PATIENCE = 1e-3
+
+Analysing = tuple[float, int, Iterator[AnalysedText | None], "Future[AnalysedText]"]
+
+
+class TextAnalyser:
+    """Analyses the texts of many callers in one thread, which leaves the processor to those who speak."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._numbers = itertools.count()
+        self._waiting: queue.PriorityQueue[Analysing] = queue.PriorityQueue()
+        threading.Thread(target=self._work, name="text", daemon=True).start()
+
+    async def analyse(self, tts: TextToSpeech, text: str) -> AnalysedText:
+        """As `TextToSpeech.analyse`. Cancelling this stops the work behind the current sentence."""
+        found: Future[AnalysedText] = Future()
+        due = self._clock() + PATIENCE * len(text)
+        self._waiting.put((due, next(self._numbers), tts.analysing(text), found))
+        return await asyncio.wrap_future(found)
+
+    def stop(self) -> None:
+        """Ends the thread behind the current sentence; what waits is never analysed."""
+        ended: Future[AnalysedText] = Future()
+        ended.set_result(AnalysedText(()))
+        self._waiting.put((float("-inf"), -1, iter(()), ended))
+
+    def _work(self) -> None:
+        while True:
+            waiting = self._waiting.get()
+            _, number, sentences, found = waiting
+            if number < 0:
+                return
+            if found.cancelled():
+                continue
+            try:
+                analysed = next(sentences)
+            except Exception as error:
+                with suppress(InvalidStateError):  # it was cancelled meanwhile
+                    found.set_exception(error)
+                continue
+            if analysed is None:
+                self._waiting.put(waiting)
+                continue
+            with suppress(InvalidStateError):
+                found.set_result(analysed)

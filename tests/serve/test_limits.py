@@ -1,0 +1,155 @@
+"""What one request may become: the memory it takes, and how long the event loop works on it at a time."""
+
+import asyncio
+import base64
+import json
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from tests.serve.conftest import SPEECH, running, speech, wait_for
+from tests.serve.test_api import OtherStream, require_error
+
+pytestmark = pytest.mark.serve
+RATE = 22050
+MOST_MEMORY = 60e6
+MOST_WORK = 0.05  # seconds of the loop's processor, for whom all others wait
+NOTHING = {"utterances": (), "starts": (), "durations": (), "alignments": (), "frame_seconds": 1.0}
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """Has texts spoken as noise of so many seconds as they have characters."""
+    second = (np.random.default_rng(0).standard_normal(RATE) * 0.1).astype(np.float32)
+
+    def noise(tts, text, controls, wanted, sizes):
+        stream = OtherStream(second for _ in wanted.input)
+        stream.__dict__ |= NOTHING
+        return stream
+
+    monkeypatch.setattr("melforge.common.serve.service.make_stream", noise)
+
+
+def seconds(count, **fields):
+    return speech("a" * count, **fields)
+
+
+def body_size(server, route, body):
+    """Of an answer that is read and let go."""
+    with server.client() as client, client.stream("POST", route, json=body) as answer:
+        assert answer.status_code == 200, answer.read()
+        return sum(map(len, answer.iter_raw()))
+
+
+WIDE = {"sample_rate": 192000}
+LARGE = {
+    "json of a wav": (SPEECH, seconds(60, response_format="wav", stream_format="json", **WIDE), 4 / 3),
+    "json of pcm": (SPEECH, seconds(300, response_format="pcm", stream_format="json", **WIDE), 4 / 3),
+    "a whole wav": (SPEECH, seconds(65, response_format="wav", stream=False, **WIDE), 1),
+    "events": (SPEECH, seconds(300, response_format="pcm", stream_format="sse", **WIDE), 4 / 3),
+    "a flac": (SPEECH, seconds(65, response_format="flac", **WIDE), 0),
+    "a batch": (f"{SPEECH}/batch", {"items": [seconds(40, response_format="wav", **WIDE)] * 12}, 12 * 4 / 3),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_a_large_answer_takes_little_memory_and_little_of_the_loop_at_a_time(server, made, monkeypatch, name):
+    route, body, share = LARGE[name]
+    work, run = [], asyncio.Handle._run
+
+    def timed(handle):
+        begun = time.thread_time()
+        try:
+            run(handle)
+        finally:
+            work.append(time.thread_time() - begun)
+
+    small = {**body, "input": "aa"} if "input" in body else {"items": body["items"][:1]}
+    body_size(server, route, small)  # what is imported at first is not the request's
+    monkeypatch.setattr(asyncio.Handle, "_run", timed)
+    tracemalloc.start()
+    try:
+        size = body_size(server, route, body)
+        with server.client() as client:
+            assert client.get("/health").status_code == 200
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    audio = 2 * 192000 * len(body.get("input") or body["items"][0]["input"])
+    assert size >= share * audio and most < MOST_MEMORY
+    assert max(work) < MOST_WORK
+
+
+def test_what_would_have_to_wait_too_long_is_refused_and_names_the_setting(made):
+    with running(answer_bytes=1_000_000) as server:
+        for how in (
+            {"response_format": "wav", "stream_format": "json"},
+            {"response_format": "wav", "stream": False},
+            {"response_format": "pcm", "stream": False},
+            {"response_format": "flac"},
+            {"response_format": "flac", "stream_format": "sse"},
+        ):
+            error = require_error(server.speak("a" * 100, **how), 413)
+            assert error["code"] == "answer_too_large" and "--answer-bytes" in error["message"], how
+        for how in (
+            {"response_format": "pcm"},
+            {"response_format": "wav"},
+            {"response_format": "pcm", "stream_format": "json"},
+            {"response_format": "pcm", "stream_format": "sse"},
+            {"response_format": "mp3", "stream_format": "json", "input": "a" * 20},
+        ):
+            assert server.speak(**{"text": "a" * 100, **how}).status_code == 200, how
+        items = [{"input": "aa"}, {"input": "a" * 100}, {"input": "aa"}]
+        with server.client() as client:
+            body = {"items": items, "defaults": {**speech(), "response_format": "wav"}}
+            answer = client.post(f"{SPEECH}/batch", json=body).json()
+        assert (answer["succeeded"], answer["failed"]) == (2, 1)
+        assert answer["results"][1]["error"]["code"] == "answer_too_large"
+        wait_for(lambda: not server.service.running and not server.service.scheduler.jobs)
+
+
+def test_json_and_batches_have_the_bytes_of_the_plain_answer(server):
+    with server.client() as client:
+        for form in ("wav", "mp3", "pcm", "flac"):
+            how = {"response_format": form}
+            plain = server.speak(stream=False, **how).content
+            document = server.speak(stream_format="json", **how)
+            assert "content-length" not in document.headers
+            assert base64.b64decode(document.json()["audio"]) == plain
+            body = {"items": [{}, {}], "defaults": speech(**how)}
+            results = client.post(f"{SPEECH}/batch", json=body).json()["results"]
+            assert [one["index"] for one in results] == [0, 1]
+            assert all(base64.b64decode(one["audio_data"]) == plain for one in results)
+
+
+def test_texts_of_a_batch_wait_for_those_before_them_to_be_read(made, monkeypatch):
+    from melforge.common.serve import batch
+
+    answers, make = [], batch.BatchAnswer.__init__
+    monkeypatch.setattr(
+        batch.BatchAnswer, "__init__", lambda one, *how: (make(one, *how), answers.append(one))[0]
+    )
+    with running(answer_bytes=4_000_000) as server, server.client() as client:
+        body = {"items": [seconds(30, response_format="pcm")] * 20}
+        size, most = 2 * 24000 * 30, 0
+        with client.stream("POST", f"{SPEECH}/batch", json=body) as answer:
+            parts = answer.iter_raw()
+            next(parts)
+            # Nobody reads on: the rest waits, paused, when half of what is allowed is there.
+            jobs = server.service.scheduler._jobs
+            wait_for(lambda: len(jobs) == server.service.together and all(job.parked for job in jobs))
+            most = answers[0]._waiting
+            content = json.loads(b'{"results": [' + b"".join(parts).removeprefix(b'{"results": ['))
+        assert content["succeeded"] == 20 and most <= 4_000_000 + size
+        assert all(len(base64.b64decode(one["audio_data"])) == size for one in content["results"])
+        assert answers[0]._waiting == 0
+
+
+def test_who_leaves_a_batch_ends_its_work(made):
+    with running() as server:
+        body = {"items": [seconds(1000, response_format="wav")] * 4}
+        with server.client() as client, client.stream("POST", f"{SPEECH}/batch", json=body) as answer:
+            next(answer.iter_raw())
+        wait_for(lambda: not server.service.running and not server.service.scheduler.jobs)

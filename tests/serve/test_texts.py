@@ -1,0 +1,92 @@
+"""The order in which texts are analysed, with analyses that note their steps."""
+
+import asyncio
+import threading
+
+import pytest
+
+from melforge.common.errors import InputError
+from melforge.common.runner import AnalysedText
+from melforge.common.serve.texts import TextAnalyser
+
+
+class Noting:
+    """Notes whose sentence it analyses; a text's sentences are its letters. "w" waits for the gate."""
+
+    def __init__(self):
+        self.steps, self.gate, self.begun = [], threading.Event(), threading.Event()
+
+    def analysing(self, text):
+        for sentence in text:
+            self.steps.append(sentence)
+            if sentence == "w":
+                self.begun.set()
+                self.gate.wait(60)
+            yield None
+        if text == "e":
+            raise InputError("nothing can be spoken")
+        yield AnalysedText((), (), text)
+
+
+def analyse(tts, texts, meanwhile=lambda tasks: None):
+    """The results of all that wait behind a text that holds the thread."""
+
+    async def run():
+        analyser = TextAnalyser()
+        tasks = [asyncio.create_task(analyser.analyse(tts, text)) for text in ("w", *texts)]
+        await asyncio.to_thread(tts.begun.wait, 60)
+        meanwhile(tasks[1:])
+        await asyncio.sleep(0)
+        tts.gate.set()
+        try:
+            return (await asyncio.gather(*tasks, return_exceptions=True))[1:]
+        finally:
+            analyser.stop()
+
+    return asyncio.run(run())
+
+
+def test_short_texts_come_before_long_ones_that_came_earlier():
+    tts = Noting()
+    found = analyse(tts, ["p" * 9000, "q" * 4000, "s"])
+    assert [len(one.text) for one in found] == [9000, 4000, 1]
+    assert "".join(tts.steps) == "ws" + "q" * 4000 + "p" * 9000
+
+
+def test_a_fault_is_a_text_s_own():
+    tts = Noting()
+    fault, whole = analyse(tts, ["e", "w" + "p" * 50])
+    assert isinstance(fault, InputError) and whole.text == "w" + "p" * 50
+
+
+def test_what_is_cancelled_is_left_out():
+    tts = Noting()
+    gone, found = analyse(tts, ["gg", "ss"], lambda tasks: tasks[0].cancel())
+    assert isinstance(gone, asyncio.CancelledError) and found.text == "ss" and tts.steps == ["w", "s", "s"]
+
+
+def test_a_stopped_analyser_s_thread_ends():
+    before = set(threading.enumerate())
+    analyser = TextAnalyser()
+    (thread,) = set(threading.enumerate()) - before
+    analyser.stop()
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "...", "One. Two is here; and so on.\n\nThree \u4e2d is. Four \u4e2d \u6587!"]
+)
+def test_a_text_by_its_sentences_is_the_whole(direct, text):
+    try:
+        wanted = direct.frontend(text)
+        *behind, analysed = direct.analysing(text)
+    except InputError as error:
+        assert "no audio made" in str(error) and not wanted.utterances
+        return
+    assert behind == [None] * 4
+    for one, other in zip(analysed.utterances, wanted.utterances, strict=True):
+        assert (one.text, one.symbols, one.pause) == (other.text, other.symbols, other.pause)
+    assert [(one.symbol, one.position) for one in analysed.unspoken] == [
+        ("\u4e2d", 36)
+    ]  # its script is reported once

@@ -1,0 +1,59 @@
+"""Every launch of every model, compiled for GPUs that are not here: machine code that fits them."""
+
+import json
+
+import pytest
+
+from melforge.common.bench.random_weights import random_source
+from melforge.common.cli.build import main as build_main
+from melforge.common.config.deployment import Bucket
+from melforge.common.engines.limits import limits_like
+from melforge.common.registry import MODELS
+from melforge.common.weights.ears import list_ears, load_ear
+from melforge.common.weights.voices import ModelSource, load_voice
+
+SHIPPED = "shipped"
+# Of all kinds: without tensor cores in Triton, with tiles that threads load, and with tiles that are copied.
+TARGETS = ("sm_75:40", "sm_86:46", "sm_120:170")
+RUNS = [(Bucket(128, 640), batch) for batch in (1, 8)]
+
+
+def source_of(model: str, weights: str, folder) -> ModelSource:
+    if weights != SHIPPED:
+        return random_source(model, folder)
+    return load_ear(list_ears()[0]).only if model == "jasper" else load_voice().source(model)
+
+
+@pytest.mark.triton
+@pytest.mark.slow
+@pytest.mark.parametrize("weights", [SHIPPED, "published"])
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("target", TARGETS)
+def test_kernels_fit_the_gpu_and_do_not_spill(target, model, weights, tmp_path, monkeypatch):
+    from melforge.trt_plugins import ahead
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    (limits,) = limits_like(target)
+    launches = ahead.launches_for(source_of(model, weights, tmp_path), RUNS, limits)
+    for name, kernel in ahead.compiled(launches, limits).items():
+        found = ahead.resources(kernel)
+        assert found.shared_bytes <= limits.shared_bytes, name
+        assert found.stack_bytes <= ahead.STACK, name
+
+
+@pytest.mark.triton
+@pytest.mark.slow
+def test_kernels_for_another_gpu_are_built_into_the_cache(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path))
+    monkeypatch.delenv("TRITON_CACHE_DIR", raising=False)
+    words = ["--backend", "cuda", "--for", "sm_86:46", "--acoustic", "fastspeech", "--json"]
+    assert build_main(words) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["GPU"], row["model"]) for row in rows] == [
+        ("sm_86:46", "fastspeech"),
+        ("sm_86:46", "hifigan"),
+    ]
+    found = len(list(tmp_path.glob("triton/*/*.cubin")))
+    assert 0 < found <= sum(int(row["kernels"]) for row in rows)
+    assert build_main(words) == 0
+    assert len(list(tmp_path.glob("triton/*/*.cubin"))) == found  # they are there

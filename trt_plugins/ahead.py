@@ -1,0 +1,143 @@
+"""Compiles the Triton kernels of stages for a GPU that is not here."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, cast, get_args
+
+import numpy as np
+import torch
+
+from melforge.common.arrays import to_device
+from melforge.common.config.deployment import Bucket
+from melforge.common.engines.backends import kernel_kind
+from melforge.common.engines.limits import Limits, elsewhere
+from melforge.common.engines.torch_engine import META
+from melforge.common.export.examples import examples_of
+from melforge.common.noise import Distribution
+from melforge.common.stages import plan_of, stages_of
+from melforge.common.stages.choose import kernel_stages
+from melforge.common.synthesis.warm_up import RunSize, sizes_of
+from melforge.common.weights.voices import ModelSource
+from melforge.trt_plugins.graphs import ShapedGenerator, TritonLaunch, collecting, padded
+from melforge.trt_plugins.hifigan.source_filter import join_source
+from melforge.trt_plugins.noise import draw
+from melforge.trt_plugins.transformer.length_regulator import expanding, regulating
+
+COMPILERS = 16  # threads
+STACK = 64  # bytes of a thread's stack that cost nothing: a few spilled registers, or tables of a sine
+
+
+class Target:
+    """What Triton asks of the GPU at hand, answered for another one: nothing can be launched."""
+
+    def __init__(self, limits: Limits):
+        self.limits = limits
+
+    def get_current_target(self) -> Any:
+        from triton.backends.compiler import GPUTarget
+
+        return GPUTarget("cuda", self.limits.architecture, 32)
+
+    def get_current_device(self) -> int:
+        return self.limits.architecture  # Triton keeps kernels by device
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+
+def compiled(launches: Iterable[TritonLaunch], limits: Limits) -> dict[str, Any]:
+    """Triton's compiled kernels of these launches, by what distinguishes them, for a GPU of these limits."""
+    from triton import AsyncCompileMode
+    from triton.runtime.driver import driver
+
+    made = {}
+    driver.set_active(cast(Any, Target(limits)))
+    try:
+        with ThreadPoolExecutor(COMPILERS) as compilers, AsyncCompileMode(compilers):
+            for launch in launches:
+                kernel = launch.kernel.warmup(*launch.arguments, grid=launch.grid, **launch.options)
+                made[id(kernel)] = launch.kernel.__name__, kernel
+    finally:
+        if torch.cuda.is_available():
+            driver.reset_active()
+    found = [
+        (name, kernel.result() if hasattr(kernel, "result") else kernel) for name, kernel in made.values()
+    ]
+    return {f"{name}-{kernel.hash}": kernel for name, kernel in found}
+
+
+class Resources(NamedTuple):
+    """What a block or a thread of a compiled kernel takes."""
+
+    shared_bytes: int
+    registers: int
+    stack_bytes: int  # of a thread, in memory: what did not fit registers, and the tables of sines
+
+
+def resources(kernel: Any) -> Resources:
+    """By the disassembler that comes with Triton."""
+    from triton import knobs
+
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(kernel.asm["cubin"])
+        file.flush()
+        command = [knobs.nvidia.cuobjdump.path, "--dump-resource-usage", file.name]
+        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    used = dict(re.findall(r"\b(REG|STACK):(\d+)", said))
+    return Resources(kernel.metadata.shared, int(used["REG"]), int(used["STACK"]))
+
+
+def launches_for(source: ModelSource, runs: Sequence[RunSize], limits: Limits) -> list[TritonLaunch]:
+    """What a model's stages launch on a GPU of these limits. Tensors are on the device "meta"."""
+    plan, config = plan_of(source.model), source.config
+    stages = {stage.name: stage for stage in stages_of(source.model, config)}
+    with elsewhere(limits), collecting() as launches, torch.inference_mode():
+        engines: dict[str, Any] = {}
+        for name in kernel_stages(source.model):
+            kind: Any = kernel_kind(stages[name], source, META)[0] if name in stages else None
+            if hasattr(kind, "needs") and kind.needs(config).triton:
+                engines[name] = kind(stages[name], source, META)
+        for bucket, batch in runs:
+            for engine in engines.values():
+                run_once(engine, source, bucket, batch, "regulation" in plan.between)
+            if "join_source" in plan.between and config.source:
+                frames = bucket.mel if bucket else stages["generator"].dynamic_dims["mel"].typical
+                noise = torch.empty(batch, config.noise_channels * frames, device=META)
+                join_source(noise.new_empty(batch, frames), noise, config.hop_length)
+        for distribution in get_args(Distribution):
+            draw(META, distribution, (0,), 0, 1)
+    return launches
+
+
+def run_once(engine: Any, source: ModelSource, bucket: Bucket | None, batch: int, regulates: bool) -> None:
+    """Of any stage on kernels; `regulates`: with what the length regulator adds to it."""
+    stage = engine.stage
+    sizes = sizes_of(stage, bucket, batch)
+    made = examples_of(stage.model).example_inputs(stage, source.config, sizes, np.random.default_rng(0))
+    inputs = {name: to_device(value, META) for name, value in made.items()}
+    if isinstance(engine, ShapedGenerator):
+        for launch in engine.new_shape(batch, padded(sizes["mel"])).launches:
+            launch()
+        return
+    run = engine.capturable()
+    if regulates and stage.name == "encoder":
+        has_pitch = any(tensor.name == "pitch" for tensor in stage.outputs)
+        settings = {"settings": torch.empty(batch, 3, device=META)} if has_pitch else {}
+        inputs |= settings or {"alpha": torch.empty(batch, device=META)}
+        run = regulating(run)
+    elif regulates:
+        inputs["repeats"] = inputs["encoded"].new_empty(inputs["encoded"].shape[:2], dtype=torch.int64)
+        inputs["frames"] = inputs.pop("repeat_index").new_empty(sizes["mel"])
+        del inputs["mel_lengths"]
+        run = expanding(run)
+    run(inputs)
+
+
+def compile_ahead(source: ModelSource, runs: Sequence[RunSize], limits: Limits) -> set[str]:
+    """Compiles what a model's stages launch into Triton's cache; what distinguishes the kernels."""
+    return set(compiled(launches_for(source, runs, limits), limits))
