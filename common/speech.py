@@ -42,7 +42,7 @@ class Controls:
     This is the one table of controls: options, keys of files and checks are made of it (`control_fields`).
     """
 
-    pace: float = control(1.0, "speed, 2 is twice as fast (default: 1)", 0.1, 10)
+    pace: float = control(1.0, "times the usual speed (default: 1)", 0.1, 10)
     pitch_shift: float = control(0.0, "raise the pitch by so much", -1000, 1000, unit="HZ")
     pitch_semitones: float = control(
         0.0, "raise it by so much, the same interval for low and high voices", -48, 48, unit="N"

@@ -63,7 +63,7 @@ def batch(corpus: Utterances, members: Tensor, symbols: int, frames: int) -> dic
         "lengths": corpus.lengths[members],
         "mel": mel,
         "mel_lengths": corpus.frames[members],
-        "pitch": (pitch * corpus.inside(members, frames))[:, None],
+        "pitch": pitch[:, None],  # beyond its end no symbol has frames
         "energy": mel.norm(dim=1),
         "durations": durations,
         "speaker": corpus.speaker[members],

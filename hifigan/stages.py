@@ -59,7 +59,7 @@ def source_stages(config: HifiganConfig, batch: Dim, mel: Dim, samples: Dim) -> 
 PLAN = vocoder_plan(
     stages,
     generator="melforge.trt_plugins.hifigan.engine:generator_kind",
-    layers=("conv_pre", "ups.*", "resblocks.*", "conv_post"),
+    layers=("conv_pre", "ups.*", "resblocks.*", "conv_post", "pitch.*"),
     ahead="melforge.trt_plugins.ahead:compile_ahead",
     first="pitch",
     first_engine="melforge.trt_plugins.pitch.engine:PitchKernels",

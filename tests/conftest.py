@@ -221,7 +221,16 @@ def stand_for(other: str) -> None:
     (found,) = limits.limits_like(other)
     os.environ["TRITON_OVERRIDE_ARCH"] = f"sm{found.architecture}"
     compiler.max_shared_mem = lambda device: found.shared_bytes
+    here = limits.device_limits
     limits.device_limits = lambda device: found
+
+    from melforge.trt_plugins import kernel
+
+    compiled_once = kernel.compiled_once
+    # What is CUDA C++ has no other form.
+    kernel.compiled_once = lambda source, architecture, macros=(): compiled_once(
+        source, f"sm_{here(0).architecture}", macros
+    )
 
 
 @functools.cache

@@ -8,7 +8,7 @@ import math
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,6 +19,7 @@ from melforge.common.arrays import Array
 from melforge.common.config.deployment import Bucket
 from melforge.common.engines import MEL_STEP, SHORT, SHORT_STEP, Engine, Recent, Run, check_inputs
 from melforge.common.engines.cuda_graphs import capture
+from melforge.common.engines.layer_outputs import show
 from melforge.common.engines.limits import PRODUCTS, Needs, limits_of
 from melforge.common.engines.padded import CapturedNetwork
 from melforge.common.engines.torch_engine import build_network
@@ -100,13 +101,16 @@ class TritonLaunch(NamedTuple):
     grid: tuple[int, ...]
     arguments: tuple
     options: dict[str, Any]
+    shows: Sequence[tuple[str, Callable[[], torch.Tensor]]] = ()  # layers that are in its outputs then
 
     def __call__(self) -> None:
         collected = _collected.get()
-        if collected is None:
-            self.kernel[self.grid](*self.arguments, **self.options)
-        else:
+        if collected is not None:
             collected.append(self)
+            return
+        self.kernel[self.grid](*self.arguments, **self.options)
+        for name, view in self.shows:
+            show(name, view)
 
 
 _collected: ContextVar[list[TritonLaunch] | None] = ContextVar("collected", default=None)
@@ -124,7 +128,7 @@ def collecting() -> Iterator[list[TritonLaunch]]:
 
 
 def compile_missing(launches: Iterable[TritonLaunch]) -> None:
-    """Compiles the kernels that have not run yet, several at a time; a launch compiles its own alone.
+    """Compiles and loads the kernels that have not run yet, several at a time; a launch does its own alone.
 
     A line on stderr says so where Triton's cache does not have them.
     """
@@ -132,12 +136,23 @@ def compile_missing(launches: Iterable[TritonLaunch]) -> None:
 
     if _collected.get() is not None:
         return
+    from triton.runtime.errors import OutOfResources
+
+    device = torch.cuda.current_device()
+
+    def load(kernel: Any) -> None:
+        """Also makes, by a C compiler, what launches kernels of such arguments."""
+        with torch.cuda.device(device), contextlib.suppress(OutOfResources):  # a launch says that
+            _ = getattr(kernel, "result", lambda: kernel)().run
+
     with ThreadPoolExecutor(COMPILERS) as compilers, AsyncCompileMode(compilers) as compiling:
-        for kernel, grid, arguments, options in launches:
-            kernel.warmup(*arguments, grid=grid, **options)
+        kernels = [one.kernel.warmup(*one.arguments, grid=one.grid, **one.options) for one in launches]
+        loaded = [compilers.submit(load, kernel) for kernel in {id(k): k for k in kernels}.values()]
         if wait(compiling.raw_futures, PATIENCE).not_done:
             count, folder = len(compiling.raw_futures), os.environ["TRITON_CACHE_DIR"]
             print(f"compiling {count} kernels for this GPU into {folder}", file=sys.stderr)
+    for future in loaded:
+        future.result()
 
 
 class KernelNetwork(CapturedNetwork):
@@ -257,6 +272,7 @@ class ShapedGenerator(Engine):
     """
 
     backend = "cuda"
+    precision = "half products"
     prefers_batches = True
     otherwise: type[Engine]  # on PyTorch's kernels
     check: Callable[[Any], Any]  # an InputError where the kernels do not support a config

@@ -41,8 +41,9 @@ def pitch_stages(model: str, network: str, config: PitchConfig, batch: Dim, mel:
     """The pitch of each frame, of whole mels and of padded ones."""
     mels = TensorSpec("mel", "float32", (batch, config.n_mel_channels, mel))
     found = TensorSpec("pitch", "float32", (batch, mel), "cycles a sample at the centre of each frame")
-    # In float32: phases count to a hundredth of a cycle of the highest harmonic.
-    stage = Stage(model, "pitch", network, "find_pitch", (mels,), (found,), float32_layers=("*",))
+    # What is rounded off a pitch adds up in the phase, which counts to a hundredth of a cycle of the highest
+    # harmonic.
+    stage = Stage(model, "pitch", network, "find_pitch", (mels,), (found,), float32_layers=("*",), exact=True)
     return stage, stage.masked()
 
 

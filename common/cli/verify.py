@@ -36,7 +36,7 @@ docs/verify.md says what is compared, and why the tolerances are what they are."
 
 
 def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
-    """Compares a pair of models, or one model, on ONNX Runtime or TensorRT with PyTorch."""
+    """Compares a pair of models, or one model, on ONNX Runtime, TensorRT or kernels with PyTorch."""
     hears = model is not None and get_model(model).kind == "recogniser"
     parser = make_recogniser_parser(model) if hears and model else make_parser(model)
     args = parser.parse_args(argv)
@@ -138,7 +138,9 @@ def make_parser(model: str | None) -> options.Parser:
     if model:
         text = "a network of the published sizes with random weights, instead of the voice's"
         add("--published", action="store_true", help=text)
-    backends = "what is compared with PyTorch, onnx or trt, and kernels of stages as in trt,decoder_loop=cuda"
+    backends = (
+        "what is compared with PyTorch: onnx, trt or cuda; of single stages as in trt,decoder_loop=cuda"
+    )
     backends += f" (default: {default}, or what files say)"
     options.add_options(parser, "backend", default=default, backend=backends)
     options.add_options(parser, "precision", "device", "threads")
@@ -186,7 +188,7 @@ def prepare(
     """The sources by kind, the setups of what is compared, and how the text is spoken."""
     from melforge.common.speech import Controls
     from melforge.common.stages.choose import deployment_of, parse_backends
-    from melforge.common.synthesis.loading import choose_sources, require_kernels
+    from melforge.common.synthesis.loading import choose_sources
     from melforge.common.verify.stages import perturb_one, share_layers
 
     wanted = {kind: getattr(args, kind, None) for kind in KINDS}
@@ -213,8 +215,6 @@ def prepare(
         deployment = deployment_of(names[kind], args.deployments, args.backend)
         anew = deployment.trt_force_build or args.trt_force_build
         deployment = replace(deployment, trt_force_build=anew)
-        if deployment.kernels:
-            require_kernels(sources[kind], deployment.kernels, device)
         form = args.decoder if kind == "acoustic" else None
         setups[kind] = setup_of(args, sources[kind], backends[kind], device, deployment, form)
     if args.layers:
@@ -229,11 +229,8 @@ def place_of(args: argparse.Namespace, backends: Any) -> str:
     from melforge.common.synthesis.loading import pick_device
 
     if "torch" in backends:
-        raise InputError("--backend torch: PyTorch is what the others are compared with; give onnx or trt")
-    if others := sorted({*backends} - {"onnx", "trt"}):
         raise InputError(
-            f"--backend {others[0]}: onnx or trt is compared, and kernels of single stages that are named "
-            "beside it, as in trt,generator=cuda"
+            "--backend torch: PyTorch is what the others are compared with; give onnx, trt or cuda"
         )
     devices = {pick_device(b) if args.device == "auto" else args.device for b in backends}
     device = devices.pop() if len(devices) == 1 else "cuda"
@@ -258,7 +255,8 @@ def setup_of(
     from melforge.common.engines.tensorrt.engine_file import needed_stages
     from melforge.common.export.to_onnx import with_graphs
     from melforge.common.stages import plan_of
-    from melforge.common.stages.choose import pads_masked
+    from melforge.common.stages.choose import KERNELS, kernel_stages, pads_masked
+    from melforge.common.synthesis.loading import require_kernels
     from melforge.common.verify.report import full
     from melforge.common.verify.stages import CALLS, Setup
 
@@ -267,6 +265,10 @@ def setup_of(
     if get_model(source.model).kind in KINDS:
         # Both sides must pad in the same way, and where weights came from decides it.
         deployment = replace(deployment, mask_padding=pads_masked(source, deployment))
+    if backend == KERNELS:
+        deployment = replace(deployment, kernels=kernel_stages(source.model))
+    if deployment.kernels:
+        require_kernels(source, deployment.kernels, device)
     tell(f"{source.model}: its graphs are read, or exported")
     stages = needed_stages(source, deployment, form, backend=backend)
     return Setup(

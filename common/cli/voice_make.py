@@ -48,7 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         for value in getattr(args, setting):
             sources = with_setting(sources, setting, value)
     about["language"] = about["language"] or "en"
-    checks = write_voice(folder, sources, FrontendSpec(args.frontend) if args.frontend else None, about)
+    checks = write_voice(
+        folder, sources, FrontendSpec(args.frontend) if args.frontend else None, about, args.int8
+    )
     run.print_table(HEADINGS, [check.row() for check in checks])
     if trained:
         from melforge.common.training.card import run_info, write_card
@@ -69,6 +71,7 @@ OPTIONS = """
   --description TEXT=  one sentence about the voice
   --language CODE=     language code (default: en)
   --licence TEXT=      licence of the weights
+  --int8 MODEL...      store these models' weights in 8 bits, with a scale a row: half the size
   --add                keep the models that the folder holds, but for those given anew
 """
 

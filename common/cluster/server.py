@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from importlib import import_module
@@ -33,7 +33,7 @@ LOADING_CHECK = 0.05  # seconds
 class Replica:
     """A replica: the server of `melforge serve` without its socket."""
 
-    async def __init__(self, settings: ServeSettings, options: LoadOptions, keys: tuple[bytes, ...]):
+    async def __init__(self, settings: ServeSettings, options: LoadOptions, keys: Mapping[bytes, str]):
         set_up_logging()
         self.service = make_service(settings, options, keys)
         self.app = make_app(self.service)
@@ -91,7 +91,7 @@ class RayAnswer:
 
 
 def make_application(
-    settings: ServeSettings, options: LoadOptions, keys: tuple[bytes, ...], how: RaySettings
+    settings: ServeSettings, options: LoadOptions, keys: Mapping[bytes, str], how: RaySettings
 ) -> Any:
     """Ray Serve's application, for `serve.run` and for Ray's own tools."""
     require_ray()
@@ -123,7 +123,7 @@ def make_application(
 
 
 def serve_on_ray(
-    settings: ServeSettings, options: LoadOptions, keys: tuple[bytes, ...], how: RaySettings, address: str
+    settings: ServeSettings, options: LoadOptions, keys: Mapping[bytes, str], how: RaySettings, address: str
 ) -> int:
     """Serves until a signal comes; the exit status."""
     require_ray()

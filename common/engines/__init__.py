@@ -36,6 +36,7 @@ class Engine(ABC):
     stage: Stage
     backend: str
     device: str
+    precision: str  # on CUDA kernels: how these round, of `rounding.PRECISIONS`
     memory_bytes: int  # of weights and what else it holds
     memory_owner: object  # what several engines share has one owner, and counts once
     attends_to_padding: bool = True  # False: steps behind the longest item's end change no output

@@ -1,7 +1,12 @@
-"""The outputs of a network's layers as further outputs of a stage."""
+"""The outputs of a network's layers as further outputs of a stage, and what stands for them in kernels.
+
+A layer is named by the path of its module. "path:method" is another method of it than `forward`, "path<" what
+goes into it, and "name#2" its second call.
+"""
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
@@ -10,6 +15,52 @@ from torch import Tensor, nn
 
 from melforge.common.errors import close_matches
 from melforge.common.stages import Stage, TensorSpec
+
+# How many calls of a layer in a loop somebody hears, and what was shown to them.
+_hearing: ContextVar[tuple[int, dict[str, Tensor]]] = ContextVar("_hearing", default=(0, {}))
+
+
+@contextlib.contextmanager
+def shown(calls: int) -> Iterator[dict[str, Tensor]]:
+    """What engines on kernels `show` inside, by the names of layers; so many `calls` in a loop.
+
+    They show it where they launch kernels, and not where a CUDA graph replays these: at a shape's first call.
+    """
+    made: dict[str, Tensor] = {}
+    token = _hearing.set((calls, made))
+    try:
+        yield made
+    finally:
+        _hearing.reset(token)
+
+
+def calls_to_show() -> int:
+    """How many calls of a layer somebody hears; 0: nobody is there."""
+    return _hearing.get()[0]
+
+
+def show(name: str, view: Callable[[], Tensor]) -> None:
+    """Gives a layer's output, or what goes into it, to who listens. It may be longer than the network's on
+    any axis, by padding.
+    """
+    calls, made = _hearing.get()
+    if calls:
+        tensor = view()
+        if not (tensor.is_cuda and torch.cuda.is_current_stream_capturing()):
+            made[name] = tensor.float().clone()
+
+
+@contextlib.contextmanager
+def showing(network: nn.Module) -> Iterator[None]:
+    """Shows the output of each module that runs inside."""
+    if not calls_to_show():
+        yield
+        return
+    made: dict[str, Tensor] = {}
+    with listening(network, layer_names(network), made):
+        yield
+    for name, tensor in made.items():
+        show(name, lambda tensor=tensor: tensor)
 
 
 def method_of(
@@ -68,9 +119,12 @@ def listening(
 
     with contextlib.ExitStack() as stack:
         for name in names:
-            path, _, method = name.partition(":")
+            path, _, method = name.removesuffix("<").partition(":")
             module = network.get_submodule(path)
-            if method:
+            if name.endswith("<"):
+                handle = module.register_forward_pre_hook(lambda *call, name=name: keep(name, call[1]))
+                stack.callback(handle.remove)
+            elif method:
                 module.__dict__[method] = watched(getattr(module, method), name)
                 stack.callback(module.__dict__.pop, method)
             else:
@@ -112,14 +166,21 @@ def nearest_layers(network: nn.Module, pattern: str) -> list[str]:
 def with_layers(
     stage: Stage, network: nn.Module, patterns: Sequence[str], inputs: Mapping[str, Tensor]
 ) -> Stage:
-    """The stage with the outputs of the layers that match, in the order in which they end.
+    """The stage with the outputs of the layers that match, in the order in which they end."""
+    if stage.graph:  # its network is exported as other stages
+        return stage
+    names = dict.fromkeys(name for hits in match(network, patterns).values() for name in hits)
+    return with_outputs_of(stage, network, names, inputs)
+
+
+def with_outputs_of(
+    stage: Stage, network: nn.Module, names: Iterable[str], inputs: Mapping[str, Tensor]
+) -> Stage:
+    """The stage with the outputs of these layers, in the order in which they end.
 
     Of layers with the same output tensor, such as a block and its last layer, the first to end is taken: the
     innermost, which has the weights.
     """
-    if stage.graph:  # its network is exported as other stages
-        return stage
-    names = list(dict.fromkeys(name for hits in match(network, patterns).values() for name in hits))
     made: dict[str, Tensor] = {}
     with torch.inference_mode(), listening(network, names, made):
         getattr(network, stage.method)(**inputs)

@@ -1,5 +1,6 @@
 """Engines that pad lengths to few, with a CUDA graph for each: stages on kernels, ours or PyTorch's own."""
 
+import contextlib
 from collections.abc import Callable, Mapping
 from functools import cached_property
 
@@ -11,6 +12,7 @@ from melforge.common.config.deployment import Bucket
 from melforge.common.engines import MEL_STEP, TEXT_STEP, CapturableEngine, Run, check_inputs
 from melforge.common.engines.buckets import cut, resized
 from melforge.common.engines.cuda_graphs import Captured, new_stream
+from melforge.common.engines.layer_outputs import showing
 from melforge.common.engines.torch_engine import META, build_network
 from melforge.common.errors import InputError
 from melforge.common.stages import Dim, Stage, root
@@ -80,10 +82,14 @@ class CapturedNetwork(PaddedEngine):
         if network is None:
             network = self.prepared(build_network(stage, source, META if device == META else "cpu"))
             network = source.networks[key] = network.to(device, self._type)
-        self._method = self.method_of(network)
+        self._network, self._method = network, self.method_of(network)
         self.memory_owner = network
         self.memory_bytes = sum(tensor.nbytes for tensor in (*network.parameters(), *network.buffers()))
         self._masks = any(tensor.name == "lengths" for tensor in stage.inputs)
+
+    @property
+    def precision(self) -> str:
+        return "fp32" if self._type == torch.float32 else "fp16"
 
     def prepared(self, network: torch.nn.Module) -> torch.nn.Module:
         """What runs, made in float32 of the stage's network."""
@@ -103,7 +109,9 @@ class CapturedNetwork(PaddedEngine):
     def capturable(self, bucket: Bucket | None = None) -> Run:
         def run(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
             given = {n: x.to(self._type) if x.is_floating_point() else x for n, x in inputs.items()}
-            with torch.inference_mode():
+            kind = type(self._network)
+            own = f"{kind.__module__}:{kind.__name__}" == self.stage.network  # and nothing made of it
+            with torch.inference_mode(), showing(self._network) if own else contextlib.nullcontext():
                 outputs = self._method(**given)
             names = (tensor.name for tensor in self.stage.outputs)
             floats = (x.float() if x.is_floating_point() else x for x in outputs)

@@ -29,11 +29,17 @@ class Precision:
 
 
 # ONNX Runtime sums in another order than PyTorch. A sum of n terms then differs by about sqrt(n) roundings;
-# 20 bits are 8. TensorRT multiplies in TF32.
+# 20 bits are 8. TensorRT multiplies in TF32. Kernels are all of float32, or all of half precision, or between
+# them: half precision has as many bits as TF32 where its products' factors are rounded to it.
 PRECISIONS = {
     ("onnx", "fp32"): Precision(20, False, 1e-5),
+    ("onnx", "exact"): Precision(20, False, 1e-5),
+    ("trt", "exact"): Precision(18, False, 3e-5),
     ("trt", "fp32"): Precision(10, False, 1e-3),
     ("trt", "fp16"): Precision(10, True, 1e-3),
+    ("cuda", "fp32"): Precision(20, False, 1e-5),
+    ("cuda", "half products"): Precision(10, False, 5e-4),
+    ("cuda", "fp16"): Precision(10, True, 1e-3),
 }
 
 

@@ -10,7 +10,7 @@ import base64
 import json
 from abc import abstractmethod
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -40,7 +40,10 @@ class WrittenAnswer(Response):
     no such end, only a stated length: there the answer is sent once it is complete.
     """
 
-    def __init__(self, service: Service, key: str, arrived: float, record: dict[str, Any], texts: int = 1):
+    def __init__(
+        self, service: Service, key: str, arrived: float, record: dict[str, Any], texts: Sequence[Any]
+    ):
+        """`texts`: as the caller sent them; what is no text is refused later."""
         self.service, self.key, self.arrived, self.texts = service, key, arrived, texts
         self.record = record  # of the request, for the log
         self.background = None
@@ -125,7 +128,7 @@ class SpeechAnswer(WrittenAnswer):
     def __init__(
         self, service: Service, wanted: SpeechFields, key: str, arrived: float, record: dict[str, Any]
     ):
-        super().__init__(service, key, arrived, record)
+        super().__init__(service, key, arrived, record, [wanted.input])
         self.wanted = wanted
         self.spoken: Speaking | None = None
 
@@ -146,7 +149,7 @@ class SpeechAnswer(WrittenAnswer):
     def ended(self) -> None:
         if self.spoken is not None:
             self.spoken.job.cancel()
-            self.service.metrics.spoken(self.spoken.job.progress, len(self.wanted.input))
+            self.service.metrics.spoken(self.spoken.job.progress, len(self.wanted.input), self.key)
             self.record |= described(self.spoken)
 
     def headers_of(self) -> dict[str, str]:
@@ -255,8 +258,9 @@ async def document(spoken: Speaking, audio: AsyncIterable[bytes]) -> AsyncGenera
     rest = await asyncio.to_thread(json_of_words, spoken)
     yield b", " + rest[1:-1]
     if spoken.wanted.alignment:
+        yield b', "alignments": ['
         for number in range(len(spoken.stream.durations)):
-            yield b", " if number else b', "alignments": ['
+            yield b", " if number else b""
             yield await asyncio.to_thread(json_of_alignment, spoken, number)
         yield b"]"
     yield b"}"

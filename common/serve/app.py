@@ -50,7 +50,7 @@ def make_app(service: Service) -> FastAPI:
         description="Text to speech, and back, over OpenAI's audio API.",
         lifespan=lifespan,
         redirect_slashes=False,
-        docs_url=None,  # Swagger's page comes from a server of others; /openapi.json says the same
+        docs_url=None,  # Swagger's page comes from a server of others; `web` has one of its own
         redoc_url=None,
     )
     # The gate checks keys; here they are only described.

@@ -25,7 +25,8 @@ class BatchAnswer(WrittenAnswer):
     def __init__(
         self, service: Service, wanted: BatchFields, key: str, arrived: float, record: dict[str, Any]
     ):
-        super().__init__(service, key, arrived, record, len(wanted.items))
+        texts = [{**wanted.defaults, **item}.get("input") for item in wanted.items]
+        super().__init__(service, key, arrived, record, texts)
         self.wanted = wanted
         self._most = service.settings.answer_bytes
         self._places = asyncio.Semaphore(service.together)
@@ -99,7 +100,7 @@ class BatchAnswer(WrittenAnswer):
             raise
         finally:
             job.cancel()
-            self.service.metrics.spoken(job.progress, len(wanted.input))
+            self.service.metrics.spoken(job.progress, len(wanted.input), self.key)
             self.record.setdefault("texts", []).append(described(spoken))
         kept.appendleft(job.encoder.head)
         return {"media_type": job.encoder.content_type, "seconds": round(job.progress.made, 6)}, kept

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from typing import Any
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from melforge.common.serve.settings import ServeSettings
@@ -16,6 +17,11 @@ SHARE = (
     0.75  # of the system's limit of open files; the rest is for files, ffmpeg's pipes and what is accepted
 )
 FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+BAD = (
+    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n"
+    b"Content-Length: %d\r\n\r\n%s"
+)
 
 
 class HttpConnection(H11Protocol):
@@ -47,6 +53,16 @@ class HttpConnection(H11Protocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._note_state()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuses what is no HTTP; an answer that is under way ends with the connection."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            body = msg.encode()  # by h11 it could not be sent to HEAD
+            self.transport.write(BAD % (len(body), body))
+        self.transport.close()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
 
     def _note_state(self) -> None:
         """Starts the deadline when no request is under way, and ends it when one is.

@@ -52,6 +52,8 @@ class Gate:
         given = headers.get(b"x-request-id", b"")
         name = given if ID.fullmatch(given) else os.urandom(8).hex().encode()
         record: dict[str, Any] = {"id": name.decode(), "method": scope.get("method", "WEBSOCKET")}
+        if client := scope.get("client"):
+            record["client"] = client[0]
         scope[RECORD] = record
         status = 0
 
@@ -66,6 +68,7 @@ class Gate:
             require_one_length(headers)
             self._require_known_site(scope, headers)
             scope[CALLER] = self._caller(scope["path"], headers.get(b"authorization", b""))
+            record |= {"key": scope[CALLER]} if scope[CALLER] else {}
             await self.app(scope, receive, sending)
         except Left:
             record["end"] = "disconnect"
@@ -82,6 +85,8 @@ class Gate:
             route = getattr(scope.get("route"), "path", "other")
             status = status or LEFT
             self.service.metrics.requests.labels(route, str(status)).inc()
+            if key := scope.get(CALLER):
+                self.service.metrics.key_requests.labels(key, str(status)).inc()
             if route not in QUIET:
                 total = milliseconds(arrived, self.service.scheduler.clock())
                 log("request", **record, route=route, status=status, total_ms=total)
@@ -102,17 +107,17 @@ class Gate:
         raise ApiError(403, message, code="origin_not_allowed")
 
     def _caller(self, path: str, authorization: bytes) -> str:
-        """The caller, by the number of its API key; 401 if keys are needed and this one is none of them."""
+        """The caller, by the name of its API key; 401 if keys are needed and this one is none of them."""
         keys = self.service.keys
         if not keys or not path.startswith(GUARDED):
             return ""
         scheme, _, given = authorization.partition(b" ")
         # All keys are compared, so that the time does not tell which one matches.
-        fitting = [number for number, key in enumerate(keys) if hmac.compare_digest(key, given.strip())]
+        fitting = [name for key, name in keys.items() if hmac.compare_digest(key, given.strip())]
         if scheme.lower() != b"bearer" or not fitting:
             message = "a valid API key is needed: Authorization: Bearer KEY"
             raise ApiError(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
-        return str(fitting[0])
+        return fitting[0]
 
 
 def known_hosts(settings: ServeSettings, with_keys: bool) -> frozenset[str] | None:

@@ -81,7 +81,7 @@ class Session:
     """One WebSocket. Each sentence is a request like any other; their audio is sent in order."""
 
     def __init__(self, service: Service, socket: WebSocket) -> None:
-        self.service, self.socket = service, socket
+        self.service, self.socket, self.key = service, socket, socket.scope[CALLER]
         self.fields: dict[str, Any] = dict(DEFAULTS)
         self.text = GrowingText(service.settings.max_characters)
         self.waiting: asyncio.Queue[str | None] = asyncio.Queue()
@@ -179,7 +179,7 @@ class Session:
         """The session is open already: its text is not refused in the middle because others came."""
         while True:
             try:
-                sentence.admission.enter_context(self.service.admitted(self.socket.scope[CALLER]))
+                sentence.admission.enter_context(self.service.admitted(self.key, [sentence.text]))
             except ApiError:
                 if self.service.draining:
                     raise
@@ -196,7 +196,7 @@ class Session:
             except (ApiError, Cancelled, InputError) as fault:
                 error = answer_for(fault)
             finally:
-                self.service.metrics.spoken(spoken.job.progress, len(sentence.text))
+                self.service.metrics.spoken(spoken.job.progress, len(sentence.text), self.key)
                 log("sentence", id=self.socket.scope[RECORD]["id"], **described(spoken))
         if error is not None:
             await self._send({"type": "error", "number": sentence.number, **error.content})

@@ -45,12 +45,18 @@ class Metrics:
         self.hearing = Histogram(
             "transcription_seconds", "From a recording's arrival to its transcript", buckets=SECONDS, **how
         )
+        self.key_requests = Counter("key_requests", "Answers by API key and status", ("key", "status"), **how)
+        self.key_characters = Counter("key_characters", "Characters spoken, by API key", ("key",), **how)
+        self.key_audio = Counter("key_audio_seconds", "Audio made, by API key", ("key",), **how)
         self._folder = os.environ.get(FOLDER_VARIABLE)
         if not self._folder:
             ProcessCollector(registry=self.registry)
 
-    def spoken(self, progress: JobProgress, characters: int) -> None:
-        """Counts a text that was spoken, completely or not."""
+    def spoken(self, progress: JobProgress, characters: int, key: str) -> None:
+        """Counts a text that was spoken, completely or not, for a caller; "": there are no keys."""
+        if key:
+            self.key_characters.labels(key).inc(characters)
+            self.key_audio.labels(key).inc(progress.made)
         self.characters.inc(characters)
         if progress.first_audio is not None:
             self.first_audio.observe(progress.first_audio - progress.arrived)

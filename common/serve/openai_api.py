@@ -14,7 +14,7 @@ from melforge.common.serve.batch import BatchAnswer
 from melforge.common.serve.errors import ApiError
 from melforge.common.serve.gate import caller_of, record_of
 from melforge.common.serve.incoming import read_json
-from melforge.common.serve.pairs import OPENAI_MODELS, OPENAI_VOICES, Pairs
+from melforge.common.serve.pairs import OPENAI_MODELS, Pairs
 from melforge.common.serve.requests import BatchFields, SpeechFields, SpeechRequest, parse
 from melforge.common.serve.service import Service
 
@@ -55,6 +55,7 @@ def make_router(service: Service) -> APIRouter:
 
     @router.get("/models/{name}")
     async def model(name: str) -> dict[str, Any]:
+        """One of them."""
         try:
             if name not in service.hearing.names:
                 pairs.find(name, pairs.voices[0])
@@ -69,11 +70,10 @@ def make_router(service: Service) -> APIRouter:
 
     @router.get("/audio/voices")
     async def voices(legacy: bool = False) -> dict[str, Any]:
-        """The voices, and OpenAI's names for the first one; with `legacy` as plain names."""
-        names = [*pairs.voices, *(name for name in OPENAI_VOICES if name not in pairs.voices)]
+        """The voices, their speakers, and OpenAI's names; with `legacy` as plain names."""
         if legacy:
-            return {"voices": names}
-        return {"voices": [voice_object(pairs, name) for name in names]}
+            return {"voices": pairs.voice_names}
+        return {"voices": [voice_object(pairs, name) for name in pairs.voice_names]}
 
     return router
 

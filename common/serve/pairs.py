@@ -27,12 +27,24 @@ from melforge.common.text import Frontend
 from melforge.common.weights.published import read_checkpoints
 from melforge.common.weights.voices import ModelSource, list_voices, load_voice
 
-# OpenAI's names of models and voices, on which clients insist: they mean the first pair and the first voice.
+# OpenAI's names of models and voices, on which clients insist. A model's means the first pair; a voice's the
+# speaker beside it, or the first voice where there is no such speaker.
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
-OPENAI_VOICES = (
-    *("alloy", "ash", "ballad", "cedar", "coral", "echo", "fable"),
-    *("marin", "nova", "onyx", "sage", "shimmer", "verse"),
-)
+OPENAI_VOICES = {
+    "alloy": "alloy",
+    "ash": "michael",
+    "ballad": "emma",
+    "cedar": "daniel",
+    "coral": "sarah",
+    "echo": "echo",
+    "fable": "fable",
+    "marin": "isabella",
+    "nova": "nova",
+    "onyx": "onyx",
+    "sage": "heart",
+    "shimmer": "isabella",
+    "verse": "daniel",
+}
 # Chunks on a CPU, where every seam computes the frames around it twice: long ones where nobody waits.
 CHUNKS = ChunkSizes(first=40, largest=288, growth=2, even=True, stretched=480)
 # On a GPU's kernels, where each step costs time of the host: most sentences are three chunks.
@@ -143,18 +155,43 @@ class Pairs:
         return chosen
 
     def find(self, model: str, voice: str) -> Pair:
-        """The pair that a request names. An InputError begins with the field: `model` or `voice`."""
+        """The pair that a request names. An InputError begins with the field: `model` or `voice`.
+
+        Its voice is a voice's name, one of OpenAI's, or a speaker or mix of speakers of a voice (`speaker`).
+        """
         name = self.names[0] if model in OPENAI_MODELS else model
         if name not in self.names:
             raise InputError(f"model: {unknown('model', model, (*self.names, *OPENAI_MODELS))}")
-        spoken_by = self.voices[0] if voice in OPENAI_VOICES and voice not in self.voices else voice
-        if spoken_by not in self.voices:
-            raise InputError(f"voice: {unknown('voice', voice, (*self.voices, *OPENAI_VOICES))}")
         acoustic, _, vocoder = name.partition("-")
-        for one in (acoustic, vocoder):
-            if (spoken_by, one) not in self._sources:
-                raise InputError(f"model: voice {spoken_by!r} has no {one}")
-        return Pair(spoken_by, acoustic, vocoder)
+        pairs = [Pair(one, acoustic, vocoder) for one in self.voices]
+        meant = [pair for pair in pairs if pair.voice == voice or self.speaker(pair, voice)]
+        whole = [pair for pair in meant if not self._lacking(pair)]
+        if voice in OPENAI_VOICES and not whole:
+            whole = pairs
+        found = next(iter(whole or meant), None)
+        if found is None:
+            raise InputError(f"voice: {unknown('voice', voice, self.voice_names)}")
+        if lacking := self._lacking(found):
+            raise InputError(f"model: voice {found.voice!r} has no {lacking}")
+        return found
+
+    def _lacking(self, pair: Pair) -> str:
+        """The model of the pair that its voice does not have, or nothing."""
+        models = pair.acoustic, pair.vocoder
+        return next((one for one in models if (pair.voice, one) not in self._sources), "")
+
+    def speaker(self, pair: Pair, voice: str) -> str:
+        """The speaker of the pair that a request's voice means; nothing where it means none of them."""
+        asked = OPENAI_VOICES.get(voice, voice)
+        named = {part.rpartition(":")[0].strip() or part for part in asked.split(",")}
+        is_voice = voice in self.voices
+        return asked if not is_voice and named <= set(self.speakers_of(pair.voice)) else ""
+
+    @property
+    def voice_names(self) -> list[str]:
+        """What a request's voice may be: voices, speakers, and OpenAI's names."""
+        speakers = [name for voice in self.voices for name in self.speakers_of(voice)]
+        return list(dict.fromkeys([*self.voices, *speakers, *OPENAI_VOICES]))
 
     def controls(self, pair: Pair) -> frozenset[str]:
         """The names of the controls that change what the pair speaks; it need not be loaded."""

@@ -12,6 +12,7 @@ import signal
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -32,7 +33,7 @@ MOST_FAILURES = 3  # processes in a row that die before they listen; after that 
 PAUSE = 1.0  # seconds before a process that failed is replaced
 
 
-def serve_by_processes(settings: ServeSettings, options: LoadOptions, keys: tuple[bytes, ...]) -> int:
+def serve_by_processes(settings: ServeSettings, options: LoadOptions, keys: Mapping[bytes, str]) -> int:
     """Serves until a signal comes; the exit status. What keeps the first one from listening is raised."""
     set_up_logging()
     bind(settings.host, settings.port).close()  # fails if another program has the port
@@ -49,7 +50,7 @@ def serve_by_processes(settings: ServeSettings, options: LoadOptions, keys: tupl
 class Front:
     """Starts the processes, replaces those that die, and stops them all."""
 
-    def __init__(self, settings: ServeSettings, options: LoadOptions, keys: tuple[bytes, ...], port: int):
+    def __init__(self, settings: ServeSettings, options: LoadOptions, keys: Mapping[bytes, str], port: int):
         self._given = settings, options, keys, port
         self._settings = settings
         self._running: dict[SpawnProcess, Connection] = {}
@@ -145,7 +146,7 @@ class Front:
 
 
 def _serve_one(
-    settings: ServeSettings, options: LoadOptions, keys: tuple[bytes, ...], port: int, link: Connection
+    settings: ServeSettings, options: LoadOptions, keys: Mapping[bytes, str], port: int, link: Connection
 ) -> None:
     """Runs in a process; reports that it listens (None), or why it cannot."""
     os.setsid()  # a terminal's Ctrl-C is for the front, which passes it on

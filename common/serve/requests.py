@@ -27,6 +27,8 @@ SLOWEST, FASTEST = 0.25, 4.0  # OpenAI's range of `speed`
 MOST_RETRIES = 5
 LARGEST_NUMBER = 2**63 - 1
 NOT_USED = ("instructions",)  # accepted because some clients always send them
+MOST_ERRORS = 100  # of a request, of which the first is named
+MOST_NAMES = 16  # of unknown fields that are named in a header
 LONGEST_NAME = 64  # of an unknown field that is named in a header
 
 
@@ -115,7 +117,7 @@ class BatchFields(BaseModel):
     """Several requests; `defaults` are for fields that a request lacks."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
-    items: list[dict[str, Any]] = Field(min_length=1, description="requests for speech")
+    items: list[dict[str, Any]] = Field(min_length=1, fail_fast=True, description="requests for speech")
     defaults: dict[str, Any] = Field(default_factory=dict, description="fields of all of them")
 
 
@@ -131,6 +133,8 @@ def parse(body: bytes | dict[str, Any], kind: type[BaseModel]) -> Any:
 
 def invalid(error: ValidationError, kind: type[BaseModel]) -> ApiError:
     """The first error: its field, what is wrong, and the value unless it is text."""
+    if (count := error.error_count()) > MOST_ERRORS:  # to write down each takes longer than to find them
+        return ApiError(400, f"the body has {count} mistakes", code="invalid_value")
     first = error.errors(include_url=False, include_context=False)[0]
     where = [str(part) for part in first["loc"] if isinstance(part, int) or re.fullmatch(r"\w{1,64}", part)]
     param = where[0] if where and where[0] in kind.model_fields else None
@@ -153,5 +157,5 @@ def controls_of(request: SpeechFields) -> Controls:
 
 def ignored_header(ignored: Sequence[str]) -> str:
     """The names of fields without effect, for a header."""
-    names = [re.sub(r"[^\w.-]", "?", name, flags=re.ASCII)[:LONGEST_NAME] for name in ignored]
-    return ", ".join(names[:16])
+    names = [re.sub(r"[^\w.-]", "?", name, flags=re.ASCII)[:LONGEST_NAME] for name in ignored[:MOST_NAMES]]
+    return ", ".join(names)

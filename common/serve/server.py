@@ -7,7 +7,7 @@ import functools
 import logging
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -56,7 +56,7 @@ def make_server(service: Service) -> Server:
     return Server(config)
 
 
-def serve(settings: ServeSettings, options: LoadOptions, keys: tuple[bytes, ...]) -> int:
+def serve(settings: ServeSettings, options: LoadOptions, keys: Mapping[bytes, str]) -> int:
     """Serves until a signal comes; the exit status."""
     set_up_logging()
     listening = listen(settings.host, settings.port)
@@ -71,7 +71,7 @@ def serve(settings: ServeSettings, options: LoadOptions, keys: tuple[bytes, ...]
     return 0
 
 
-def make_service(settings: ServeSettings, options: LoadOptions, keys: tuple[bytes, ...]) -> Service:
+def make_service(settings: ServeSettings, options: LoadOptions, keys: Mapping[bytes, str]) -> Service:
     """In an event loop."""
     pairs = Pairs(options, settings.pairs, settings.memory_limit)
     workers = settings.workers or options.workers(settings.processes)

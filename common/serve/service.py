@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ from melforge.common.audio.sound_files import USUAL_RATE
 from melforge.common.audio.wire import WireEncoder, require_format
 from melforge.common.errors import InputError
 from melforge.common.runner import AnalysedText, ChunkSizes, Stream, TextToSpeech
+from melforge.common.serve.allowance import Allowance
 from melforge.common.serve.errors import RETRY_AFTER, ApiError, bad_request, overloaded
 from melforge.common.serve.hearing import Transcriber
 from melforge.common.serve.metrics import Metrics, log
@@ -53,13 +55,14 @@ class Service:
     """
 
     def __init__(
-        self, settings: ServeSettings, pairs: Pairs, workers: int, keys: tuple[bytes, ...] = ()
+        self, settings: ServeSettings, pairs: Pairs, workers: int, keys: Mapping[bytes, str] | None = None
     ) -> None:
-        self.settings, self.pairs, self.keys = settings, pairs, keys
+        self.settings, self.pairs, self.keys = settings, pairs, keys or {}
         self.metrics = Metrics()
         self.draining = False
         self.running = 0  # requests, and texts of batches
         self._by_key: Counter[str] = Counter()
+        self._allowances: dict[tuple[str, str], Allowance] = {}  # by key, of requests and of characters
         self._texts = TextAnalyser()
         self._loader = ThreadPoolExecutor(1, "load")
         self.hearing = Transcriber(settings)
@@ -90,8 +93,9 @@ class Service:
         streams[0].tts.speak_ahead(streams)
 
     @contextmanager
-    def admitted(self, key: str, texts: int = 1) -> Iterator[None]:
-        """Counts `texts` of a caller as running; 429 or 503 if there is no room for them."""
+    def admitted(self, key: str, asked: Sequence[Any]) -> Iterator[None]:
+        """Counts each thing that a caller asked for as running; 429 or 503 if there is no room for them."""
+        texts = len(asked)
         if self.draining:
             raise overloaded("the server is about to stop")
         if self.running + texts > self.settings.queue:
@@ -99,6 +103,8 @@ class Service:
         if self.keys and self._by_key[key] + texts > self.settings.key_requests:
             message = f"this key has {self._by_key[key]} requests under way, of {self.settings.key_requests}"
             raise ApiError(429, message, code="rate_limit_exceeded", headers=RETRY_AFTER)
+        if self.keys:
+            self._take_allowance(key, asked)
         self.running += texts
         self._by_key[key] += texts
         self.metrics.running.set(self.running)
@@ -110,6 +116,28 @@ class Service:
             if not self._by_key[key]:
                 del self._by_key[key]
             self.metrics.running.set(self.running)
+
+    def _take_allowance(self, key: str, asked: Sequence[Any]) -> None:
+        """429 if this caller has had its requests or characters of the minute."""
+        characters = sum(len(one) for one in asked if isinstance(one, str))
+        limits = {
+            "requests": (len(asked), self.settings.key_requests_minute),
+            "characters": (characters, self.settings.key_characters_minute),
+        }
+        taken: list[tuple[Allowance, int]] = []
+        for what, (amount, most) in limits.items():
+            if most is None:
+                continue
+            if (key, what) not in self._allowances:
+                self._allowances[key, what] = Allowance(most, self.scheduler.clock)
+            allowance = self._allowances[key, what]
+            if wait := allowance.wait(amount):
+                message = f"this key has had its {most} {what} of the minute"
+                retry = {"Retry-After": str(math.ceil(wait))}
+                raise ApiError(429, message, code="rate_limit_exceeded", headers=retry)
+            taken.append((allowance, amount))
+        for allowance, amount in taken:
+            allowance.take(amount)
 
     async def load_first(self) -> None:
         """Loads the pair that /ready checks; sets `failed` if that is impossible."""
@@ -141,6 +169,8 @@ class Service:
         except InputError as error:
             raise bad_request(str(error), ("model", "voice"), "model_not_found") from None
         controls = controls_of(wanted)
+        if (speaker := self.pairs.speaker(pair, wanted.voice_name)) and "speaker" not in controls.asked():
+            controls = replace(controls, speaker=speaker)
         try:
             self.pairs.require_controls(pair, controls)
         except InputError as error:

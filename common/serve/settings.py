@@ -54,6 +54,12 @@ class ServeSettings:
         1000, "connections at a time; a further one ends the one that is idle longest (default: 1000)", "N"
     )
     key_requests: int = setting(64, "requests of one key at a time; further ones get 429 (default: 64)", "N")
+    key_requests_minute: int | None = setting(
+        None, "requests of one key in a minute; further ones get 429 (default: no limit)", "N"
+    )
+    key_characters_minute: int | None = setting(
+        None, "characters of one key's texts in a minute; further ones get 429 (default: no limit)", "N"
+    )
     batch_items: int = setting(64, "texts in a batch request (default: 64)", "N")
     seconds: float = setting(1800.0, "seconds that a request may take (default: 1800)", "S", low=0)
     body_bytes: int = setting(1 << 20, "bytes of a request's body (default: 1048576)", "N")
@@ -106,7 +112,10 @@ class ServeSettings:
     recording_bytes: int = setting(25 << 20, "bytes of a recording (default: 26214400)", "N")
     recording_seconds: float = setting(1200.0, "seconds of a recording (default: 1200)", "S")
     keys: str | None = setting(
-        None, f"file of API keys, one a line (or ${KEYS_VARIABLE}, with commas; default: none)", "FILE"
+        None,
+        "file of API keys, one a line, behind which its owner's name may stand for the log "
+        f"(or ${KEYS_VARIABLE}, with commas; default: none)",
+        "FILE",
     )
     origins: str | None = setting(
         None,
@@ -149,19 +158,20 @@ def setting_fields(of: type[Any] = ServeSettings) -> dict[str, tuple[type, Setti
     }
 
 
-def read_keys(settings: ServeSettings, environment: Mapping[str, str] = os.environ) -> tuple[bytes, ...]:
-    """The API keys of the file or the environment.
+def read_keys(settings: ServeSettings, environment: Mapping[str, str] = os.environ) -> dict[bytes, str]:
+    """The API keys of the file or the environment, each with its owner's name, or else its number.
 
     Without any, an InputError for an address that others can reach.
     """
     if settings.keys is not None:
         lines = read_text(Path(settings.keys)).splitlines()
-        words = [line.strip() for line in lines if not line.lstrip().startswith("#")]
+        given = [line for line in lines if not line.lstrip().startswith("#")]
         place = settings.keys
     else:
-        words = [word.strip() for word in environment.get(KEYS_VARIABLE, "").split(",")]
+        given = environment.get(KEYS_VARIABLE, "").split(",")
         place = f"${KEYS_VARIABLE}"
-    keys = tuple(word.encode() for word in words if word)
+    words = [one.split(maxsplit=1) for one in given if one.strip()]
+    keys = {key.encode(): " ".join(name) or str(number) for number, (key, *name) in enumerate(words, start=1)}
     if (settings.keys is not None or KEYS_VARIABLE in environment) and not keys:
         raise InputError(f"{place} holds no API key: write one a line, or leave it out")
     if not keys and settings.host not in LOOPBACK and not settings.without_keys:

@@ -69,7 +69,7 @@ def make_router(service: Service) -> APIRouter:
         """Transcribes a recording."""
         arrived = service.scheduler.clock()
         record = record_of(request)
-        with service.admitted(caller_of(request)), hearing.admitted():
+        with service.admitted(caller_of(request), [None]), hearing.admitted():
             form = await read_form(request, settings.recording_bytes + FORM_BYTES)
             try:
                 wanted = fields_of(form, hearing)

@@ -1,4 +1,4 @@
-"""The page at `/`, and the choices it offers: pairs, voices, controls, formats and limits."""
+"""The page at `/`, the one about the API at `/docs`, and what a request may choose from."""
 
 from __future__ import annotations
 
@@ -55,6 +55,10 @@ def make_router(service: Service) -> APIRouter:
     async def page() -> Response:
         return file("index.html")
 
+    @router.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return file("docs.html")
+
     @router.get("/page/{name}", include_in_schema=False)
     async def file_of_page(name: str) -> Response:
         if name not in files:
@@ -76,6 +80,7 @@ def make_router(service: Service) -> APIRouter:
             "formats": available_formats(),
             "controls": control_options(),
             "max_characters": service.settings.max_characters,
+            "ear": next(iter(service.hearing.names), None),
         }
 
     return router

@@ -55,6 +55,8 @@ class Stage:
     `feeds_back` says that steps take up what earlier ones made, so that rounding grows with their number.
     `float32_layers` names what stays in float32 where the stage runs in half precision: patterns of parameter
     names ("decoder.*.layer_norm"), or operators ("Exp"); "*" is all of it. See engines/tensorrt/half.py.
+    `exact`: all of it is in whole float32 on TensorRT too, which rounds the factors of others' products
+    (engines/tensorrt/exact.py).
     `rtx_in_order` says that TensorRT for RTX begins kernels of it before those that they need have ended
     (docs/tensorrt.md): its runs are put in order, which takes time.
     `rtx_text_step`: TensorRT for RTX gives right numbers for texts of multiples of so many symbols only
@@ -73,6 +75,7 @@ class Stage:
     small_steps: bool = False
     feeds_back: bool = False
     float32_layers: tuple[str, ...] = ()
+    exact: bool = False
     rtx_in_order: bool = False
     rtx_text_step: int = 1
     layers: tuple[str, ...] = ()

@@ -15,24 +15,27 @@ from melforge.common.errors import InputError
 from melforge.common.registry import get_model
 from melforge.common.synthesis.loading import make_driver
 from melforge.common.synthesis.vocoder import Vocoder
-from melforge.common.weights.voices import WEIGHTS, ModelSource, save_weights
+from melforge.common.weights.voices import SCALE, WEIGHTS, ModelSource, save_weights
 
 if TYPE_CHECKING:
     from melforge.common.export.to_onnx import Check
     from melforge.common.stages import Stage
 
+LARGE = 4096  # numbers: smaller tensors would hardly save anything
+
 
 def write_model(
-    draft: Path, source: ModelSource, stages: Sequence[Stage] | None = None
+    draft: Path, source: ModelSource, stages: Sequence[Stage] | None = None, in_int8: bool = False
 ) -> tuple[dict[str, Any], list[Check]]:
-    """Writes weights and graphs into a folder of the model in `draft`.
+    """Writes weights and graphs into a folder of the model in `draft`, large weights in int8 where asked.
 
     Returns the model's entry in voice.yaml or ear.yaml, and the checks of its graphs.
     """
     from melforge.common.export.to_onnx import export_source, graphs_of_voices
 
     weights = draft / source.model / WEIGHTS
-    save_weights(weights, halve(source))
+    halved = halve(source)
+    save_weights(weights, quarter(halved) if in_int8 else halved)
     stored = {"weights": weights, "graphs": {}, "given_state": None, "written_state": None}
     kept = dataclasses.replace(source, **stored, networks={})
     exported, checks = export_source(kept, weights.parent, stages, known=graphs_of_voices(kept))
@@ -109,3 +112,18 @@ def halve(source: ModelSource) -> dict[str, np.ndarray]:
         if narrow and not np.isfinite(halved[name]).all():
             raise InputError(f"{source.weights}: {name} has values beyond half precision")
     return halved
+
+
+def quarter(halved: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Large matrices and kernels in int8, with a scale for each row of the first axis; the rest as it is."""
+    stored = {}
+    for name, value in halved.items():
+        if value.dtype == np.float16 and value.ndim > 1 and value.size >= LARGE:
+            rows = value.reshape(len(value), -1).astype(np.float32)
+            scale = (np.abs(rows).max(1) / 127).astype(np.float16)
+            scale[scale == 0] = 1  # a row of zeros
+            stored[name + SCALE] = scale
+            value = np.rint(rows / scale[:, None].astype(np.float32)).clip(-127, 127)
+            value = value.astype(np.int8).reshape(halved[name].shape)
+        stored[name] = value
+    return stored

@@ -57,8 +57,15 @@ def write_voice(
     sources: Sequence[ModelSource],
     frontend: FrontendSpec | None = None,
     about: Mapping[str, str] | None = None,
+    in_int8: Sequence[str] = (),
 ) -> list[Check]:
-    """Makes `folder` a voice of these models; its other files stay. Nothing is written unless all is well."""
+    """Makes `folder` a voice of these models; its other files stay. Nothing is written unless all is well.
+
+    The weights of the models `in_int8` are stored in 8 bits.
+    """
+    for name in in_int8:
+        if name not in (given := [source.model for source in sources]):
+            raise InputError(unknown("model to store in int8", name, given))
     for source in sources:
         if (kind := get_model(source.model).kind) not in KINDS:
             what = f"{source.weights} is a {source.model}, a {KIND_WORDS[kind]}"
@@ -75,7 +82,7 @@ def write_voice(
     entries, checks = {}, []
     with tempfile.TemporaryDirectory(prefix=".voice-", dir=folder.parent) as name:
         for source in sources:
-            entries[source.model], made = write_model(Path(name), source)
+            entries[source.model], made = write_model(Path(name), source, in_int8=source.model in in_int8)
             checks += made
         content = {
             "name": folder.name,

@@ -86,7 +86,7 @@ class TextToChunks(Model):
 class Samples:
     """The scheduler's encoder where chunks leave as float32."""
 
-    content_type = ""
+    content_type, head, head_comes_last = "", b"", False
 
     def write(self, samples: np.ndarray) -> bytes:
         return samples.tobytes()

@@ -5,7 +5,7 @@ outputs of the layers before it: an error is found where it is made.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +16,15 @@ from melforge.common.arrays import Array, to_numpy
 from melforge.common.config.deployment import Bucket, Deployment
 from melforge.common.engines import Engine, WrappedEngine
 from melforge.common.engines.backends import make_engine
-from melforge.common.engines.layer_outputs import layer_names, match, method_of, nearest_layers, with_layers
+from melforge.common.engines.layer_outputs import (
+    layer_names,
+    match,
+    method_of,
+    nearest_layers,
+    shown,
+    with_layers,
+    with_outputs_of,
+)
 from melforge.common.engines.rounding import PRECISIONS, Precision, Rounding
 from melforge.common.engines.torch_engine import TorchEngine, build_network
 from melforge.common.errors import InputError, close_matches, counted
@@ -59,7 +67,7 @@ class Setup:
 
     @property
     def precision(self) -> str:
-        return self.deployment.precision
+        return "fp16" if self.backend == KERNELS else self.deployment.precision
 
     def report(self) -> dict[str, Any]:
         how = {"backend": self.backend, "precision": self.precision, "device": self.device}
@@ -69,7 +77,9 @@ class Setup:
     def rounds(self, stage: Stage) -> Precision:
         """How the other side's engine of a stage rounds."""
         if stage.name in self.deployment.kernels:
-            return PRECISIONS["trt", "fp16"]
+            return PRECISIONS[KERNELS, "fp16"]  # until their engine says it
+        if stage.exact:
+            return PRECISIONS[self.backend, "exact"]
         return PRECISIONS[self.backend, "fp32" if "*" in stage.float32_layers else self.precision]
 
     def engine(self, stage: Stage, bucket: Bucket | None) -> Engine:
@@ -92,10 +102,16 @@ class Setup:
         return make_engine(stage, source, self.backend, self.device, self.threads, how, bucket)
 
 
+def seen(layers: Iterable[str]) -> set[str]:
+    """The modules, or their methods, that these layers are of."""
+    return {name.partition("#")[0].removesuffix("<") for name in layers}
+
+
 class ComparedEngine(WrappedEngine):
     """A stage on PyTorch that is compared with the other side's, on the same inputs.
 
-    The layers' outputs come from a second engine, because an engine cannot fuse across its outputs.
+    The layers' outputs come from a second engine, because an engine cannot fuse across its outputs. Kernels
+    show them where they are launched one by one, before a CUDA graph of them is made.
     """
 
     def __init__(self, stage: Stage, source: ModelSource, setup: Setup, bucket: Bucket | None):
@@ -103,6 +119,7 @@ class ComparedEngine(WrappedEngine):
         super().__init__(self.reference)
         self.text_step = stage.rtx_text_step if setup.backend == "trt" else 1
         self._setup, self._bucket = setup, bucket
+        self._rounds = setup.rounds(stage)
         self._engines: list[Engine] = []
         self._calls = 0
 
@@ -116,15 +133,22 @@ class ComparedEngine(WrappedEngine):
 
     def _compare(self, inputs: dict[str, Array]) -> None:
         tensors = {name: torch.as_tensor(array, device=self.device) for name, array in inputs.items()}
-        self._engines = self._engines or list(self._make_engines(tensors))
-        for engine in self._engines:
-            made, layers = engine(**inputs), engine.stage.layers
+        for stage, made in self._made(inputs, tensors):
+            exact = self._run(stage, tensors)
+            rounded = self._run(stage, tensors, exact, rounds=True)
             got = {name: torch.as_tensor(array, device=self.device) for name, array in made.items()}
-            exact = self._run(engine.stage, tensors)
-            rounded = self._run(engine.stage, tensors, exact, rounds=True)
-            wanted = self._run(engine.stage, tensors, got) if layers else exact
-            for name in layers or made:
-                self._add(name, bool(layers), *(to_numpy(x[name]) for x in (wanted, got, rounded, exact)))
+            # Kernels' tensors are longer by padding.
+            got |= {name: got[name][tuple(map(slice, exact[name].shape))] for name in stage.layers}
+            wanted = self._run(stage, tensors, got) if stage.layers else exact
+            for name in stage.layers or made:
+                one = name.partition("#")[0] if stage.graph else name  # a loop's steps together
+                self._add(
+                    one, bool(stage.layers), *(to_numpy(x[name]) for x in (wanted, got, rounded, exact))
+                )
+            if stage.layers and self._on_kernels and not stage.graph:
+                for name in (tensor.name for tensor in self.stage.outputs):
+                    values = (to_numpy(x[name]) for x in (wanted, got, rounded, exact))
+                    self._add(f"{name} of these layers", True, *values)
         if self._setup.perturbed and self.stage.name not in self._setup.changed:
             changed = TorchEngine(self.stage, self._setup.source, self.device, self._setup.threads)(**inputs)
             for name, value in changed.items():
@@ -142,7 +166,7 @@ class ComparedEngine(WrappedEngine):
     ) -> dict[str, torch.Tensor]:
         """PyTorch's outputs and layers, each computed from the `given` outputs of the layers before it."""
         network = self.reference.network
-        rounding = Rounding(self._setup.rounds(stage), network, stage.float32_layers)
+        rounding = Rounding(self._rounds, network, stage.float32_layers)
         with torch.inference_mode(), rounding if rounds else contextlib.nullcontext():
             outputs = method_of(network, stage, given)(**inputs)
         return dict(zip((tensor.name for tensor in stage.outputs), outputs, strict=True))
@@ -157,7 +181,7 @@ class ComparedEngine(WrappedEngine):
         exact: np.ndarray,
     ) -> None:
         key = self.stage.full_name, name
-        floor = self._setup.rounds(self.stage).floor if wanted.dtype.kind == "f" else 0.0
+        floor = self._rounds.floor if wanted.dtype.kind == "f" else 0.0
         comparison = self._setup.comparisons.setdefault(key, Comparison(*key, layer, floor))
         # Where rounding decides how long something lasts, it may change everything.
         rounded = rounded if rounded.shape == exact.shape else np.zeros_like(exact)
@@ -165,16 +189,47 @@ class ComparedEngine(WrappedEngine):
         if self._setup.watch:
             self._setup.watch(comparison, wanted, got)
 
+    @property
+    def _on_kernels(self) -> bool:
+        return self.stage.name in self._setup.deployment.kernels
+
+    def _made(
+        self, inputs: Mapping[str, Array], tensors: dict[str, torch.Tensor]
+    ) -> Iterator[tuple[Stage, Mapping[str, Array]]]:
+        """The stage with its layers, and all that the other side makes of them, then what it gives."""
+        if not self._on_kernels:
+            self._engines = self._engines or list(self._make_engines(tensors))
+            for engine in self._engines:
+                yield engine.stage, engine(**inputs)
+            return
+        setup, network = self._setup, self.reference.network
+        setup.tell(f"{self.stage.full_name}: kernels")
+        engine = setup.engine(self.stage, None)  # a new one: what it has run once replays as a CUDA graph
+        self._rounds = PRECISIONS[KERNELS, engine.precision]
+        with shown(setup.calls) as inside:
+            made = engine(**inputs)
+        found = match(network, setup.patterns)
+        setup.ran.update(pattern for pattern, names in found.items() if seen(inside) & {*names})
+        known = {name for names in found.values() for name in names}
+        names = {name.partition("#")[0] for name in inside if seen([name]) <= known}
+        layered = with_outputs_of(self.stage, network, names, tensors)
+        layers = tuple(name for name in layered.layers if name in inside)
+        outputs = (*self.stage.outputs, *(t for t in layered.outputs if t.name in layers))
+        if layers:
+            yield replace(layered, layers=layers, outputs=outputs), {**inside, **made}
+        if not (layers and self.stage.feeds_back):  # free-running, rounding may change it all
+            yield self.stage, made
+
     def _make_engines(self, inputs: dict[str, torch.Tensor]) -> Iterator[Engine]:
         setup, network = self._setup, self.reference.network
         setup.tell(f"{self.stage.full_name}: layers")
         layered = with_layers(self.stage, network, setup.patterns, inputs)
-        if layered.layers and self.stage.name not in setup.deployment.kernels:  # nothing inside is seen
+        if layered.layers:
             engine = setup.layered_engine(layered)
-            seen = {name.partition("#")[0] for name in engine.stage.layers}
             unseen = (name for name in layered.layers if name not in engine.stage.layers)
             setup.unseen.extend(f"{self.stage.name}: {name}" for name in unseen)
-            setup.ran.update(p for p, names in match(network, setup.patterns).items() if seen & set(names))
+            ran = seen(engine.stage.layers)
+            setup.ran.update(p for p, names in match(network, setup.patterns).items() if ran & {*names})
             if engine.stage.layers:
                 yield engine
         setup.tell(f"{self.stage.full_name}: outputs")

@@ -26,6 +26,7 @@ from melforge.common.text import Frontend
 from melforge.common.text.frontends import FRONTENDS, frontend_class
 
 VOICE_FILE = "voice.yaml"
+SCALE = "#scale"  # behind the name of an int8 tensor: what each of its rows is multiplied with
 WEIGHTS = "weights.safetensors"  # of a model, in the folder of a run, a voice, an ear or a cache
 DEFAULT_FOLDER = Path(__file__).resolve().parents[2] / "voices"
 
@@ -295,7 +296,13 @@ def read_header(path: Path) -> tuple[list[str], dict[str, str]]:
 def read_weights(path: Path, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
     """A safetensors file in float32, or of it these tensors; missing, damaged or NaN ones are InputErrors."""
     with _open_weights(path) as file:
-        state = {name: file.get_tensor(name) for name in (file.keys() if names is None else names)}
+        stored = set(file.keys())
+        wanted = [name for name in stored if not name.endswith(SCALE)] if names is None else names
+        state = {name: file.get_tensor(name) for name in wanted}
+        for name in wanted:
+            if name + SCALE in stored:
+                scale = file.get_tensor(name + SCALE).astype(np.float32)
+                state[name] = state[name] * scale.reshape(-1, *[1] * (state[name].ndim - 1))
     for name, value in state.items():
         if value.dtype.kind == "f":
             state[name] = np.ascontiguousarray(value, dtype=np.float32)

@@ -24,7 +24,7 @@ EMBEDDING = "speaker_emb.weight"
 def main() -> None:
     parser = Parser(prog="python -m recipes.kokoro.cast", description=__doc__)
     option = parser.add_argument
-    option("weights", type=Path, help="weights.safetensors of recipes.kokoro.acoustic")
+    option("weights", type=Path, help="weights.safetensors of a run of several speakers")
     option(
         "--speakers",
         type=Path,

@@ -40,6 +40,7 @@ from melforge.common.speech import Controls
 from melforge.common.text.frontends import get_frontend
 from melforge.common.training.corpus.alignment import line_symbols, speech_bounds
 from melforge.common.training.loop import pick_device
+from melforge.hifigan.infer import HifiganVocoder
 from recipes.corpus import one_line_a_sentence, read_transcripts
 from recipes.hazel.intonation import asks_yes_or_no
 from recipes.kokoro import network, voicing
@@ -62,6 +63,9 @@ EAR = MelContract(
 
 class SpeakerNetwork(nn.Module):
     """Resemblyzer's: power mels -> an embedding of length 1 (Wan et al., 2018)."""
+
+    basis: Tensor
+    window: Tensor
 
     def __init__(self, weights: Path):
         super().__init__()
@@ -133,7 +137,9 @@ class Judge:
     def __init__(self, tts: TextToSpeech, encoder: Path, device: torch.device):
         import distillmos
 
-        self.tts, self.device, self.mel = tts, device, tts.vocoder.source.mel
+        if not isinstance(tts.vocoder, HifiganVocoder) or not tts.vocoder.config.source:
+            raise InputError("pitch is found by a HiFi-GAN with a source: this voice has none")
+        self.pitch, self.device, self.mel = tts.vocoder.pitch, device, tts.vocoder.source.mel
         self.quality = distillmos.ConvTransformerSQAModel().eval().to(device)
         self.speaker = SpeakerNetwork(encoder).to(device).eval()
         self.to_mel = MelSpectrogram(self.mel).to(device)
@@ -148,7 +154,7 @@ class Judge:
         embedding = self.speaker(heard[int(begin * HEARD_RATE) : int(end * HEARD_RATE)])
         mel = self.to_mel(whole[None, : len(whole) // hop * hop])
         given: Any = mel if self.device.type != "cpu" else mel.numpy()
-        contour = np.asarray(torch.as_tensor(self.tts.vocoder.pitch.of_whole(given)[0]).cpu()) * rate
+        contour = np.asarray(torch.as_tensor(self.pitch.of_whole(given)[0]).cpu()) * rate
         sure = voicing.periodicity(audio, contour, rate, hop) > voicing.PERIODIC
         sure &= voicing.power(audio, len(contour), hop) > voicing.FAINT
         scores = {

@@ -93,6 +93,8 @@ class HalfSetup(Setup):
         return "fp16"
 
     def rounds(self, stage: Stage) -> Precision:
+        if stage.exact:
+            return PRECISIONS["trt", "exact"]
         return PRECISIONS["trt", "fp32" if "*" in stage.float32_layers else "fp16"]
 
     def _make(self, stage: Stage, source: ModelSource, how: Deployment, bucket: Bucket | None) -> Engine:

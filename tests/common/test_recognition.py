@@ -10,7 +10,15 @@ import soundfile
 
 from melforge.common.audio.sound_files import resample
 from melforge.common.recognition.loading import load_recogniser
-from melforge.common.recognition.long_recordings import QUIET, cut, is_silent, pieces_of, transcribe
+from melforge.common.recognition.long_recordings import (
+    QUIET,
+    Piece,
+    cut,
+    is_silent,
+    pieces_of,
+    transcribe,
+    transcript_of,
+)
 from melforge.common.recognition.recogniser import Heard
 from melforge.common.recognition.transcript import (
     collapse,
@@ -198,6 +206,8 @@ def test_long_recordings_are_heard_in_pieces(small_ear, noise):
     (made,) = transcribe(recogniser, [(long, 16000)])
     assert made.words[-1].end <= made.seconds == 80 and made.words[0].start < 1
     assert all(one.end <= other.start + 0.02 for one, other in zip(made.words, made.words[1:], strict=False))
+    (word,) = transcript_of(recogniser, [(Piece(0, 16000, 16800), heard("hi-you"))], 2.0).words
+    assert word.end == 1.05  # with its piece, whatever its outputs' seconds
 
 
 def test_the_command_writes_text_times_and_rates(run, noise, tmp_path):

@@ -205,6 +205,24 @@ def test_fastspeech_learns_from_another_models_mels_and_attention(corpus, tmp_pa
         train(fastspeech_train, out, "--steps", 1, *taught)
 
 
+def test_a_tacotron2_that_ends_with_the_last_step_has_nothing_to_learn(made_run):
+    trainer = made_run(tacotron2_train, "--steps", 1).trainer
+    key, inputs = next(trainer.batches(seed=0))
+    step = trainer.config.n_frames_per_step
+
+    def model(symbols, lengths, mel, mel_lengths, prenet_noise):
+        steps, last = torch.arange(mel.size(2) // step), -(-mel_lengths // step) - 1
+        return SimpleNamespace(
+            mel=mel,
+            mel_before_postnet=mel,
+            gate=torch.where(steps < last[:, None], -999.0, 999.0),
+            alignment=torch.ones(len(mel), len(steps), symbols.size(1)),
+        )
+
+    losses, _ = trainer.losses(model, key, inputs["members"])
+    assert {name: loss.item() for name, loss in losses.items()} == {"mel": 0, "gate": 0, "alignment": 0}
+
+
 def test_a_frame_counts_for_the_symbol_that_was_looked_at_most():
     alignment = torch.tensor([[[0.9, 0.1, 0], [0.2, 0.8, 0], [0, 0.4, 0.6]]]).expand(2, -1, -1)
     found = align_tacotron2.count_frames(alignment, torch.tensor([6, 3]), frames_per_step=2)
@@ -253,10 +271,13 @@ def test_fastpitch_goes_on_in_its_networks_units_of_pitch(tmp_path, train):
     assert pitch_loss("other", "--init", str(tmp_path / "other.pt")) > 5 * own
 
 
-def test_hifigan_trains_on_true_and_predicted_mels_and_starts_from_networks(tmp_path, train):
+def test_hifigan_trains_on_true_and_predicted_mels_and_starts_from_networks(corpus, tmp_path, train):
     out = tmp_path / "run"
     mels = tmp_path / "mels.npy"
     np.save(mels, np.full((80, FRAMES), -5, np.float16))
+    segments = batches.Segments(corpus, MelContract(), [mels], torch.device("cpu"))
+    (true, predicted), _ = segments.cut(torch.tensor([7, 7]), 20, torch.tensor([0, 1]))
+    assert (predicted == -5).all() and torch.equal(true, segments.mels[0][:, 7:27].float())
     train(hifigan_train, out, "--steps", 2, "--mels", str(mels))
     before = torch.load(out / "last.pt", weights_only=True)
     again = tmp_path / "again"
@@ -460,8 +481,11 @@ def test_the_settings_of_the_loop_are_the_recipes(module, made_run):
     assert not acoustic or {group["weight_decay"] for group in groups} == {0.0625}
     if module is waveglow_train:  # by likelihood at first: the discriminators do not learn
         return
-    next(run.steps())
+    steps = run.steps()
+    next(steps)
     assert run.rate == 0.25 / 4 and {group["lr"] / group["factor"] for group in groups} == {run.rate}
+    next(steps)
+    assert not (run.folder / "last.pt").exists()  # three minutes are not over
 
 
 def test_gradients_are_clipped_all_together_before_the_update():
@@ -558,8 +582,9 @@ def test_fastpitchs_losses_are_means_inside_the_utterances(made_run):
     assert found == pytest.approx(wanted | ({"energy": 0.25} if "energy" in found else {}), rel=1e-4)
 
 
-def test_weights_ship_in_half_precision_and_constants_as_they_are(tmp_path, made_run):
+def test_averages_ship_in_half_precision_and_constants_as_they_are(tmp_path, made_run):
     run = made_run(fastpitch_train, "--steps", 1)
+    run.trainer.ema.averages["proj.bias"].fill_(0.75)
     run.trainer.model.pitch_mean.fill_(1000 / 3)
     run.save_weights()
     with safe_open(tmp_path / "run" / "weights.safetensors", "pt") as file:
@@ -567,6 +592,7 @@ def test_weights_ship_in_half_precision_and_constants_as_they_are(tmp_path, made
         stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     assert {stored[name].dtype for name in stored.keys() & parameters} == {torch.float16}
     assert stored["pitch_mean"].item() == pytest.approx(1000 / 3, rel=1e-6)
+    assert (stored["proj.bias"] == 0.75).all()
 
 
 def test_some_parameters_learn_at_a_rate_of_their_own():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from safetensors.numpy import load_file
 
 from melforge.common.cli import list as list_command
 from melforge.common.errors import InputError
@@ -47,7 +48,9 @@ def voice(weights, trained, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("voices") / "pair"
     with pytest.MonkeyPatch.context() as patch:
         check_at_small_sizes(patch)
-        write_voice(folder, [read_checkpoint(path) for path in (weights, trained["hifigan"])])
+        write_voice(
+            folder, [read_checkpoint(path) for path in (weights, trained["hifigan"])], in_int8=["fastpitch"]
+        )
     return folder
 
 
@@ -86,6 +89,27 @@ def test_a_voice_lists_its_speakers_and_speaks_as_each(voice, monkeypatch, capsy
     list_command.main([])
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["speaker", "ben", "pair"] in rows
+
+
+def test_large_weights_of_a_voice_in_int8_are_near_those_of_the_run(voice, weights):
+    stored, run = load_file(voice / "fastpitch" / "weights.safetensors"), load_file(weights)
+    read = load_voice(voice).source("fastpitch").state
+    in_int8 = {name for name, value in stored.items() if value.dtype == np.int8}
+    assert "encoder.word_emb.weight" in in_int8 and set(read) == set(run)
+    for name, value in read.items():
+        assert value.dtype == np.float32 and value.shape == run[name].shape
+        if name not in in_int8:
+            np.testing.assert_allclose(value, run[name], rtol=1e-3, atol=1e-6)
+            continue
+        scale = stored[f"{name}#scale"].astype(np.float32)
+        off = np.abs(value - run[name]).reshape(len(value), -1).max(1)
+        assert value.ndim > 1 and value.size >= 4096 and (off <= 0.6 * scale).all()
+
+
+def test_a_model_that_is_not_there_has_no_weights_to_store(weights, tmp_path):
+    with pytest.raises(InputError, match="unknown model to store in int8 'hifigan'"):
+        write_voice(tmp_path / "new", [read_checkpoint(weights)], in_int8=["hifigan"])
+    assert not any(tmp_path.iterdir())
 
 
 def test_names_and_ids_of_speakers():

@@ -98,6 +98,7 @@ class TestOnGpu:
         mels = [torch.from_numpy(mel).cuda() for mel in mels_of(130, 50, 700)]
         with warnings.catch_warnings():
             warnings.simplefilter("error")
+            warnings.filterwarnings("ignore", ".*PyTorch's kernels")
             for given, controls in ((mels, CONTROLS), (mels[:1], CONTROLS[0]), (mels, CONTROLS)):
                 made, wanted = (one.vocode_each(given, controls) for one in (graphed, plain))
                 for one, other in zip(made, wanted, strict=True):

@@ -125,7 +125,7 @@ def test_make_voice_refuses_weights_without_a_config(tmp_path, program):
 
 
 def test_sigterm_leaves_nothing_of_a_voice_that_is_made(trained, tmp_path, monkeypatch, program):
-    monkeypatch.setattr(voice, "write_model", lambda draft, source: os.kill(os.getpid(), signal.SIGTERM))
+    monkeypatch.setattr(voice, "write_model", lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM))
     words = ("scripts/make_voice.py", tmp_path / "new", "--checkpoint", trained["hifigan"])
     status, _, errors = program(*words, "--frontend", "english")
     assert status == 143 and errors == "terminated\n" and not list(tmp_path.iterdir())

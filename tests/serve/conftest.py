@@ -74,20 +74,21 @@ def wait_for(condition: Callable[[], object], what: str = "") -> None:
 
 
 @contextmanager
-def running(keys: tuple[bytes, ...] = (), **settings: Any) -> Iterator[Running]:
-    """A server with these settings, whose first pair is loaded."""
+def running(keys: tuple[bytes, ...] = (), voice: str | None = "hazel", **settings: Any) -> Iterator[Running]:
+    """A server with these settings and a voice, or all shipped ones, whose first pair is loaded."""
     from melforge.common.serve.pairs import LoadOptions, Pairs
     from melforge.common.serve.server import listen, make_server
     from melforge.common.serve.service import Service
     from melforge.common.serve.settings import ServeSettings
 
     listening = listen("127.0.0.1", 0)
-    options = LoadOptions(voice=str(ROOT / "voices" / "hazel"), device="cpu", threads=1)
+    options = LoadOptions(voice=voice and str(ROOT / "voices" / voice), device="cpu", threads=1)
     made: dict[str, Any] = {}
 
     async def serve() -> None:
         told = ServeSettings(**settings)
-        service = Service(told, Pairs(options, told.pairs, told.memory_limit), 2, keys)
+        names = {key: f"owner {number}" for number, key in enumerate(keys, start=1)}
+        service = Service(told, Pairs(options, told.pairs, told.memory_limit), 2, names)
         made.update(service=service, server=make_server(service))
         try:
             await made["server"].serve(sockets=[listening])

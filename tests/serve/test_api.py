@@ -136,13 +136,36 @@ def test_controls_and_names_of_openai_s_reach_the_models(server, direct):
     require_samples(answer, wanted)
 
 
-def test_server_sent_events_carry_the_same_bytes(server):
+@pytest.mark.slow
+def test_a_voice_of_a_request_may_be_a_speaker_or_a_mix(server):
+    with running(voice=None) as every, every.client() as client:
+        listed = client.get("/v1/audio/voices").json()["voices"]
+        names = [one["id"] for one in listed]
+        assert names[:2] == ["hazel", "orchard"] and {"emma", "daniel", "shimmer"} < set(names)
+        assert "emma" in listed[1]["speakers"]
+        pairs = every.service.pairs
+        cast = pairs.get(pairs.find("tts-1", "orchard"))
+        told = {"orchard": 0, "verse": "daniel", "emma:0.3,heart:0.7": "emma:0.3,heart:0.7"}
+        for voice, speaker in told.items():
+            wanted = expected(cast, TEXT, speaker=speaker)
+            got = samples_of(client.post(SPEECH, json=own_pcm(TEXT, voice=voice)).content)
+            assert len(got) == len(wanted) and np.abs(got - wanted).max() <= 1
+        wanted = expected(cast, TEXT, speaker="michael")  # which the request says itself
+        got = samples_of(client.post(SPEECH, json=own_pcm(TEXT, voice="verse", speaker="michael")).content)
+        assert len(got) == len(wanted) and np.abs(got - wanted).max() <= 1
+        answer = client.post(SPEECH, json=own_pcm(TEXT, voice="emma:0.3,heart:x"))
+        assert "no NAME:SHARE" in require_error(answer, 400, "speaker")["message"]
+
+
+def test_server_sent_events_carry_the_same_bytes(server, direct):
     whole = server.speak(TEXT, response_format="pcm").content
     answer = server.speak(TEXT, response_format="pcm", stream_format="sse")
     assert answer.headers["content-type"].startswith("text/event-stream")
     events = events_of(answer)
     assert [event["type"] for event in events[:-1]] == ["speech.audio.delta"] * (len(events) - 1)
-    assert events[-1]["type"] == "speech.audio.done" and events[-1]["usage"]["input_tokens"] == len(TEXT)
+    seconds = round(direct.speak(TEXT).seconds)
+    usage = {"input_tokens": len(TEXT), "output_tokens": seconds, "total_tokens": len(TEXT) + seconds}
+    assert events[-1] == {"type": "speech.audio.done", "usage": usage}
     assert b"".join(base64.b64decode(event["audio"]) for event in events[:-1]) == whole
 
 
@@ -284,7 +307,7 @@ def test_health_readiness_figures_and_pages(server):
         page = client.get("/metrics").text
         assert 'melforge_requests_total{route="/v1/audio/speech",status="200"}' in page
         assert "melforge_first_audio_seconds_bucket" in page
-        assert 'href="openapi.json"' in client.get("/").text
+        assert 'href="docs"' in client.get("/").text and 'href="openapi.json"' in client.get("/docs").text
         assert "gate_threshold" in json.dumps(client.get("/openapi.json").json())
 
 
@@ -638,10 +661,13 @@ def test_seconds_of_a_text_count_from_its_arrival():
     from melforge.common.serve.scheduler import JobProgress
 
     metrics = Metrics()
-    metrics.spoken(JobProgress(arrived=100.0, first_audio=100.5, ended=102.0, made=3.0, underruns=2), 7)
+    metrics.spoken(
+        JobProgress(arrived=100.0, first_audio=100.5, ended=102.0, made=3.0, underruns=2), 7, "Ann"
+    )
     page = metrics.page().decode()
     for line in ("first_audio_seconds_sum 0.5", "request_seconds_sum 2.0", "audio_seconds_total 3.0"):
         assert f"melforge_{line}" in page
+    assert 'melforge_key_audio_seconds_total{key="Ann"} 3.0' in page
     assert "melforge_characters_total 7.0" in page and "melforge_underruns_total 2.0" in page
 
 
@@ -649,8 +675,8 @@ def test_a_key_is_a_bearer_s():
     from melforge.common.serve.errors import ApiError
     from melforge.common.serve.gate import Gate
 
-    gate = Gate(None, SimpleNamespace(settings=ServeSettings(), keys=(b"first", b"second")))
-    assert gate._caller("/v1/models", b"bearer second") == "1" and gate._caller("/health", b"") == ""
+    gate = Gate(None, SimpleNamespace(settings=ServeSettings(), keys={b"first": "1", b"second": "Ann"}))
+    assert gate._caller("/v1/models", b"bearer second") == "Ann" and gate._caller("/health", b"") == ""
     for given in (b"Basic second", b"second", b"Bearer third", b""):
         with pytest.raises(ApiError, match="a valid API key is needed"):
             gate._caller("/v1/models", given)

@@ -5,15 +5,18 @@ import logging
 import os
 import socket
 import sys
+import threading
 from contextlib import ExitStack, contextmanager, suppress
 
 import httpx
+import numpy as np
 import pytest
 from websockets.sync.client import connect
 
 from melforge.common.serve import connections
 from melforge.common.serve.logs import BURST, MOST_LINES, WINDOW, JsonLines, Seldom, c_libraries_silenced
-from tests.serve.conftest import PATIENCE, SPEECH, own_pcm, running, serving
+from tests.serve.conftest import PATIENCE, SPEECH, own_pcm, running, serving, wait_for
+from tests.serve.test_api import speak_instead
 
 HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 UNFINISHED = b"POST /v1/models HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"
@@ -36,9 +39,22 @@ def test_who_sends_no_request_is_not_waited_for(server, monkeypatch, sent):
 
 @pytest.mark.serve
 def test_a_request_may_take_longer_than_its_headers(server, monkeypatch):
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.001)
-    answer = server.speak("The first sentence is here. The second one follows.")
-    assert answer.status_code == 200 and answer.content
+    going_on = threading.Event()
+
+    def held(*_):
+        assert going_on.wait(PATIENCE)
+        yield np.zeros(100, np.float32)
+
+    speak_instead(monkeypatch, held)
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 1.0)
+    body = json.dumps(own_pcm()).encode()
+    head = f"POST {SPEECH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    with connected(server.url) as one, connected(server.url) as silent:
+        one.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        wait_for(lambda: server.service.running)
+        assert silent.recv(1) == b""  # so the time of the first one is over too
+        going_on.set()
+        assert one.recv(15) == b"HTTP/1.1 200 OK"
 
 
 @pytest.mark.serve
@@ -50,6 +66,40 @@ def test_a_new_connection_takes_the_place_of_the_one_that_is_idle_longest():
                 assert one.recv(1) == b""
         silent[-1].sendall(HEALTH)
         assert silent[-1].recv(15) == b"HTTP/1.1 200 OK"
+
+
+@pytest.mark.serve
+@pytest.mark.parametrize(
+    ("method", "kind"),  # answered after its body, before it, and without one
+    [("POST", "application/json"), ("POST", "text/plain"), ("HEAD", "application/json")],
+)
+def test_a_body_that_is_no_http_has_one_answer_and_leaves_no_fault(server, caplog, method, kind):
+    head = f"{method} {SPEECH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\n"
+    with connected(server.url) as one:
+        whole = head.encode() + b"Transfer-Encoding: chunked\r\n\r\n"
+        if kind == "text/plain":
+            one.sendall(whole + b"1\r\n{\r\n")
+            assert one.recv(12) == b"HTTP/1.1 415"
+            whole = b""
+        one.sendall(whole + b"no size\r\n")
+        with suppress(ConnectionResetError):
+            answers = one.makefile("rb").read()
+            assert method == "HEAD" or answers.count(b"HTTP/1.1 400") == (kind == "application/json")
+    wait_for(lambda: not server.service.running)
+    assert not [line for line in caplog.records if line.exc_info]
+
+
+@pytest.mark.serve
+def test_headers_have_a_limit_whatever_parsers_are_installed(server):
+    with connected(server.url) as one, suppress(ConnectionError):
+        one.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: ")
+        for _ in range(20):
+            one.sendall(b"y" * (1 << 20))
+        assert one.recv(12) == b"HTTP/1.1 400"
+    for hosts in (b"", b"Host: localhost\r\nHost: localhost\r\n"):
+        with connected(server.url) as one:
+            one.sendall(b"GET /health HTTP/1.1\r\n" + hosts + b"\r\n")
+            assert one.recv(12) == b"HTTP/1.1 400"
 
 
 @pytest.mark.serve

@@ -139,7 +139,8 @@ def test_texts_of_a_batch_wait_for_those_before_them_to_be_read(made, monkeypatc
             next(parts)
             # Nobody reads on: the rest waits, paused, when half of what is allowed is there.
             jobs = server.service.scheduler._jobs
-            wait_for(lambda: len(jobs) == server.service.together and all(job.parked for job in jobs))
+            together = server.service.together
+            wait_for(lambda: len(jobs) == together and all(job.parked for job in list(jobs)))
             most = answers[0]._waiting
             content = json.loads(b'{"results": [' + b"".join(parts).removeprefix(b'{"results": ['))
         assert content["succeeded"] == 20 and most <= 4_000_000 + size
@@ -153,3 +154,27 @@ def test_who_leaves_a_batch_ends_its_work(made):
         with server.client() as client, client.stream("POST", f"{SPEECH}/batch", json=body) as answer:
             next(answer.iter_raw())
         wait_for(lambda: not server.service.running and not server.service.scheduler.jobs)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"items": [1] * 300_000},
+        {"items": [{}], **{f"field {number}": 1 for number in range(50_000)}},
+        {**speech(""), **{f"field {number}": 1 for number in range(50_000)}},
+    ],
+)
+def test_mistakes_beyond_number_are_not_written_down(server, body):
+    from melforge.common.serve.errors import ApiError
+    from melforge.common.serve.requests import BatchFields, SpeechRequest, ignored_header, parse
+
+    data = json.dumps(body).encode()
+    begun = time.thread_time()
+    try:
+        ignored_header(parse(data, BatchFields if "items" in body else SpeechRequest).ignored)
+    except ApiError as error:
+        assert error.status == 400 and len(str(error)) < 200
+    assert time.thread_time() - begun < 2 * MOST_WORK
+    with server.client() as client:
+        route = f"{SPEECH}/batch" if "items" in body else SPEECH
+        require_error(client.post(route, json=body), 400)

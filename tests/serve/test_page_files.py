@@ -14,13 +14,14 @@ TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".s
 
 def test_the_page_is_served_with_its_types_and_a_strict_policy(server):
     with server.client() as client:
-        page = client.get("/")
+        page, docs = client.get("/"), client.get("/docs")
         files = {path.name: client.get(f"/page/{path.name}") for path in FOLDER.iterdir()}
     assert page.content == (FOLDER / "index.html").read_bytes()
+    assert docs.content == (FOLDER / "docs.html").read_bytes()
     for name, answer in files.items():
         assert answer.status_code == 200 and answer.content == (FOLDER / name).read_bytes()
         assert answer.headers["content-type"].startswith(TYPES[Path(name).suffix])
-    for answer in (page, *files.values()):
+    for answer in (page, docs, *files.values()):
         policy = dict(part.split(" ", 1) for part in answer.headers["content-security-policy"].split("; "))
         assert policy["default-src"] == policy["frame-ancestors"] == policy["form-action"] == "'none'"
         assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
@@ -41,12 +42,12 @@ def test_the_page_asks_nobody_else_and_has_no_inline_code():
         others = set(re.findall(r"\w+://[^\s\"')]+", text))
         assert others <= {"http://www.w3.org/2000/svg"}, path
         assert all(len(line) <= 110 for line in text.splitlines()), path
-    page = (FOLDER / "index.html").read_text(encoding="utf-8")
-    assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?![^>]*\ssrc=)", page)
-    named = set(re.findall(r"(?:src|href)=\"page/([^\"]+)\"", page))
+    pages = [(FOLDER / name).read_text(encoding="utf-8") for name in ("index.html", "docs.html")]
+    assert not any(re.search(r"<style|\sstyle=|\son\w+=|<script(?![^>]*\ssrc=)", page) for page in pages)
+    named = {name for page in pages for name in re.findall(r"(?:src|href)=\"page/([^\"]+)\"", page)}
     scripts = [path.read_text(encoding="utf-8") for path in FOLDER.glob("*.js")]
     named |= {name for text in scripts for name in re.findall(r"from \"\./([^\"]+)\"", text)}
-    assert named | {"index.html"} == {path.name for path in FOLDER.iterdir()}
+    assert named | {"index.html", "docs.html"} == {path.name for path in FOLDER.iterdir()}
 
 
 def test_the_options_are_those_that_the_server_takes(server):
@@ -56,9 +57,8 @@ def test_the_options_are_those_that_the_server_takes(server):
         options = client.get("/v1/audio/options").json()
         names = [row["id"] for row in client.get("/v1/models").json()["data"]]
     assert [pair["name"] for pair in options["pairs"]] == [name for name in names if "-" in name][:6]
-    assert options["max_characters"] == 4096 and {"mp3", "opus", "flac", "wav", "pcm"} <= {
-        *options["formats"]
-    }
+    assert options["max_characters"] == 4096 and options["ear"] == "rowan"
+    assert {"mp3", "opus", "flac", "wav", "pcm"} <= {*options["formats"]}
     rows = {row["name"]: row for row in options["controls"]}
     assert [*rows] == ["speed" if name == "pace" else name for name in control_fields()]
     assert rows["speed"] == {

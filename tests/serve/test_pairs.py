@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from melforge.common.errors import InputError
-from melforge.common.serve.pairs import LoadOptions, Pairs
+from melforge.common.serve.pairs import OPENAI_VOICES, LoadOptions, Pairs
 from tests.serve.conftest import ROOT
 
 OPTIONS = LoadOptions(voice=str(ROOT / "voices" / "hazel"), device="cpu", threads=1)
@@ -34,6 +34,29 @@ def test_names_are_found():
         pairs.find("tts-1", "hazle")
     with pytest.raises(InputError, match="unknown pair 'fastpitch'"):
         Pairs(OPTIONS, "fastpitch")
+
+
+def test_a_voice_is_a_voice_a_speaker_a_mix_or_a_name_of_openai_s():
+    pairs = Pairs(LoadOptions(device="cpu", threads=1))
+    assert pairs.voices[0] == "hazel" and pairs.first.voice == "hazel"
+    named = {
+        **{"hazel": ("hazel", ""), "orchard": ("orchard", ""), "emma": ("orchard", "emma")},
+        **{mix: ("orchard", mix) for mix in ("emma:0.3,heart:0.7", "emma : 1, daniel : 2")},
+        **{name: ("orchard", speaker) for name, speaker in OPENAI_VOICES.items()},
+    }
+    for name, (voice, speaker) in named.items():
+        pair = pairs.find("tts-1", name)
+        assert (pair.voice, pairs.speaker(pair, name)) == (voice, speaker)
+    assert set(OPENAI_VOICES.values()) == set(pairs.speakers_of("orchard"))
+    asked = ["alloy", "ash", "ballad", "coral", "echo", "fable", "nova", "onyx", "sage", "shimmer", "verse"]
+    assert len({OPENAI_VOICES[name] for name in asked}) == len(asked)
+    assert pairs.voice_names[:3] == ["hazel", "orchard", "heart"] and "verse" in pairs.voice_names
+    # Only hazel has this pair: a name of OpenAI's means her, a speaker cannot be had.
+    assert pairs.find("tacotron2-hifigan", "alloy").voice == "hazel"
+    with pytest.raises(InputError, match=r"^model: voice 'orchard' has no tacotron2"):
+        pairs.find("tacotron2-hifigan", "emma")
+    with pytest.raises(InputError, match=r"^voice: unknown voice 'ema': did you mean 'emma'"):
+        pairs.find("tts-1", "ema")
 
 
 def test_pairs_share_drivers_and_nothing_is_loaded_before_it_is_asked_for():

@@ -130,16 +130,16 @@ def test_a_port_in_use_is_a_sentence(no_log):
 def test_a_pair_that_cannot_be_loaded_ends_the_start_with_a_sentence(tmp_path, no_log):
     unused = shutil.ignore_patterns("tacotron2", "waveglow", "fastspeech", "generator.onnx")
     voice = shutil.copytree(ROOT / "voices" / "hazel", tmp_path / "voice", ignore=unused)
-    with pytest.raises(InputError, match=r"generator.onnx is missing: export it again"):
+    with pytest.raises(InputError, match=r"generator.onnx is missing: export the graph again"):
         main(["--voice", str(voice), "--device", "cpu", "--port", "0"])
 
 
 def test_keys_are_asked_for_where_others_can_call(tmp_path):
     file = tmp_path / "keys"
-    file.write_text("# mine\nfirst\n\n second \n")
-    assert read_keys(ServeSettings(keys=str(file)), {}) == (b"first", b"second")
-    assert read_keys(ServeSettings(), {}) == ()
-    assert read_keys(ServeSettings(host="0.0.0.0", without_keys=True), {}) == ()
+    file.write_text("# mine\nfirst\n\n second  Ann Lee\n")
+    assert read_keys(ServeSettings(keys=str(file)), {}) == {b"first": "1", b"second": "Ann Lee"}
+    assert read_keys(ServeSettings(), {}) == {}
+    assert read_keys(ServeSettings(host="0.0.0.0", without_keys=True), {}) == {}
     with pytest.raises(InputError, match="there are no API keys: give --keys FILE"):
         read_keys(ServeSettings(host="0.0.0.0"), {})
     with pytest.raises(InputError, match=r"\$MELFORGE_API_KEYS holds no API key"):

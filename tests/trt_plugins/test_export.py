@@ -48,7 +48,8 @@ def network() -> FastSpeech:
 @pytest.fixture(scope="module")
 def source(network) -> ModelSource:
     state = {name: value.numpy() for name, value in network.state_dict().items()}
-    return ModelSource("fastspeech", TINY, Path("tiny"), MelContract(), given_state=state)
+    mel = MelContract(n_mel_channels=TINY.n_mel_channels)
+    return ModelSource("fastspeech", TINY, Path("tiny"), mel, given_state=state)
 
 
 @pytest.fixture(scope="module")

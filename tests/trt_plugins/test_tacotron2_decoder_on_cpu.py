@@ -9,13 +9,30 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+from melforge.common.config.deployment import Deployment
+from melforge.common.engines import WrappedEngine
+from melforge.common.engines.layer_outputs import show
+from melforge.common.stages import plan_of
+from melforge.common.verify import stages as verify_stages
+from melforge.common.verify.stages import ComparedEngine, Setup
 from melforge.tacotron2.model import Tacotron2
+from melforge.trt_plugins.tacotron2_decoder.engine import DecoderOutput, exchanged, layers_of, steps_made
 from melforge.trt_plugins.tacotron2_decoder.launch import SOURCE, exchange_bytes, plan, sizes_of
 from melforge.trt_plugins.tacotron2_decoder.weights import arrange, fold, products
-from tests.trt_plugins.test_tacotron2_decoder import H200, RAGGED, assert_close, inputs, seeded_network
+from tests.common.damage import first_wrong, with_weight
+from tests.trt_plugins.test_tacotron2_decoder import (
+    H200,
+    RAGGED,
+    assert_close,
+    inputs,
+    loop_stage,
+    seeded_network,
+    source_of,
+)
 
 HOST = Path(__file__).with_name("host_cuda")
 BLOCKS = 16
@@ -63,20 +80,37 @@ def library(tmp_path_factory) -> ctypes.CDLL:
 
 
 def run(library: ctypes.CDLL, network: Tacotron2, given: dict, order: int = 0) -> dict[str, torch.Tensor]:
-    """As `engine.DecoderLoop` does it, on a GPU of BLOCKS multiprocessors."""
+    made, steps = launched(library, network, given, order)
+    return {
+        "mel": made.frames[:, :steps].reshape(len(made.frames), -1, network.config.n_mel_channels).mT,
+        "mel_lengths": made.mel_lengths,
+        "gate": made.gate[:, :steps],
+        "alignment": made.alignment[:, :steps],
+        "stopped": made.stopped,
+    }
+
+
+def launched(
+    library: ctypes.CDLL, network: Tacotron2, given: dict, order: int = 0
+) -> tuple[DecoderOutput, int]:
+    """As `engine.DecoderLoop` does it, on a GPU of BLOCKS multiprocessors; and the steps made."""
     config, sizes = network.config, sizes_of(network.config)
     (batch, text, _), limit = given["memory"].shape, len(given["prenet_noise"])
     *weights, context = arrange(fold(network), "cpu")
-    frames = torch.full((batch, limit, sizes.frame), torch.nan)
-    gate, alignment = torch.full((batch, limit), torch.nan), torch.full((batch, limit, text), torch.nan)
-    mel_lengths, stopped = torch.full((batch,), -1), torch.zeros(batch, dtype=torch.bool)
-    status = torch.zeros(2, dtype=torch.int32)
+    made = DecoderOutput(
+        torch.zeros(exchange_bytes(sizes), dtype=torch.uint8),
+        torch.full((batch, limit, sizes.frame), torch.nan),
+        torch.full((batch,), -1),
+        torch.full((batch, limit), torch.nan),
+        torch.full((batch, limit, text), torch.nan),
+        torch.zeros(batch, dtype=torch.bool),
+        torch.zeros(2, dtype=torch.int32),
+    )
     tensors = (
         *weights,
         products(given["memory"], context),
         *(x.contiguous() for name, x in given.items() if name != "memory"),
-        torch.zeros(exchange_bytes(sizes), dtype=torch.uint8),
-        *(frames, mel_lengths, gate, alignment, stopped, status),
+        *made,
     )
     grid, *kept = plan(sizes, H200._replace(multiprocessors=BLOCKS), batch, text)
     flags = config.n_frames_per_step, not config.decoder_no_early_stopping, *kept
@@ -86,15 +120,7 @@ def run(library: ctypes.CDLL, network: Tacotron2, given: dict, order: int = 0) -
         grid.blocks, grid.threads, grid.shared_bytes, arguments, order, ctypes.c_long(MOST_ROUNDS)
     )
     assert ended == 0
-    steps, failed = status.tolist()
-    assert not failed
-    return {
-        "mel": frames[:, :steps].reshape(batch, -1, config.n_mel_channels).mT,
-        "mel_lengths": mel_lengths,
-        "gate": gate[:, :steps],
-        "alignment": alignment[:, :steps],
-        "stopped": stopped,
-    }
+    return made, steps_made(made.status)
 
 
 def by_pytorch(network: Tacotron2, given: dict, found: dict) -> dict[str, torch.Tensor]:
@@ -138,3 +164,64 @@ def test_items_stop_by_themselves_in_any_order(library):
     on = seeded_network(replace(RAGGED, decoder_no_early_stopping=True))
     found = run(library, on, given)
     assert found["gate"].size(1) == 9 and torch.equal(found["mel_lengths"], wanted["mel_lengths"])
+
+
+class OnHost(WrappedEngine):
+    """The engine of the stage decoder_loop, with what each of its steps shows: made once."""
+
+    precision = "half products"
+
+    def __init__(self, library: ctypes.CDLL, network: Tacotron2, given: dict):
+        self.told = {}
+        for step in range(len(given["prenet_noise"])):
+            part = given | {"prenet_noise": given["prenet_noise"][: step + 1]}
+            made, _ = launched(library, network, part)
+            told = exchanged(sizes_of(network.config), made.exchange, step)
+            for name, tensor in layers_of(told, made, step).items():
+                self.told[f"{name}#{step + 1}" if step else name] = tensor
+
+    def __call__(self, **inputs):
+        for name, tensor in self.told.items():
+            show(name, lambda tensor=tensor: tensor)
+        return {}
+
+
+WEIGHTS = {
+    "": None,
+    "prenet.layers.0.linear_layer": "prenet.layers.1<",
+    "prenet.layers.1.linear_layer": "prenet",
+    "attention_rnn.weight_ih": "attention_rnn",
+    "attention_rnn.weight_hh": "attention_rnn",
+    "attention_layer.query_layer.linear_layer": "attention_layer.query_layer",
+    "attention_layer.location_layer.location_conv.conv": "attention_layer.v",
+    "attention_layer.location_layer.location_dense.linear_layer": "attention_layer.v",
+    "attention_layer.v.linear_layer": "attention_layer.v",
+    "decoder_rnn.weight_ih": "decoder_rnn",
+    "decoder_rnn.weight_hh": "decoder_rnn",
+    "linear_projection.linear_layer": "linear_projection",
+    "gate_layer.linear_layer": "gate_layer",
+}
+
+
+@pytest.mark.slow
+def test_verify_sees_each_step_and_names_what_is_wrong_in_it(library, monkeypatch):
+    """The damage is PyTorch's, since the source takes seconds a step here."""
+    network = seeded_network(RAGGED, gate_gain=1.0)
+    for parameter in network.parameters():
+        parameter *= 2  # so that steps differ
+    network.decoder.attention_layer.location_layer.location_dense.linear_layer.weight *= 10
+    given = inputs(network, [17], 3)
+    stage, source = loop_stage(RAGGED), source_of(network)
+    engine = OnHost(library, network, given)
+    monkeypatch.setattr(verify_stages, "make_engine", lambda *_: engine)
+    for weight, layer in WEIGHTS.items():
+        damaged = source
+        if weight:
+            name = next(w for w in source.state if w in (f"decoder.{weight}", f"decoder.{weight}.weight"))
+            damaged = with_weight(source, name, source.state[name] * np.float32(1.02))
+        how = Deployment(kernels=("decoder_loop",))
+        setup = Setup(source, "cuda", "cpu", how, plan_of("tacotron2").layers, threads=1)
+        ComparedEngine(stage, damaged, setup, None)(**{name: x.numpy() for name, x in given.items()})
+        wrong = first_wrong(list(setup.comparisons.values()))
+        assert (wrong and wrong.name) == (layer and f"decoder.{layer}"), weight
+        assert all(one.calls == 3 for one in setup.comparisons.values())

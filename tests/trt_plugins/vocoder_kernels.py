@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from melforge.common.engines.backends import make_engine
+from melforge.common.engines.limits import PRODUCTS
 from melforge.common.engines.torch_engine import TorchEngine
 from melforge.common.export.examples import examples_of
 from melforge.common.stages import Stage, stages_of
@@ -33,6 +34,13 @@ def stage_of(source: ModelSource, name: str) -> Stage:
 
 def kernels_of(source: ModelSource, name: str = "generator", device: str = "cuda") -> ShapedGenerator:
     return cast(ShapedGenerator, make_engine(stage_of(source, name), source, "cuda", device))
+
+
+def ours(source: ModelSource, name: str = "generator") -> ShapedGenerator:
+    """The same; a test is skipped where PyTorch's kernels run."""
+    if lacking := PRODUCTS.lacking("cuda"):
+        pytest.skip(lacking)
+    return kernels_of(source, name)
 
 
 def inputs_for(source: ModelSource, stage: Stage, batch: int, frames: int, seed: int = 0):
@@ -68,7 +76,7 @@ def assert_repeatable(source: ModelSource, batch: int, frames: int) -> None:
 
 @pytest.mark.gpu
 class OnGpu:
-    """Tests on a GPU."""
+    """Tests on a GPU. Those of what our kernels keep do without those of PyTorch."""
 
     voice_tolerance = VOICE_TOLERANCE
 
@@ -83,7 +91,7 @@ class OnGpu:
             assert_near(kernels, voice, batch, frames, self.voice_tolerance)
 
     def test_shapes_that_are_dropped_come_back(self, voice, monkeypatch):
-        kernels = kernels_of(voice)
+        kernels = ours(voice)
         inputs = inputs_for(voice, kernels.stage, 1, 20)
         wanted = kernels(**inputs)["audio"]
         kernels(**inputs_for(voice, kernels.stage, 1, 300))  # more memory: what was kept goes
@@ -106,19 +114,23 @@ class OnGpu:
         assert torch.equal(found, wanted)
 
     def test_engines_of_one_source_share_its_weights(self, voice):
-        first, second = (kernels_of(voice, name) for name in graphs.STAGES)
+        first, second = (ours(voice, name) for name in graphs.STAGES)
         assert first.memory_owner is second.memory_owner
         assert first.memory_bytes == first.folded.nbytes > 0
 
 
 def interpreted_error(model: str, *arguments: str) -> float:
+    return float(interpreted(model, *arguments))
+
+
+def interpreted(model: str, *arguments: str) -> str:
     """What interpreted_<model>.py prints: Triton reads how to run kernels when it is imported."""
     command = [sys.executable, "-m", f"tests.trt_plugins.interpreted_{model}", *arguments]
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     root = Path(__file__).parents[2]
     done = subprocess.run(command, capture_output=True, text=True, cwd=root, env=environment)
     assert done.returncode == 0, done.stderr
-    return float(done.stdout)
+    return done.stdout
 
 
 def print_error(

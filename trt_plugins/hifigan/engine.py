@@ -178,24 +178,29 @@ class HifiganShape(GraphedShape):
                 "BLOCK": WINDOW_ROWS,
             },
         )
-        launches = [window, self._conv(folded.first, levels[0], windows, buffers[0]["mean"], chunk=CHUNK)]
+        first = self._conv(folded.first, levels[0], windows, buffers[0]["mean"], chunk=CHUNK)
+        launches = [window, self._showing(first, 0, "mean")]
         for index, up in enumerate(folded.ups):
             before, after, buffer = levels[index], levels[index + 1], buffers[index + 1]
             rate, kernel = config.upsample_rates[index], config.upsample_kernel_sizes[index]
             source = x = buffer["start"]  # the convolution's input, and the residual
             late = (kernel - rate) // 2
-            launches.append(self._conv(up, before, buffers[index]["mean"], x, phases=rate, late=late))
-            for product in folded.blocks[index]:
+            launch = self._conv(up, before, buffers[index]["mean"], x, phases=rate, late=late)
+            launches.append(self._showing(launch, index + 1, "start", 0))
+            for turn, product in enumerate(folded.blocks[index], start=1):
+                name = "second"
                 if product.summed:
+                    name = "mean"
                     slope = LAST_LEAKY_SLOPE if index == len(folded.ups) - 1 else LEAKY_SLOPE
-                    launches.append(self._conv(product, after, source, buffer["mean"], x, slope=slope))
+                    launch = self._conv(product, after, source, buffer["mean"], x, slope=slope)
                 elif product.residual:  # `out` must not be read by other programs of the launch
-                    out = buffer["second"] if source is buffer["first"] else buffer["first"]
-                    launches.append(self._conv(product, after, source, out, x))
-                    source = x = out
+                    name = "second" if source is buffer["first"] else "first"
+                    launch = self._conv(product, after, source, buffer[name], x)
+                    source = x = buffer[name]
                 else:
                     source = buffer["second"]
-                    launches.append(self._conv(product, after, x, source))
+                    launch = self._conv(product, after, x, source)
+                launches.append(self._showing(launch, index + 1, name, turn))
         level, buffer, samples = levels[-1], buffers[-1]["mean"], self.audio.shape[1]
         tensors = buffer.memory, folded.last, folded.last_bias, self.audio
         last = TritonLaunch(
@@ -205,6 +210,29 @@ class HifiganShape(GraphedShape):
             {"CHANNELS": level.channels, "BLOCK": LAST_ROWS},
         )
         self.launches = [*launches, last]
+
+    def _showing(self, launch: TritonLaunch, index: int, name: str, turn: int = 0) -> TritonLaunch:
+        """The launch that fills this buffer of level `index`: what goes into the convolutions behind it.
+
+        These are number `turn` of the residual blocks, or those of the next level.
+        """
+        level, buffer = self.layout.levels[index], self.buffers[index][name]
+        if name == "mean":
+            names = [f"ups.{index}<" if index < len(self.folded.ups) else "conv_post<"]
+        else:
+            pairs = self.config.resblock == "1"
+            conv = f"convs{turn % 2 + 1}.{turn // 2}" if pairs else f"convs.{turn}"
+            names = [f"resblocks.{index - 1}.{block}.{conv}<" for block in self.layout.order]
+
+        def seen(block: int) -> Tensor:
+            rows = buffer.memory[: buffer.blocks * buffer.rows * buffer.channels]
+            rows = rows.view(buffer.blocks, buffer.rows, buffer.channels)[min(block, buffer.blocks - 1)]
+            steps, apart = self.frames * level.rate, self.stride * level.rate
+            return rows[self.layout.margin * level.rate :].unfold(0, steps, apart)[: self.batch]
+
+        return launch._replace(
+            shows=[(name, lambda block=block: seen(block)) for block, name in enumerate(names)]
+        )
 
     def _conv(
         self,
@@ -291,6 +319,10 @@ class SourceGenerator(DrawsOnGpu, KernelNetwork):
     @classmethod
     def needs(cls, config: HifiganConfig) -> Needs:
         return PRODUCTS
+
+    @property
+    def precision(self) -> str:
+        return "half products"
 
     def prepared(self, network: torch.nn.Module) -> torch.nn.Module:
         assert isinstance(network, SourceFilterGenerator)

@@ -64,10 +64,14 @@ class KernelSourceFilter(nn.Module):
     def __init__(self, network: SourceFilterGenerator):
         super().__init__()
         self.config, fourier = network.config, network.fourier
-        self.first, self.last = KernelConvolution(network.conv_pre), KernelConvolution(network.conv_post)
+        self.first = KernelConvolution(network.conv_pre, "conv_pre")
+        self.last = KernelConvolution(network.conv_post, "conv_post")
         self.blocks = nn.ModuleList(
-            nn.ModuleList(KernelConvolution(conv) for conv in block.convs)
-            for block in cast(Any, network.resblocks)
+            nn.ModuleList(
+                KernelConvolution(conv, f"resblocks.{place}.convs.{number}")
+                for number, conv in enumerate(block.convs)
+            )
+            for place, block in enumerate(cast(Any, network.resblocks))
         )
         self.hop, self.size, self.weight = fourier.hop, fourier.size, fourier.weight
         self.before = (fourier.size - fourier.hop) // 2  # a frame's window is centred over its own hop

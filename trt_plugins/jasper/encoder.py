@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from melforge.common.engines.layer_outputs import show
 from melforge.common.engines.limits import PRODUCTS, Needs
 from melforge.common.engines.padded import CapturedNetwork
 from melforge.jasper.config import Block, JasperConfig
@@ -38,9 +39,12 @@ def folded(conv: Any, norm: Any) -> tuple[Tensor, Tensor]:
 class FoldedBlock(nn.Module):
     """A block's convolutions, each with its batch norm, and the product of its residuals."""
 
-    def __init__(self, layer: Any, block: Block):
+    def __init__(self, layer: Any, block: Block, name: str):
         super().__init__()
         self.block = block
+        # Where the network has each repeat's output: its activations, and behind the last one the block's.
+        places = [place for place, part in enumerate(layer.conv) if isinstance(part, nn.Dropout)]
+        self.names = [*(f"{name}.conv.{place}" for place in places), f"{name}.out"]
         residuals = [folded(*pair) for pair in layer.residuals()] if block.residual else []
         convs: list[nn.Module] = []
         for repeat, ((*depthwise, conv), norm) in enumerate(layer.convolutions(), start=1):
@@ -100,7 +104,10 @@ class FoldedJasper(nn.Module):
         self.config = network.config
         with torch.no_grad():
             pairs = zip(network.encoder.layers, network.config.blocks, strict=True)
-            self.blocks = nn.ModuleList(FoldedBlock(layer, block) for layer, block in pairs)
+            self.blocks = nn.ModuleList(
+                FoldedBlock(layer, block, f"encoder.layers.{place}")
+                for place, (layer, block) in enumerate(pairs)
+            )
             last: Any = network.decoder.layers[0]
             self.weight = nn.Parameter(last.weight[:, :, 0].clone(), requires_grad=False)
             self.bias = nn.Parameter(last.bias.clone(), requires_grad=False)
@@ -127,12 +134,13 @@ class FoldedJasper(nn.Module):
                 mask, steps = mask.after(block), block.length(steps)
                 activation = self._activation(mask, steps, x.dtype)
             wide, last = self._buffer(number + 1, wide, x, steps)
-            for weights in layer.weights:
+            for weights, name in zip(layer.weights, layer.names, strict=True):
                 given = earlier if weights.residual is not None else None
                 ends = weights.conv is layer.convs[-1]
                 out = last if ends else x.new_empty(len(x), steps, block.filters)
                 one = JasperConvolution(weights, x, given, activation, out)
                 one.run(self.choose(one, alike[weights.shape]))
+                show(name, lambda out=out: out.mT)
                 x = out
         return (F.log_softmax(F.linear(x, self.weight, self.bias).float(), dim=2),)
 

@@ -40,14 +40,15 @@ def power_above(count: int) -> int:
 
 
 class KernelConvolution(nn.Module):
-    """Weights (taps, C in, C out), in half precision unless `exact`, and the bias."""
+    """Weights (taps, C in, C out), in half precision unless `exact`, and the bias; `name` is the layer's."""
 
     weight: Tensor
     bias: Tensor
 
-    def __init__(self, conv: nn.Conv1d, exact: bool = False):
+    def __init__(self, conv: nn.Conv1d, name: str, exact: bool = False):
         super().__init__()
         assert conv.bias is not None
+        self.name = name
         self.dilation = conv.dilation[0]
         weight = conv.weight.detach().permute(2, 1, 0)
         weight = weight.to(torch.float32 if exact else torch.float16).contiguous()
@@ -73,5 +74,6 @@ class KernelConvolution(nn.Module):
             (x, self.weight, self.bias, lengths, out, frames, self.dilation),
             {"DEPTH": depth, "WIDTH": width, "TAPS": taps, "LEAKS": leaks, "RESIDUAL": residual}
             | {"TURNED": turned, **tile},
+            [(self.name, lambda: out if turned else (out - x if residual else out).mT)],
         )()
         return out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor, nn
 
@@ -31,9 +31,11 @@ class KernelPitch(nn.Module):
     def __init__(self, network: PitchNetwork):
         super().__init__()
         assert network.post.bias is not None
-        self.pre = KernelConvolution(network.pre, exact=True)
-        convs: Any = network.convs
-        self.convs = nn.ModuleList(KernelConvolution(conv, exact=True) for conv in convs)
+        self.pre = KernelConvolution(network.pre, "pitch.pre", exact=True)
+        self.convs = nn.ModuleList(
+            KernelConvolution(conv, f"pitch.convs.{place}", exact=True)
+            for place, conv in enumerate(cast(Any, network.convs))
+        )
         self.middle = math.exp(network.middle)
         self.register_buffer("weight", network.post.weight.detach()[:, :, 0].T.contiguous())
         self.register_buffer("bias", network.post.bias.detach())

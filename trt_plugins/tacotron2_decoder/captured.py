@@ -30,6 +30,7 @@ class CapturedDecoderLoop(DrawsOnGpu, TorchEngine):
     """
 
     backend = KERNELS
+    precision = "fp32"
     prefers_batches = True
 
     def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from melforge.common.arrays import Array, pad_to
 from melforge.common.engines import check_inputs
+from melforge.common.engines.layer_outputs import calls_to_show, show
 from melforge.common.engines.limits import Needs, device_limits
 from melforge.common.engines.torch_engine import build_network
 from melforge.common.errors import InputError
@@ -20,7 +21,11 @@ from melforge.trt_plugins.kernel import Launch
 from melforge.trt_plugins.noise import DrawsOnGpu
 from melforge.trt_plugins.tacotron2_decoder.captured import CapturedDecoderLoop
 from melforge.trt_plugins.tacotron2_decoder.launch import (
+    COPIES,
     INPUTS,
+    ITEMS,
+    MOST_TEXT,
+    Sizes,
     exchange_bytes,
     largest_batch,
     launch,
@@ -33,6 +38,8 @@ if TYPE_CHECKING:
     from melforge.common.weights.voices import ModelSource
     from melforge.tacotron2.config import Tacotron2Config
 
+SCORES = "decoder.attention_layer.v"
+
 
 class DecoderOutput(NamedTuple):
     """The tensors that a launch fills, up to the last step made."""
@@ -44,6 +51,48 @@ class DecoderOutput(NamedTuple):
     alignment: Tensor  # (B, limit, N)
     stopped: Tensor  # (B,)
     status: Tensor  # (2,) the steps made, and whether a block timed out; zeroed before the launch
+
+
+def exchanged(sizes: Sizes, exchange: Tensor, step: int) -> dict[str, Tensor]:
+    """What blocks told each other in the last step of a launch, float32 (ITEMS, ...), by the source's names.
+
+    The prenet's are that step's input, and zeros before the first one.
+    """
+    # The type, the values of an item, and the bits that are no phase.
+    fields = {
+        "attention": (torch.int16, sizes.attention_rnn, ~0x4000),
+        "decoder": (torch.int16, sizes.decoder_rnn, ~0x4000),
+        "prenet1": (torch.int16, sizes.prenet, 0x7FFF),
+        "prenet2": (torch.int16, sizes.prenet, 0x7FFF),
+        "context": (torch.int32, sizes.encoder, ~1),
+        "query": (torch.int32, sizes.attention, ~1),
+        "energy": (torch.int32, MOST_TEXT, ~1),
+    }
+    found, start = {}, 0
+    for name, (kind, count, mask) in fields.items():
+        end = start + 2 * COPIES * ITEMS * count * kind.itemsize
+        slots = exchange[start:end].view(kind).view(2, COPIES, ITEMS, count)
+        values = slots[(step + name.startswith("prenet")) % 2, 0] & mask
+        found[name] = values.view(torch.float16 if kind == torch.int16 else torch.float32).float()
+        start = end
+    return found
+
+
+def layers_of(told: Mapping[str, Tensor], made: DecoderOutput, step: int) -> dict[str, Tensor]:
+    """The outputs of the network's layers in a launch's last step."""
+    batch, _, text = made.alignment.shape
+    own = {name: values[:batch] for name, values in told.items()}
+    return {
+        "decoder.prenet.layers.1<": own["prenet1"],
+        "decoder.prenet": own["prenet2"],
+        "decoder.attention_rnn": own["attention"],
+        "decoder.attention_layer.query_layer": own["query"],
+        SCORES: own["energy"][:, :text, None],
+        "decoder.attention_layer": own["context"],
+        "decoder.decoder_rnn": own["decoder"],
+        "decoder.linear_projection": made.frames[:, step],
+        "decoder.gate_layer": made.gate[:, step, None],
+    }
 
 
 def steps_made(status: Tensor) -> int:
@@ -71,6 +120,7 @@ class DecoderLoop(DrawsOnGpu):
     """
 
     backend = "cuda"
+    precision = "half products"
     prefers_batches = True
     otherwise = CapturedDecoderLoop
 
@@ -100,6 +150,8 @@ class DecoderLoop(DrawsOnGpu):
         size = largest_batch(self._sizes, device_limits(self._at.index), text)
         with torch.inference_mode(), torch.cuda.device(self._at):
             parts = [self._decode(items_of(inputs, start, size)) for start in range(0, batch, size)]
+            if len(parts) == 1:
+                self._show_steps(inputs, min(parts[0]["gate"].shape[1], calls_to_show()))
         if len(parts) == 1:
             return parts[0]
         longest = {
@@ -129,6 +181,19 @@ class DecoderLoop(DrawsOnGpu):
             "alignment": made.alignment[:, :steps].contiguous(),
             "stopped": made.stopped,
         }
+
+    def _show_steps(self, inputs: Mapping[str, Tensor], steps: int) -> None:
+        """Launches of one step, of two, and so on: what a step made is read where the launch ended."""
+        given = {name: x.to(self._at).contiguous() for name, x in inputs.items()}
+        text = given["memory"].shape[1]
+        for step in range(steps):
+            run, made = self.prepare(**{**given, "prenet_noise": given["prenet_noise"][: step + 1]})
+            run(torch.cuda.current_stream().cuda_stream)
+            steps_made(made.status)
+            for name, tensor in layers_of(exchanged(self._sizes, made.exchange, step), made, step).items():
+                if name != SCORES or bool((given["lengths"] == text).all()):  # others are masked
+                    call = f"#{step + 1}" if step else ""
+                    show(f"{name}{call}", lambda tensor=tensor: tensor)
 
     def prepare(self, memory: Tensor, **inputs: Tensor) -> tuple[Launch, DecoderOutput]:
         """The launch for the stage's inputs, which may run once, and its output tensors."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,6 +35,9 @@ SLACK = 128  # rows behind the last item, which the last program may access
 STEP_ROWS = 8  # of a program of an embedding kernel
 NORM_ROWS = 1
 ATTENTION_ROWS, ATTENTION_KEYS = 16, 128
+
+
+Shows = Sequence[tuple[str, Callable[[], Tensor]]]  # as a launch's
 
 
 class ProductTile(NamedTuple):
@@ -119,8 +123,12 @@ class SequenceBuffer:
     @property
     def steps(self) -> Tensor:
         """The layers' output, float32 [B, size, channels]: a view."""
-        whole = self.x32[self.margin : self.margin + self.rows]
-        return whole.unflatten(0, (self.batch, self.stride))[:, : self.size, : self.channels]
+        return self.of(self.x32)[..., : self.channels]
+
+    def of(self, rows: Tensor) -> Tensor:
+        """The items in memory of all rows: [B, size, ...], a view."""
+        whole = rows[self.margin : self.margin + self.rows]
+        return whole.unflatten(0, (self.batch, self.stride))[:, : self.size]
 
     def grid(self, rows: int) -> tuple[int, int]:
         return -(-self.size // rows), self.batch
@@ -143,6 +151,7 @@ def product_launch(
     parts: bool = False,
     channels: int = 0,
     group: int = 0,
+    shows: Shows = (),
 ) -> TritonLaunch:
     """With `group`, every `group` columns have an input of their own; these are consecutive in `source`."""
     tensors = (
@@ -162,6 +171,7 @@ def product_launch(
         (-(-sequence.rows // tile.rows), product.columns // tile.columns, tile.splits),
         (*tensors, sequence.all_rows if group else 0, *rows, sequence.batch, sequence.size),
         {**of_product, **of_tile, "PARTS": parts, "RELU": relu, "CHANNELS": channels},
+        shows,
     )
 
 
@@ -187,16 +197,35 @@ class LayerLaunches:
         sequence = self.sequence
         for layer in self.layers:
             attention, expand, contract = layer.attention, layer.expand, layer.contract
-            yield product_launch(attention.qkv, sequence, sequence.x16, self.qkv, self._tile(attention.qkv))
-            yield self._attention(attention, lengths)
-            if attention.heads > 1:
-                yield self._norm(attention.bias, attention.norm, attention.heads)
-            tile = self._tile(expand)
+            names, tile = layer.names, self._tile(attention.qkv)
+            shows: Shows = [(names.qkv, lambda attention=attention: self._seen_qkv(attention))]
+            yield product_launch(attention.qkv, sequence, sequence.x16, self.qkv, tile, shows=shows)
+            shows = [(names.attention, lambda: sequence.steps)]
+            several = attention.heads > 1
+            yield self._attention(attention, lengths)._replace(shows=() if several else shows)
+            if several:
+                yield self._norm(attention.bias, attention.norm, attention.heads)._replace(shows=shows)
+            tile, shows = self._tile(expand), [(names.hidden, lambda: sequence.of(self.hidden).mT)]
+            inside = sequence.inside
             yield product_launch(
-                expand, sequence, sequence.x16, self.hidden, tile, sequence.inside, relu=True
+                expand, sequence, sequence.x16, self.hidden, tile, inside, relu=True, shows=shows
             )
             yield product_launch(contract, sequence, self.hidden, self.parts, self.contract_tile, parts=True)
-            yield self._norm(contract.bias, layer.norm, self.contract_tile.splits)
+            shows = [(names.end, lambda: sequence.steps)]
+            yield self._norm(contract.bias, layer.norm, self.contract_tile.splits)._replace(shows=shows)
+
+    def _seen_qkv(self, attention: fold.AttentionWeights) -> Tensor:
+        """As the network has them, (B, size, 3 * heads * channels)."""
+        heads = 3, attention.heads, attention.head
+        made = self.sequence.of(self.qkv)[..., : math.prod(heads)].float()
+        made = made.unflatten(2, heads)[..., : attention.size].clone()
+        made[:, :, 0] *= math.sqrt(attention.size) / fold.LOG2_E
+        return (made.transpose(2, 3) if attention.by_heads else made).flatten(2)
+
+    @property
+    def start(self) -> Shows:
+        """Shows what goes into the first layer."""
+        return [(f"{self.layers[0].names.qkv}<", lambda: self.sequence.steps)]
 
     def _tile(self, product: fold.ProductWeights) -> ProductTile:
         return tile_for(product, self.sequence.rows, self.processors)
@@ -256,9 +285,28 @@ class PredictorLaunches:
         steps = zip(self.weights.layers, self.tiles, self.parts, outs, strict=True)
         for index, (layer, tile, parts, out) in enumerate(steps):
             group = layer.block if index else 0
-            yield product_launch(layer.product, sequence, source, parts, tile, parts=True, group=group)
+            shows = [
+                (conv, lambda place=place, layer=layer, parts=parts: self._seen_sums(place, layer, parts))
+                for place, (conv, _) in enumerate(layer.names)
+            ]
+            yield product_launch(
+                layer.product, sequence, source, parts, tile, parts=True, group=group, shows=shows
+            )
             yield self._layer(layer, tile, parts, out, longest)
             source = out
+
+    def _seen_values(self, longest: float) -> Shows:
+        """What the predictors end with; not where durations have been made of it."""
+        return [
+            (f"{name}_predictor.fc", lambda values=values: values[:, :, None])
+            for name, values in zip(self.weights.names, self.numbers, strict=True)
+            if not (longest and name == "duration")
+        ]
+
+    def _seen_sums(self, place: int, layer: fold.PredictorLayerWeights, parts: Tensor) -> Tensor:
+        """A predictor's convolution, (B, channels, size)."""
+        sums = self.sequence.of(parts.unflatten(0, (-1, self.sequence.all_rows)).sum(0))
+        return (sums.unflatten(2, (-1, layer.block))[:, :, place] + layer.bias[place]).mT
 
     def _layer(
         self, layer: fold.PredictorLayerWeights, tile: ProductTile, parts: Tensor, out: Tensor, longest: float
@@ -272,6 +320,12 @@ class PredictorLaunches:
             (-(-sequence.rows // NORM_ROWS), len(predictors.last)),
             (*before, *after, out, sequence.all_rows, *sequence.layout, layer.channels),
             {**columns, "LAST": out is self.numbers, "LONGEST": longest, "BM": NORM_ROWS},
+            self._seen_values(longest)
+            if out is self.numbers
+            else [
+                (norm, lambda rows=rows: sequence.of(rows))
+                for (_, norm), rows in zip(layer.names, out.chunk(len(layer.names)), strict=True)
+            ],
         )
 
 
@@ -312,6 +366,7 @@ class EncoderBuffers:
             sequence.grid(STEP_ROWS),
             (*given, *tables, *sequence.memory, *sequence.layout, sequence.channels),
             self.options,
+            self.stack.start,
         )
         launches = [symbols, *self.stack.launches(lengths)]
         outputs = {"encoded": sequence.steps}
@@ -372,6 +427,7 @@ class DecoderBuffers:
             text.grid(STEP_ROWS),
             (*given, weight, bias, *text.memory, *text.layout, text.channels),
             {**embedding_options(text, self.masks), "TAPS": len(weight)},
+            [("energy_predictor.layers.0.conv<", lambda: text.of(text.x16).mT)] if self.energy else [],
         )
 
     def _frames(
@@ -390,17 +446,19 @@ class DecoderBuffers:
             sequence.grid(STEP_ROWS),
             (*given, weight, bias, folded.positions, *sequence.memory, *sizes, sequence.channels),
             {**embedding_options(sequence, self.masks), **taps},
+            self.stack.start,
         )
 
 
 class TransformerNetwork(CapturedNetwork):
     """On PyTorch's kernels. The published networks hear padding: theirs run at the lengths that texts have.
 
-    In half precision durations would be rounded to other frames.
+    In half precision durations would be rounded to other frames, and what masks a score would be infinite.
     """
 
+    in_float32 = True
+
     def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
-        self.in_float32 = stage.name == "encoder"
         super().__init__(stage, source, device, threads)
         if not source.config.mask_padding:
             self.attends_to_padding, self.units = True, dict.fromkeys(self.units, 1)
@@ -409,6 +467,7 @@ class TransformerNetwork(CapturedNetwork):
 class TransformerEngine(PaddedEngine):
     """A stage on these kernels, in half precision."""
 
+    precision = "half products"
     otherwise = TransformerNetwork
     fold_weights: Callable[[Any, Stage], fold.EncoderWeights | fold.DecoderWeights]
     buffers: type[EncoderBuffers] | type[DecoderBuffers]

@@ -11,10 +11,11 @@ from melforge.trt_plugins.transformer import fold
 from melforge.trt_plugins.transformer.engine import DecoderBuffers, EncoderBuffers, TransformerEngine
 
 
-def fold_layers(transformer: FastSpeechTransformer) -> tuple[fold.LayerWeights, ...]:
+def fold_layers(transformer: FastSpeechTransformer, side: str) -> tuple[fold.LayerWeights, ...]:
     folded, layers = [], cast(Any, transformer.layer_stack)
-    for layer in layers:
-        mine, after = layer.slf_attn, layer.pos_ffn
+    for number, layer in enumerate(layers):
+        mine, after, name = layer.slf_attn, layer.pos_ffn, f"{side}.layer_stack.{number}"
+        names = f"{name}.slf_attn.linear", f"{name}.slf_attn", f"{name}.pos_ffn.w_2<", f"{name}.pos_ffn"
         weight, bias = (
             tensor.unflatten(0, (mine.n_heads, 3, HEAD_SIZE))
             for tensor in (mine.linear.weight, mine.linear.bias)
@@ -22,10 +23,11 @@ def fold_layers(transformer: FastSpeechTransformer) -> tuple[fold.LayerWeights, 
         qkv = [(weight[:, index], bias[:, index]) for index in range(3)]
         folded.append(
             fold.LayerWeights(
-                fold.attention(qkv, mine.fc, mine.layer_norm, MASKED_SCORE),
+                fold.attention(qkv, mine.fc, mine.layer_norm, MASKED_SCORE, by_heads=True),
                 fold.product(after.w_1.weight, after.w_1.bias),
                 fold.product(after.w_2.weight, after.w_2.bias),
                 fold.norm(after.layer_norm),
+                fold.LayerNames(*names),
             )
         )
     return tuple(folded)
@@ -42,12 +44,16 @@ def margin_of(config: FastSpeechConfig) -> int:
 
 def encoder_weights(network: FastSpeech, stage: Stage) -> fold.EncoderWeights:
     predictor = network.length_regulator.duration_predictor
-    layers = [(predictor.conv1d_1, predictor.layer_norm_1), (predictor.conv1d_2, predictor.layer_norm_2)]
+    path = "length_regulator.duration_predictor"
+    layers = [
+        (getattr(predictor, conv), getattr(predictor, norm), (f"{path}.{conv}", f"{path}.{norm}"))
+        for conv, norm in (("conv1d_1", "layer_norm_1"), ("conv1d_2", "layer_norm_2"))
+    ]
     return fold.EncoderWeights(
         embedding=network.word_emb.weight.float(),
         speakers=None,
         positions=positions_of(network),
-        layers=fold_layers(network.phoneme_side),
+        layers=fold_layers(network.phoneme_side, "phoneme_side"),
         predictors=(fold.predictors([layers], [predictor.linear_layer], ("duration",)),),
         margin=margin_of(network.config),
     )
@@ -57,7 +63,7 @@ def decoder_weights(network: FastSpeech, stage: Stage) -> fold.DecoderWeights:
     last = network.mel_linear
     return fold.DecoderWeights(
         positions=positions_of(network),
-        layers=fold_layers(network.mel_side),
+        layers=fold_layers(network.mel_side, "mel_side"),
         last=fold.product(last.weight, last.bias),
         margin=margin_of(network.config),
     )

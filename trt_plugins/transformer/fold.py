@@ -34,9 +34,20 @@ class NormWeights(NamedTuple):
     shift: Tensor
 
 
+class LayerNames(NamedTuple):
+    """A layer's parts in the network, as `melforge.common.engines.layer_outputs` names them."""
+
+    qkv: str
+    attention: str  # with its norm
+    hidden: str
+    end: str
+
+
 class AttentionWeights(NamedTuple):
     heads: int
-    head: int  # channels of a head, a power of two
+    size: int  # channels of a head
+    head: int  # the same, filled up to a power of two
+    by_heads: bool  # whether the network has a head's queries, keys and values together
     masked: float  # added to the scores of padding
     qkv: ProductWeights  # queries of all heads, scaled for a softmax to base 2; their keys; their values
     weight: Tensor  # (heads * head, block) float16
@@ -49,6 +60,7 @@ class LayerWeights(NamedTuple):
     expand: ProductWeights
     contract: ProductWeights
     norm: NormWeights
+    names: LayerNames
 
 
 class PredictorLayerWeights(NamedTuple):
@@ -60,6 +72,7 @@ class PredictorLayerWeights(NamedTuple):
     bias: Tensor  # (predictors, block) float32
     gain: Tensor
     shift: Tensor
+    names: tuple[tuple[str, str], ...]  # each predictor's convolution and norm in the network
 
 
 class PredictorWeights(NamedTuple):
@@ -145,7 +158,11 @@ def norm(layer: nn.LayerNorm) -> NormWeights:
 
 
 def attention(
-    qkv: Sequence[tuple[Tensor, Tensor]], out: nn.Linear, layer_norm: nn.LayerNorm, masked: float
+    qkv: Sequence[tuple[Tensor, Tensor]],
+    out: nn.Linear,
+    layer_norm: nn.LayerNorm,
+    masked: float,
+    by_heads: bool,
 ) -> AttentionWeights:
     """`qkv` holds the weights (heads, d, C) and biases (heads, d) of queries, keys and values."""
     heads, d, _ = qkv[0][0].shape
@@ -162,16 +179,16 @@ def attention(
     bias = out.bias.float() if out.bias is not None else torch.zeros(channels, device=columns.device)
     qkv_product = product(torch.cat(weights), torch.cat(biases))
     return AttentionWeights(
-        heads, head, masked, qkv_product, columns.half().contiguous(), bias, norm(layer_norm)
+        heads, d, head, by_heads, masked, qkv_product, columns.half().contiguous(), bias, norm(layer_norm)
     )
 
 
 def predictors(
-    layers: Sequence[Sequence[tuple[nn.Conv1d, nn.LayerNorm]]],
+    layers: Sequence[Sequence[tuple[nn.Conv1d, nn.LayerNorm, tuple[str, str]]]],
     lasts: Sequence[nn.Linear],
     names: Sequence[str],
 ) -> PredictorWeights:
-    """From predictors of equal sizes: each one's layers, and its last linear layer."""
+    """From predictors of equal sizes: each one's layers, with their names, and its last linear layer."""
     folded = []
     for each in zip(*layers, strict=True):
         n = each[0][0].out_channels
@@ -179,14 +196,22 @@ def predictors(
         weights, biases, gains, shifts = (
             torch.stack([filled_up(tensor.float(), block) for tensor in tensors])
             for tensors in (
-                [conv.weight for conv, _ in each],
-                [conv.bias for conv, _ in each],
-                [layer_norm.weight for _, layer_norm in each],
-                [layer_norm.bias for _, layer_norm in each],
+                [conv.weight for conv, _, _ in each],
+                [conv.bias for conv, _, _ in each],
+                [layer_norm.weight for _, layer_norm, _ in each],
+                [layer_norm.bias for _, layer_norm, _ in each],
             )
         )
         folded.append(
-            PredictorLayerWeights(product(weights.flatten(0, 1), None), block, n, biases, gains, shifts)
+            PredictorLayerWeights(
+                product(weights.flatten(0, 1), None),
+                block,
+                n,
+                biases,
+                gains,
+                shifts,
+                tuple(names for _, _, names in each),
+            )
         )
     n = lasts[0].weight.shape[1]
     last = torch.stack([filled_up(one.weight.float()[0], max(CHUNK, block_of(n))) for one in lasts])

@@ -116,17 +116,25 @@ class WaveglowShape(GraphedShape):
             yield self._flow(flow, flow - 1, early, used)
             used += early
 
+    def _seen(self, rows: torch.Tensor) -> torch.Tensor:
+        """Rows of all phases -> (B, channels, steps), as the network has them."""
+        whole = rows.unflatten(0, (self.layout.phases, self.rows))[:, self.layout.margin :]
+        items = whole.unfold(1, self.frames, self.stride)[:, : self.batch]  # (P, B, C, frames)
+        return items.permute(1, 2, 3, 0).flatten(2)
+
     def _layer(self, index: int, layer: int) -> Iterator[TritonLaunch]:
         layout = self.layout
         at = index, index // layout.layers
         common = {"PHASES": layout.phases, "MARGIN": layout.margin, "FIRST": layer == 0}
         common |= {"WINDOW": layout.window, "CHUNKS": layout.chunks}
         splits = 2 * layout.channels // self.gate.columns
+        net = f"WN.{index // layout.layers}"
         yield TritonLaunch(
             kernels.gate_kernel,
             (layout.phases * self.tiles * splits,),
             (*self.gate_tensors, *at, 2**layer, self.tiles, self.rows),
             {**common, "TAPS": layout.taps, **self.gate.options},
+            [(f"{net}.res_skip_layers.{layer}<", lambda: self._seen(self.acts))],
         )
         last = layer == layout.layers - 1
         splits = 1 if last else layout.channels // self.residual.columns
@@ -137,6 +145,11 @@ class WaveglowShape(GraphedShape):
             (layout.phases * tiles * splits,),
             (*self.residual_tensors, *at, *rows),
             {**common, "LAST": last, **self.residual.options},
+            [
+                (f"{net}.end", lambda: self._seen(self.ends + self.folded.end_bias[at[1]]))
+                if last
+                else (f"{net}.in_layers.{layer + 1}<", lambda: self._seen(self.left[-len(self.acts) :]))
+            ],
         )
 
     def _flow(self, flow: int | None, after: int, early: int, used: int) -> TritonLaunch:
@@ -153,7 +166,9 @@ class WaveglowShape(GraphedShape):
         rows = {"PHASES": layout.phases, "GROUP": config.n_group, "MARGIN": layout.margin, "BLOCK": FLOW_ROWS}
         grid = -(-self.tiles * GATE_ROWS // FLOW_ROWS), layout.phases
         options = {**channels, **drawn, **rows, "num_warps": 4}
-        return TritonLaunch(kernels.flow_kernel, grid, (*tensors, *places, *sizes), options)
+        made = f"convinv.{flow}:undo", lambda: self._seen(new)[:, early:]
+        shows = [made] if flow is not None and after >= 0 else []  # the last one makes audio
+        return TritonLaunch(kernels.flow_kernel, grid, (*tensors, *places, *sizes), options, shows)
 
 
 class WaveglowNetwork(DrawsOnGpu, CapturedNetwork):

@@ -50,6 +50,7 @@ def stage_graph(
     """The stage's ONNX graph in a precision, and the weights that it names, which are not inside."""
     import onnx
 
+    from melforge.common.engines.tensorrt.exact import with_exact_convolutions
     from melforge.common.engines.tensorrt.half import to_half
 
     model = onnx.load(source.graphs[stage.name], load_external_data=False)
@@ -59,6 +60,8 @@ def stage_graph(
             if tensor.name not in source.state:
                 raise InputError(f"{source.weights} lacks {tensor.name}, which stage {stage.full_name} takes")
             weights[tensor.name] = source.state[tensor.name]
+    if stage.exact:
+        return with_exact_convolutions(model, weights)
     return to_half(model, stage.float32_layers, weights) if precision == "fp16" else (model, weights)
 
 

@@ -250,6 +250,7 @@ def build_command(
 
 def fingerprint(stage: Stage, source: ModelSource, precision: str) -> str:
     """A hash of the stage's graph, its weights and the rules of its building, without building it."""
+    from melforge.common.engines.tensorrt.exact import EXACT_VERSION
     from melforge.common.engines.tensorrt.half import HALF_VERSION
 
     graph = source.graphs[stage.name]
@@ -261,6 +262,8 @@ def fingerprint(stage: Stage, source: ModelSource, precision: str) -> str:
     rules: list[int | str] = [BUILDER_VERSION]
     if precision == "fp16":
         rules += [HALF_VERSION, *stage.float32_layers]
+    if stage.exact:
+        rules += ["exact", EXACT_VERSION]
     digest.update(json.dumps(rules).encode())
     return digest.hexdigest()
 

@@ -1,31 +1,18 @@
-// The server: what it offers, and speech as it is made.
+// The server: what it offers, speech as it is made, and what it hears.
 
 const KEY = "melforge.key";
 const EVENT_END = "\n\n";
 
-// An answer that is no speech: the server's own sentence, and which field it is about.
+// An answer that is no success: the server's own sentence, and which field it is about.
 export class ServerError extends Error {
-  constructor(status, error, retryAfter) {
-    super(error.message);
-    this.status = status;
-    this.param = error.param;
-    this.retryAfter = retryAfter;
-  }
-
-  get words() {
-    const sentence = /[.!?]$/.test(this.message) ? this.message : `${this.message}.`;
-    const again = this.retryAfter ? ` Try again in ${this.retryAfter} s.` : "";
-    if (this.status === 429) return `Too many requests: ${sentence}${again}`;
-    if (this.status === 503) return `The server is busy: ${sentence}${again}`;
-    if (this.status >= 500) return `The server failed (${this.status}): ${sentence}`;
-    return sentence;
-  }
-}
-
-// What goes wrong on the way: no server, or an answer without its end.
-export class ConnectionError extends Error {
-  get words() {
-    return this.message;
+  constructor(status, { message, param }, retryAfter) {
+    const sentence = /[.!?]$/.test(message) ? message : `${message}.`;
+    const again = retryAfter ? ` Try again in ${retryAfter} s.` : "";
+    if (status === 429) super(`Too many requests: ${sentence}${again}`);
+    else if (status === 503) super(`The server is busy: ${sentence}${again}`);
+    else if (status >= 500) super(`The server failed (${status}): ${sentence}`);
+    else super(sentence);
+    Object.assign(this, { status, param });
   }
 }
 
@@ -45,15 +32,14 @@ export function keepKey(key) {
   }
 }
 
-async function ask(path, key, options = {}) {
-  const headers = { ...options.headers };
-  if (key) headers.Authorization = `Bearer ${key}`;
+async function ask(path, { headers = {}, ...options } = {}) {
+  if (keptKey()) headers.Authorization = `Bearer ${keptKey()}`;
   let answer;
   try {
     answer = await fetch(new URL(path, document.baseURI), { ...options, headers });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new ConnectionError("The server does not answer.");
+    throw new Error("The server does not answer.");
   }
   if (!answer.ok) {
     const content = await answer.json().catch(() => ({}));
@@ -63,35 +49,40 @@ async function ask(path, key, options = {}) {
   return answer;
 }
 
-function post(fields, key, signal) {
+function speak(fields, signal) {
   const headers = { "Content-Type": "application/json" };
-  return ask("v1/audio/speech", key, { method: "POST", headers, body: JSON.stringify(fields), signal });
+  return ask("v1/audio/speech", { method: "POST", headers, body: JSON.stringify(fields), signal });
 }
 
-export async function readOptions(key) {
-  return (await ask("v1/audio/options", key)).json();
+export async function readOptions() {
+  return (await ask("v1/audio/options")).json();
 }
 
-// The whole file in a format.
-export async function download(fields, format, key) {
-  return (await post({ ...fields, response_format: format }, key)).blob();
+// The whole file.
+export async function download(fields) {
+  return (await speak(fields)).blob();
 }
 
-// {samples: Float32Array}, {words: [...]} and {alignment: {...}} as they come.
-export async function* speech(fields, rate, key, signal) {
-  const wanted = {
-    ...fields, response_format: "pcm", sample_rate: rate, stream_format: "sse",
-    timestamps: true, alignment: true,
-  };
-  const answer = await post(wanted, key, signal);
+// A transcript as text in a format.
+export async function transcribe(file, model, format, signal) {
+  const body = new FormData();
+  body.append("file", file);
+  body.append("model", model);
+  body.append("response_format", format);
+  return (await ask("v1/audio/transcriptions", { method: "POST", body, signal })).text();
+}
+
+// The server's events as they come; those of audio have `samples`, a Float32Array.
+export async function* speech(fields, rate, signal) {
+  const wanted = { response_format: "pcm", sample_rate: rate, stream_format: "sse" };
+  const answer = await speak({ ...fields, ...wanted, timestamps: true, alignment: true }, signal);
   let whole = false;
   for await (const event of events(answer.body)) {
-    if (event.type === "speech.audio.delta") yield { samples: samplesOf(event.audio) };
-    else if (event.type === "speech.audio.timestamps") yield { words: event.words };
-    else if (event.type === "speech.audio.alignment") yield { alignment: event };
-    else if (event.type === "speech.audio.done") whole = true;
+    if (event.audio) event.samples = samplesOf(event.audio);
+    whole ||= event.type === "speech.audio.done";
+    yield event;
   }
-  if (!whole) throw new ConnectionError("The speech broke off.");
+  if (!whole) throw new Error("The speech broke off.");
 }
 
 // Server-sent events as objects.
@@ -111,19 +102,18 @@ async function* events(body) {
     }
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new ConnectionError("The speech broke off.");
+    throw new Error("The speech broke off.");
   } finally {
     reader.cancel().catch(() => {});
   }
 }
 
+export function bytesOf(base64) {
+  return Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+}
+
 // 16 bits, little endian, in base64 -> [-1, 1].
 function samplesOf(base64) {
-  const bytes = atob(base64);
-  const samples = new Float32Array(bytes.length / 2);
-  for (let i = 0; i < samples.length; i++) {
-    const high = (bytes.charCodeAt(2 * i + 1) << 24) >> 16; // with its sign
-    samples[i] = (high | bytes.charCodeAt(2 * i)) / 32767;
-  }
-  return samples;
+  const view = new DataView(bytesOf(base64).buffer);
+  return Float32Array.from({ length: view.byteLength / 2 }, (_, i) => view.getInt16(2 * i, true) / 32767);
 }

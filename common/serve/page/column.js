@@ -4,40 +4,49 @@ import { download, speech } from "./api.js";
 import { ControlFields } from "./controls.js";
 import { Picture } from "./picture.js";
 import { Player } from "./player.js";
+import { Speakers } from "./speakers.js";
+
+const EMPTY = "Press Speak to hear the text, and to see its waveform, mel spectrogram and alignment.";
 
 export class Column {
-  // `notify` is what the page does for a column: it shows a status or an error, draws what has changed,
-  // pauses the others before one plays, and knows the text and the API key.
-  constructor(letter, options, notify) {
-    this.letter = letter;
+  // `page` is what it does for a column: shows an error or a status, draws what has changed, pauses the
+  // others before one plays, and knows the text.
+  constructor(letter, options, page) {
     this.options = options;
-    this.notify = notify;
+    this.page = page;
     this.root = document.getElementById("column").content.cloneNode(true).firstElementChild;
     this.parts = Object.fromEntries(
       [...this.root.querySelectorAll("[data-part]")].map((part) => [part.dataset.part, part]),
     );
-    this.#name();
     const { parts } = this;
-    this.controls = new ControlFields(parts.controls, options.controls, letter, () => this.#countChanged());
-    this.picture = new Picture(parts.wave, parts.mel, parts.alignment, parts.caption);
+    this.root.setAttribute("aria-label", `Speech ${letter.toUpperCase()}`);
+    this.root.querySelector("h2").textContent = letter.toUpperCase();
+    parts.caption.id = `${letter}-caption`;
+    parts.picture.setAttribute("aria-labelledby", parts.caption.id);
+    const controls = options.controls.filter(({ name }) => name !== "speaker");
+    this.controls = new ControlFields(parts.controls, controls, letter, () => this.#countChanged());
+    this.speakers = new Speakers(parts);
+    this.picture = new Picture(parts.picture, parts.caption);
     fill(parts.model, options.pairs.map(({ name }) => name));
     fill(parts.format, options.formats);
     parts.model.addEventListener("change", () => this.#offer());
     parts.voice.addEventListener("change", () => this.#offerControls());
     parts.reset.addEventListener("click", () => (this.controls.values = {}));
-    parts.play.addEventListener("click", () => this.#toggle());
+    parts.play.addEventListener("click", () => (this.player.playing ? this.pause() : this.#play()));
+    parts.stop.addEventListener("click", () => this.stop());
     parts.position.addEventListener("input", () => this.#seek(Number(parts.position.value)));
-    parts.wave.addEventListener("click", (event) => {
-      if (this.player) this.#seek((event.offsetX / parts.wave.clientWidth) * this.player.duration);
-    });
+    parts.picture.addEventListener("click", ({ offsetX }) => this.#seek(this.picture.secondsAt(offsetX)));
     parts.download.addEventListener("click", () => this.#download());
     this.#offer();
-    this.#clear();
+    this.#clear("");
+    this.#say(EMPTY);
   }
 
   get state() {
     const { model, voice } = this.parts;
-    return { model: model.value, voice: voice.value, controls: this.controls.values };
+    const speaker = this.speakers.value;
+    const controls = { ...this.controls.values, ...(speaker && { speaker }) };
+    return { model: model.value, voice: voice.value, controls };
   }
 
   set state({ model, voice, controls }) {
@@ -47,6 +56,7 @@ export class Column {
     if (this.#pair.voices[voice]) this.parts.voice.value = voice;
     this.#offerControls();
     this.controls.values = controls;
+    this.speakers.value = controls.speaker;
   }
 
   get busy() {
@@ -59,9 +69,9 @@ export class Column {
 
   // Asks for the text and plays it when it is its turn, `heard` being a promise of that.
   // Resolves when all of it is there; then `this.ended` is a promise of its last sound.
-  async speak(text, key, heard) {
+  async speak(text, heard) {
     this.stop();
-    this.#clear();
+    this.#clear(text);
     const { mel } = this.#pair.voices[this.parts.voice.value];
     const abort = (this.abort = new AbortController());
     let player;
@@ -70,42 +80,39 @@ export class Column {
     });
     player.context.resume(); // now, as long as the browser knows that somebody pressed a key
     this.picture.clear(mel);
-    this.root.dataset.state = "asking";
-    this.notify.status(`${this.#prefix}Asking …`);
+    this.#say("Asking …", "asking");
     heard.then(() => abort.signal.aborted || this.#play());
-    const begun = performance.now();
     try {
-      await this.#receive(speech(this.#fields(text), mel.sampling_rate, key, abort.signal), player, begun);
+      await this.#receive(speech(this.#fields(text), mel.sampling_rate, abort.signal), player);
     } catch (error) {
       if (abort.signal.aborted) return;
-      this.root.dataset.state = "failed";
+      this.#say("", "failed");
       if (this.controls.mark(error.param)) this.root.querySelector("details").open = true;
       throw error;
     } finally {
-      if (this.player === player) {
-        player.close();
-        this.picture.finish();
-        this.notify.changed();
-      }
+      player.close();
+      this.page.changed();
     }
   }
 
   stop() {
     this.abort?.abort();
-    if (this.receiving) this.root.dataset.state = "stopped";
+    if (this.receiving) this.#say("Stopped.", "stopped");
     this.pause();
+    this.player?.onEnd();
   }
 
   pause() {
     if (this.player?.playing) this.player.pause();
-    this.notify.changed();
+    this.page.changed();
   }
 
   // Shows where it is now.
   tick() {
     const { parts, player } = this;
     const [position, duration] = player ? [player.position, player.duration] : [0, 0];
-    parts.play.disabled = parts.position.disabled = !duration;
+    parts.result.hidden = !duration;
+    parts.stop.disabled = !this.busy;
     parts.play.textContent = player?.playing ? "Pause" : "Play";
     parts.position.max = duration.toFixed(2);
     parts.position.value = position;
@@ -116,47 +123,44 @@ export class Column {
     this.#markWord(position);
   }
 
-  async #receive(answer, player, begun) {
+  async #receive(events, player) {
     const { parts } = this;
-    let first = 0;
-    for await (const { samples, words, alignment } of answer) {
-      if (words) this.#addWords(words);
-      if (alignment) this.picture.align(alignment);
-      if (!samples) continue;
-      player.append(samples);
-      this.picture.add(samples);
-      parts.audio.textContent = `${player.duration.toFixed(2)} s`;
-      if (!first) {
-        first = performance.now() - begun;
-        parts.first.textContent = `${Math.round(first)} ms`;
-        this.root.dataset.state = "receiving";
-        this.notify.status(`${this.#prefix}Speaking. The first audio came after ${Math.round(first)} ms.`);
+    const begun = performance.now();
+    for await (const event of events) {
+      if (event.words) this.#addWords(event);
+      if (event.symbols) this.picture.align(event);
+      if (!event.samples) continue;
+      if (!player.duration) {
+        parts.first.textContent = `${Math.round(performance.now() - begun)} ms`;
+        this.#say(`Speaking. The first audio came after ${parts.first.textContent}.`, "receiving");
       }
-      this.notify.changed();
+      player.append(event.samples);
+      this.picture.add(event.samples);
+      this.page.changed();
     }
-    const [total, seconds] = [(performance.now() - begun) / 1000, player.duration];
+    const total = (performance.now() - begun) / 1000;
+    parts.audio.textContent = `${player.duration.toFixed(2)} s`;
     parts.total.textContent = `${total.toFixed(2)} s`;
-    parts.rtf.textContent = (seconds / total).toFixed(1);
-    this.root.dataset.state = "whole";
-    this.notify.status(`${this.#prefix}${seconds.toFixed(1)} s of audio, made in ${total.toFixed(2)} s.`);
+    parts.rtf.textContent = (player.duration / total).toFixed(1);
+    this.#say("", "whole");
   }
 
   async #download() {
-    const { parts } = this;
-    const format = parts.format.value;
-    parts.download.disabled = true;
+    const { model, format, rate, download: button } = this.parts;
+    const how = { response_format: format.value, sample_rate: Number(rate.value) };
+    button.disabled = true;
     try {
-      const file = await download(this.#fields(this.notify.text()), format, this.notify.key());
+      const file = await download({ ...this.#fields(this.page.text()), ...how });
       const link = document.createElement("a");
       link.href = URL.createObjectURL(file);
-      link.download = `${parts.model.value}.${format}`;
+      link.download = `${model.value}.${format.value}`;
       link.click();
       setTimeout(() => URL.revokeObjectURL(link.href), 60_000); // the browser is still reading it
-      this.notify.status(`${link.download} is saved.`);
+      this.page.status(`${link.download} is saved.`);
     } catch (error) {
-      this.notify.failed(error);
+      this.page.failed(error);
     } finally {
-      parts.download.disabled = false;
+      button.disabled = false;
     }
   }
 
@@ -169,68 +173,69 @@ export class Column {
     return this.options.pairs.find(({ name }) => name === this.parts.model.value);
   }
 
-  get #prefix() {
-    return this.root.parentElement?.classList.contains("compare") ? `${this.letter.toUpperCase()}: ` : "";
-  }
-
   // The voices and controls of the chosen pair.
   #offer() {
     const { voice } = this.parts;
     const before = voice.value;
-    const about = Object.fromEntries(this.options.voices.map(({ id, description }) => [id, description]));
-    fill(voice, Object.keys(this.#pair.voices), about);
+    fill(voice, Object.keys(this.#pair.voices));
     if (this.#pair.voices[before]) voice.value = before;
     this.#offerControls();
   }
 
-  // A speaker is for a voice that has several.
   #offerControls() {
-    const { speakers } = this.#pair.voices[this.parts.voice.value];
-    this.controls.suggest("speaker", speakers);
-    this.controls.offer(this.#pair.controls.filter((name) => name !== "speaker" || speakers.length));
+    const { voice, about } = this.parts;
+    const { speakers } = this.#pair.voices[voice.value];
+    about.textContent = this.options.voices.find(({ id }) => id === voice.value).description;
+    this.speakers.offer(speakers);
+    this.controls.offer(this.#pair.controls);
   }
 
-  #play(seconds) {
-    this.notify.playing(this);
-    this.player.play(seconds);
-    this.notify.changed();
-  }
-
-  #toggle() {
-    if (this.player.playing) this.pause();
-    else this.#play();
+  #play() {
+    this.page.playing(this);
+    this.player.play();
+    this.page.changed();
   }
 
   #seek(seconds) {
-    this.player?.seek(seconds);
-    this.notify.changed();
+    this.player.seek(seconds);
+    this.page.changed();
   }
 
-  #clear() {
-    const { parts } = this;
-    this.player = null;
-    this.words = [];
-    this.current = null;
+  #clear(text) {
+    Object.assign(this, { player: null, text, read: 0, spans: [], current: null });
+    this.rest = document.createTextNode(text);
+    this.parts.words.replaceChildren(this.rest);
     this.picture.clear(null);
-    parts.words.replaceChildren();
-    for (const part of [parts.first, parts.total, parts.audio, parts.rtf]) part.textContent = "–";
-    this.root.dataset.state = "idle";
     this.tick();
   }
 
-  #addWords(words) {
-    for (const word of words) {
+  // Where it is, in words; the figures take their place when all of it is there.
+  #say(words, state = "idle") {
+    this.root.dataset.state = state;
+    this.parts.said.textContent = words;
+    this.parts.figures.hidden = state !== "whole";
+  }
+
+  // Marks the pieces of the text that an utterance's words speak.
+  #addWords({ words, written }) {
+    this.picture.words.push(...words);
+    let place = 0;
+    for (const { text, words: count } of written.filter((piece) => piece.words)) {
+      const spoken = words.slice(place, (place += count));
+      const [start, end] = [spoken[0].start, spoken.at(-1).end];
+      const at = this.text.indexOf(text, this.read);
       const span = document.createElement("span");
-      span.textContent = word.text;
-      span.addEventListener("click", () => this.#seek(word.start));
-      this.parts.words.append(span, " ");
-      this.words.push({ ...word, span });
+      span.textContent = text;
+      span.addEventListener("click", () => this.#seek(start));
+      this.rest.before(this.text.slice(this.read, at), span);
+      this.read = at + text.length;
+      this.rest.data = this.text.slice(this.read);
+      this.spans.push({ start, end, span });
     }
-    this.picture.words = this.words;
   }
 
   #markWord(position) {
-    const found = this.words.find(({ start, end }) => start <= position && position < end) ?? null;
+    const found = this.spans.find(({ start, end }) => start <= position && position < end) ?? null;
     if (found === this.current || (!found && this.player?.playing)) return; // in a pause the last one stays
     this.current?.span.removeAttribute("aria-current");
     this.current = found;
@@ -246,24 +251,8 @@ export class Column {
     const count = Object.keys(this.controls?.values ?? {}).length;
     this.parts.changed.textContent = count ? `${count} changed` : "";
   }
-
-  #name() {
-    const letter = this.letter.toUpperCase();
-    this.root.setAttribute("aria-label", `Speech ${letter}`);
-    this.root.querySelector("h2").textContent = letter;
-    this.parts.words.setAttribute("aria-label", "The words as they are spoken");
-    this.parts.position.setAttribute("aria-label", "Position");
-    this.parts.format.setAttribute("aria-label", "Format");
-    this.parts.caption.id = `${this.letter}-caption`;
-    this.parts.alignment.setAttribute("aria-labelledby", this.parts.caption.id);
-    for (const part of ["model", "voice"]) {
-      this.parts[part].id = `${this.letter}-${part}`;
-      this.parts[part].previousElementSibling.htmlFor = `${this.letter}-${part}`;
-    }
-  }
 }
 
-function fill(select, names, titles = {}) {
+function fill(select, names) {
   select.replaceChildren(...names.map((name) => new Option(name, name)));
-  select.title = titles[select.value] ?? "";
 }

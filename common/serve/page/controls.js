@@ -1,7 +1,8 @@
 // Fields for the server's controls; those that the chosen models do not have are hidden and not sent.
 
-const UNITS = { HZ: "Hz" };
+const UNITS = { HZ: " (Hz)" };
 const FINE = 10; // up to this a step is small
+const SLIDING = 4; // a narrower range is a slider
 
 export class ControlFields {
   // `controls`: the server's rows; `letter` makes ids different.
@@ -14,12 +15,6 @@ export class ControlFields {
   offer(names) {
     for (const { control, row } of this.fields) row.hidden = !names.includes(control.name);
     this.#changed();
-  }
-
-  // Lists what a field of text may be.
-  suggest(name, words) {
-    const { list } = this.fields.find(({ control }) => control.name === name);
-    list.replaceChildren(...words.map((word) => new Option(word, word)));
   }
 
   // Name and value of those that are not as the server has them.
@@ -35,84 +30,58 @@ export class ControlFields {
 
   // Marks the field that an error is about; whether there is one.
   mark(name) {
-    let found = false;
-    for (const { control, input } of this.fields) {
-      const wrong = control.name === name;
-      if (wrong) input.setAttribute("aria-invalid", "true");
-      else input.removeAttribute("aria-invalid");
-      found ||= wrong;
-    }
-    return found;
+    for (const { control, input } of this.fields) input.ariaInvalid = String(control.name === name);
+    return this.fields.some(({ control }) => control.name === name);
   }
 
   #changed() {
     this.mark(null);
+    for (const { row, input } of this.fields) {
+      const output = row.querySelector("output");
+      if (output) output.value = input.value;
+    }
     this.onChange();
   }
 }
 
 function field(control, letter, onChange) {
-  const row = document.createElement("div");
-  const label = document.createElement("label");
-  const input = document.createElement("input");
-  const help = document.createElement("p");
-  input.id = `${letter}-${control.name}`;
-  input.name = control.name;
-  label.htmlFor = input.id;
+  const made = ["div", "label", "input", "p"].map((name) => document.createElement(name));
+  const [row, label, input, help] = made;
+  input.id = label.htmlFor = `${letter}-${control.name}`;
   help.id = `${input.id}-help`;
   help.className = "help";
-  help.textContent = control.help;
+  // The model is chosen above, and the field shows its default.
+  help.textContent = control.help.replace(/^\w+: |default: [^;)]*(; )?/g, "").replace(" ()", "");
   input.setAttribute("aria-describedby", help.id);
   input.addEventListener("input", onChange);
-  const words = (control.negated ?? control.name).replaceAll("_", " ");
-  label.textContent = UNITS[control.unit] ? `${words} (${UNITS[control.unit]})` : words;
+  label.textContent = (control.negated ?? control.name).replaceAll("_", " ") + (UNITS[control.unit] ?? "");
+  row.append(label, input, help);
   const { read, write } = FIELDS[control.kind](input, control);
+  if (input.type === "range") label.append(" ", document.createElement("output"));
   write(control.default);
-  row.className = control.kind;
-  if (control.kind === "switch") row.append(input, label, help);
-  else row.append(label, input, help);
-  if (control.kind !== "text") return { control, row, input, read, write };
-  const list = document.createElement("datalist");
-  list.id = `${input.id}-list`;
-  input.setAttribute("list", list.id);
-  row.append(list);
-  return { control, row, input, list, read, write };
+  return { control, row, input, read, write };
 }
 
-const FIELDS = { switch: asSwitch, integer: asNumber, number: asNumber, text: asText };
+const FIELDS = { switch: asSwitch, integer: asNumber, number: asNumber };
 
 function asSwitch(input, { negated }) {
   input.type = "checkbox";
   return {
     read: () => input.checked !== Boolean(negated),
-    write: (value) => {
-      input.checked = Boolean(value) !== Boolean(negated);
-    },
-  };
-}
-
-function asText(input, control) {
-  input.type = "text";
-  input.placeholder = control.default;
-  return {
-    read: () => (input.value === "" ? control.default : input.value),
-    write: (value) => {
-      input.value = value === control.default ? "" : value;
-    },
+    write: (value) => (input.checked = Boolean(value) !== Boolean(negated)),
   };
 }
 
 // An empty field is as the server, or the voice, has it.
 function asNumber(input, control) {
-  input.type = "number";
-  if (control.low !== null) input.min = control.low;
-  if (control.high !== null) input.max = control.high;
+  const slides = control.default !== null && control.high !== null && control.high - control.low < SLIDING;
+  input.type = slides ? "range" : "number";
+  input.min = control.low ?? "";
+  input.max = control.high ?? "";
   input.step = control.kind === "integer" ? 1 : control.high <= FINE ? 0.05 : 5;
   input.placeholder = control.default ?? "the voice's";
   return {
     read: () => (input.value === "" ? control.default : Number(input.value)),
-    write: (value) => {
-      input.value = value ?? "";
-    },
+    write: (value) => (input.value = value ?? ""),
   };
 }

@@ -2,6 +2,7 @@
 
 import { keepKey, keptKey, readOptions } from "./api.js";
 import { Column } from "./column.js";
+import { offerHearing } from "./hearing.js";
 import { addToHistory, clearHistory, fromFragment, readHistory, toFragment } from "./state.js";
 
 const FRAME = 40; // milliseconds
@@ -13,12 +14,11 @@ let turn = 0; // of pressing Speak
 let drawing = false;
 let drawn = 0; // when, in milliseconds
 
-const notify = {
+const page = {
   status: (words) => (at("status").textContent = words),
   failed: showError,
   changed: draw,
   text: () => text.value,
-  key: keptKey,
   playing: (column) => columns.filter((other) => other !== column).forEach((other) => other.pause()),
 };
 
@@ -32,7 +32,7 @@ function state() {
 
 // Each column is asked when the one before is whole, so that their times are their own.
 async function speak() {
-  if (!options) return start();
+  if (!options) return;
   stop();
   const mine = ++turn;
   showError(null);
@@ -41,7 +41,7 @@ async function speak() {
   let heard = Promise.resolve();
   for (const column of shown()) {
     try {
-      await column.speak(text.value, keptKey(), heard);
+      await column.speak(text.value, heard);
     } catch (error) {
       if (mine === turn) showError(error);
       return;
@@ -52,19 +52,19 @@ async function speak() {
 }
 
 function stop() {
-  const busy = columns.some((column) => column.busy);
   turn += 1;
   columns.forEach((column) => column.stop());
-  if (busy) notify.status("Stopped.");
 }
 
+// A server that wants a key asks for it; only a wrong one is an error.
 function showError(error) {
-  at("error").textContent = error ? error.words ?? String(error) : "";
-  if (error) notify.status("");
-  if (error?.status === 401) {
-    at("key-row").hidden = false;
-    at("key").focus();
-  }
+  page.status("");
+  const wanted = error?.status === 401;
+  const words = wanted ? keptKey() && "This is no valid key." : error?.message;
+  at("error").textContent = words ?? "";
+  if (!wanted) return;
+  at("key-form").hidden = false;
+  at("key").focus();
 }
 
 // Draws as long as something moves, else once; not in each of the screen's frames, for the server may need
@@ -106,18 +106,13 @@ function restoreLink() {
 
 async function share() {
   history.replaceState(null, "", toFragment(state()));
-  try {
-    await navigator.clipboard.writeText(location.href);
-    notify.status("The link is in the address bar and on the clipboard.");
-  } catch {
-    notify.status("The link is in the address bar.");
-  }
+  const copied = await navigator.clipboard?.writeText(location.href).then(() => true, () => false);
+  page.status(`The link is in the address bar${copied ? " and on the clipboard" : ""}.`);
 }
 
 function listHistory() {
   const entries = readHistory();
-  at("no-history").hidden = entries.length > 0;
-  at("clear").hidden = !entries.length;
+  at("past").hidden = !entries.length;
   at("history").replaceChildren(
     ...entries.map((entry) => {
       const [item, button, models] = ["li", "button", "span"].map((name) => document.createElement(name));
@@ -136,27 +131,29 @@ function listHistory() {
 }
 
 function countCharacters() {
-  const most = options?.max_characters;
   const count = [...text.value].length;
-  at("count").textContent = most ? `${count} of ${most} characters` : "";
-  at("count").classList.toggle("error", count > most);
+  at("count").textContent = `${count} of ${options.max_characters} characters`;
+  at("count").classList.toggle("error", count > options.max_characters);
 }
 
 async function start() {
   showError(null);
   try {
-    options = await readOptions(keptKey());
+    options = await readOptions();
   } catch (error) {
     showError(error);
     return;
   }
-  columns = ["a", "b"].map((letter) => new Column(letter, options, notify));
+  columns = ["a", "b"].map((letter) => new Column(letter, options, page));
   columnsPlace.replaceChildren(...columns.map(({ root }) => root));
   const other = options.pairs[1] ?? options.pairs[0];
   columns[1].state = { ...columns[1].state, model: other.name };
+  offerHearing(options.ear);
+  at("form").hidden = false;
   restoreLink();
   countCharacters();
   showColumns();
+  listHistory();
 }
 
 at("form").addEventListener("submit", (event) => {
@@ -171,14 +168,14 @@ at("clear").addEventListener("click", () => {
   clearHistory();
   listHistory();
 });
-at("use-key").addEventListener("click", () => {
-  keepKey(at("key").value.trim());
-  start();
-});
-at("key").addEventListener("keydown", (event) => {
-  if (event.key !== "Enter") return;
+at("key-form").addEventListener("submit", async (event) => {
   event.preventDefault();
-  at("use-key").click();
+  keepKey(at("key").value.trim());
+  await start();
+  if (!options) return;
+  at("key-form").hidden = true;
+  page.status("The key is accepted.");
+  text.focus();
 });
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") stop();
@@ -188,9 +185,4 @@ document.addEventListener("keydown", (event) => {
   }
 });
 addEventListener("hashchange", () => options && restoreLink());
-if (keptKey()) {
-  at("key").value = keptKey();
-  at("key-row").hidden = false;
-}
-listHistory();
 start();

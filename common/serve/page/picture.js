@@ -1,14 +1,14 @@
-// The waveform of all that was made, and a page of the mel with its words and phonemes and of the alignment.
+// What is spoken over one axis of time: the waveform, the mel with phonemes and words under it, and which
+// symbol each moment belongs to, by Tacotron 2's attention or by the durations.
 
-import { alignmentOf, describe } from "./alignment.js";
-import { MelSpectrogram } from "./mel.js";
+import { bytesOf } from "./api.js";
 
-const PIXELS_PER_SECOND = 180; // of mel and alignment
-const TILE = 512; // frames in one stored image
+const LEAST = 100; // pixels of a second where the whole is shown
+const READABLE = 180; // where it is longer than that, and shown page by page
 const PEAK = 64; // samples
 const FULL_HEIGHT = 0.5; // the amplitude that fills the waveform, unless there is a larger one
-const ROWS = 36; // pixels under the mel: phonemes, then words
-const [QUIET, LOUD] = [-10, 1]; // natural logarithms of the ends of the colours
+const [WAVE, MEL, WORDS, ALIGNMENT] = [[0, 56], [64, 140], [204, 36], [248, 112]]; // top and height, pixels
+const WHOLE = 255; // all of the attention
 const STOPS = [
   [10, 12, 34], [44, 30, 92], [112, 42, 122], [186, 62, 96], [236, 116, 70], [252, 196, 110], [254, 248, 214],
 ];
@@ -21,31 +21,22 @@ for (let level = 0; level < 256; level++) {
 }
 
 export class Picture {
-  // Three canvases, and the words that say what the last one shows.
-  constructor(wave, mel, alignment, caption) {
-    Object.assign(this, { wave, mel, alignment, caption });
-    this.position = 0;
+  // A canvas, and the words that say what it shows.
+  constructor(canvas, caption) {
+    Object.assign(this, { canvas, caption });
     this.clear(null);
-    const watcher = new ResizeObserver(() => this.draw());
-    for (const canvas of [wave, mel, alignment]) watcher.observe(canvas);
+    new ResizeObserver(() => this.draw()).observe(canvas);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
   }
 
   clear(contract) {
-    this.contract = contract;
-    this.spectrogram = contract && new MelSpectrogram(contract);
-    this.tiles = [];
-    this.frames = 0;
-    this.peaks = []; // the largest amplitude of each PEAK samples
-    this.loudest = FULL_HEIGHT;
-    this.samples = 0;
-    this.words = [];
-    this.alignments = [];
-    this.caption.textContent = describe([]);
-    this.position = 0;
+    Object.assign(this, { contract, peaks: [], loudest: FULL_HEIGHT, samples: 0, position: 0 });
+    Object.assign(this, { words: [], utterances: [] });
+    this.caption.textContent = "";
     this.draw();
   }
 
+  // Seconds that were made.
   get seconds() {
     return this.contract ? this.samples / this.contract.sampling_rate : 0;
   }
@@ -55,182 +46,147 @@ export class Picture {
       if (this.samples % PEAK === 0) this.peaks.push(0);
       this.samples += 1;
       const amplitude = Math.abs(sample);
-      if (amplitude > this.peaks[this.peaks.length - 1]) this.peaks[this.peaks.length - 1] = amplitude;
+      if (amplitude > this.peaks.at(-1)) this.peaks[this.peaks.length - 1] = amplitude;
       if (amplitude > this.loudest) this.loudest = amplitude;
     }
-    this.#store(this.spectrogram.push(samples));
   }
 
-  // An utterance's, before its samples.
-  align(content) {
-    const { hop_length: hop, sampling_rate: rate } = this.contract;
-    const one = alignmentOf(content, hop / rate);
-    if (!one.steps) return;
-    const image = imageOf(one.steps, one.symbols, (step, symbol) => one.levels[step * one.symbols + symbol]);
-    const tile = newTile(one.steps, one.symbols);
-    tile.getContext("2d").putImageData(image, 0, 0);
-    this.alignments.push({ ...one, tile });
-    this.caption.textContent = describe(this.alignments);
+  // The mel and alignment of an utterance, before its samples.
+  align({ start, symbols, seconds, attention, mel }) {
+    if (!mel.frames) return;
+    const frame = this.contract.hop_length / this.contract.sampling_rate;
+    const frames = seconds.map((one) => Math.round(one / frame));
+    const levels = attention ? bytesOf(attention.weights) : stairs(frames);
+    this.utterances.push({
+      start,
+      end: start + mel.frames * frame,
+      symbols: symbols.length,
+      steps: levels.length / symbols.length,
+      attended: attention && sumOfLargest(levels, symbols.length) / WHOLE,
+      alignment: imageOf(levels, symbols.length),
+      mel: imageOf(bytesOf(mel.levels), this.contract.n_mel_channels),
+    });
+    this.caption.textContent = describe(this.utterances);
   }
 
-  finish() {
-    this.#store(this.spectrogram.finish());
-    const long = `${this.seconds.toFixed(1)} seconds`;
-    this.wave.setAttribute("aria-label", `Waveform, ${long}`);
-    this.mel.setAttribute("aria-label", `Mel spectrogram with words and phonemes, ${long}`);
-    this.draw();
+  // The seconds under a place of the canvas.
+  secondsAt(x) {
+    return this.#page.start + x / this.#page.scale;
+  }
+
+  // What is shown: the seconds at the left edge, and how many pixels one takes.
+  get #page() {
+    const width = this.canvas.clientWidth;
+    const whole = Math.max(this.seconds, this.utterances.at(-1)?.end ?? 0);
+    if (whole * LEAST <= width) return { start: 0, scale: width / whole };
+    const span = width / READABLE;
+    const turned = Math.floor(Math.min(this.position, whole) / span) * span;
+    return { start: Math.min(turned, whole - span), scale: READABLE };
   }
 
   draw() {
-    if (!this.wave.clientWidth) return;
-    const style = getComputedStyle(this.wave);
-    const colour = (name) => style.getPropertyValue(name).trim();
-    const colours = {
-      wave: colour("--wave"), head: colour("--head"), faint: colour("--line"), text: colour("--text"),
-      soft: colour("--soft"), shade: colour("--shade"),
-    };
-    this.#drawWave(colours);
-    this.#drawMel(colours);
-    this.#drawAlignment(colours);
-  }
-
-  // Seconds at the left edge of mel and alignment, and how many it shows.
-  get page() {
-    const span = this.mel.clientWidth / PIXELS_PER_SECOND;
-    const last = Math.max(0, this.seconds - 1e-3);
-    return { start: Math.floor(Math.min(this.position, last) / span) * span, span };
-  }
-
-  #store(frames) {
-    for (let first = 0; first < frames.length; ) {
-      const place = this.frames % TILE;
-      const count = Math.min(frames.length - first, TILE - place);
-      const bands = frames[first].length;
-      if (!place) this.tiles.push(newTile(TILE, bands));
-      const from = first;
-      const image = imageOf(count, bands, (x, band) => levelOf(frames[from + x][band]));
-      this.tiles.at(-1).getContext("2d").putImageData(image, place, 0);
-      this.frames += count;
-      first += count;
-    }
-  }
-
-  #drawWave(colours) {
-    const { context, width, height } = prepared(this.wave);
-    const { seconds } = this;
-    if (!seconds) return;
-    const { start, span } = this.page;
-    if (seconds > span) {
-      context.fillStyle = colours.shade;
-      context.fillRect((start / seconds) * width, 0, (span / seconds) * width, height);
-    }
-    context.fillStyle = colours.wave;
-    context.fill(this.#outline(width, height));
-    context.fillStyle = colours.head;
-    context.fillRect((this.position / seconds) * width - 1, 0, 2, height);
-  }
-
-  // The waveform's shape, made again when it has grown or its place has another size.
-  #outline(width, height) {
-    const made = `${width} ${height} ${this.samples}`;
-    if (this.outline?.made === made) return this.outline.path;
-    const { peaks } = this;
-    const path = new Path2D();
-    for (let x = 0; x < width; x++) {
-      const first = Math.floor((x / width) * peaks.length);
-      const end = Math.max(first + 1, Math.floor(((x + 1) / width) * peaks.length));
-      let peak = 0;
-      for (let i = first; i < end; i++) peak = Math.max(peak, peaks[i] ?? 0);
-      const half = Math.max(0.5, ((peak / this.loudest) * height) / 2);
-      path.rect(x, height / 2 - half, 1, 2 * half);
-    }
-    this.outline = { made, path };
-    return path;
-  }
-
-  #drawMel(colours) {
-    const { context, width, height } = prepared(this.mel);
+    const { context, width, height } = prepared(this.canvas);
     if (!this.seconds) return;
-    const { start, span } = this.page;
-    const across = (seconds) => (seconds - start) * PIXELS_PER_SECOND;
-    const bottom = height - ROWS;
-    const frame = this.contract.hop_length / this.contract.sampling_rate;
-    this.tiles.forEach((tile, i) => {
-      const frames = Math.min(TILE, this.frames - i * TILE);
-      const [left, right] = [across(i * TILE * frame), across((i * TILE + frames) * frame)];
-      if (right > 0 && left < width) {
-        context.drawImage(tile, 0, 0, frames, tile.height, left, 0, right - left, bottom);
+    const style = getComputedStyle(this.canvas);
+    const colour = (name) => style.getPropertyValue(`--${name}`);
+    const { start, scale } = this.#page;
+    const across = (seconds) => (seconds - start) * scale;
+    const made = Math.min(width, across(this.seconds));
+    const peaksPerSecond = this.contract.sampling_rate / PEAK;
+    context.fillStyle = colour("wave");
+    for (let x = 0; x < made; x++) {
+      const [first, end] = [x, x + 1].map((edge) => Math.floor((start + edge / scale) * peaksPerSecond));
+      const peak = Math.max(...this.peaks.slice(first, Math.max(first + 1, end)));
+      const size = Math.max(1, (peak / this.loudest) * WAVE[1]);
+      context.fillRect(x, WAVE[0] + (WAVE[1] - size) / 2, 1, size);
+    }
+    context.save();
+    context.beginPath();
+    context.rect(0, 0, made, height); // what was not made yet is not shown
+    context.clip();
+    context.fillStyle = `rgb(${STOPS[0]})`; // of pauses
+    for (const [top, tall] of [MEL, ALIGNMENT]) context.fillRect(0, top, width, tall);
+    for (const one of this.utterances) {
+      const [left, right] = [across(one.start), across(one.end)];
+      for (const [image, [top, tall]] of [[one.mel, MEL], [one.alignment, ALIGNMENT]]) {
+        context.imageSmoothingEnabled = image === one.mel || image.height > tall;
+        context.drawImage(image, left, top, right - left, tall);
       }
-    });
-    const inPage = ({ start: from, end }) => end > start && from < start + span;
-    const made = (one) => inPage(one) && one.start < this.seconds;
-    for (const word of this.words.filter(made)) {
+    }
+    this.#drawWords(context, across, colour);
+    context.restore();
+    context.fillStyle = colour("head");
+    context.fillRect(across(this.position) - 1, 0, 2, height);
+  }
+
+  #drawWords(context, across, colour) {
+    const [top, tall] = WORDS;
+    for (const word of this.words) {
+      const [left, right] = [across(word.start), across(word.end)];
+      if (right < 0 || left > this.canvas.clientWidth) continue;
+      context.fillStyle = colour("shade");
       const now = word.start <= this.position && this.position < word.end;
-      context.fillStyle = colours.shade;
-      if (now) context.fillRect(across(word.start), bottom, across(word.end) - across(word.start), ROWS);
-      for (const phoneme of word.phonemes.filter(made)) {
-        context.fillStyle = colours.faint;
-        context.fillRect(across(phoneme.start), bottom, 1, ROWS / 2);
-        label(context, phoneme.text, across(phoneme.start), across(phoneme.end), bottom + 9, 9, colours.soft);
+      if (now) context.fillRect(left, top, right - left, tall);
+      for (const { text, start, end } of word.phonemes) {
+        context.fillStyle = colour("line");
+        context.fillRect(across(start), top, 1, tall / 2);
+        label(context, text, across(start), across(end), top + 9, 9, colour("soft"));
       }
-      context.fillStyle = colours.soft;
-      context.fillRect(across(word.start), bottom, 1, ROWS);
-      context.fillRect(across(word.end), bottom, 1, ROWS);
-      label(context, word.text, across(word.start), across(word.end), bottom + 27, 12, colours.text);
+      context.fillStyle = colour("soft");
+      context.fillRect(left, top, 1, tall);
+      context.fillRect(right, top, 1, tall);
+      label(context, word.text, left, right, top + 27, 12, colour("text"));
     }
-    context.fillStyle = colours.head;
-    context.fillRect(across(this.position) - 1, 0, 2, height);
-  }
-
-  // Each utterance's symbols from bottom to top, as far as it was made.
-  #drawAlignment(colours) {
-    const { context, width, height } = prepared(this.alignment);
-    if (!this.seconds) return;
-    const across = (seconds) => (seconds - this.page.start) * PIXELS_PER_SECOND;
-    for (const { start, end, tile } of this.alignments) {
-      const made = Math.min(end, this.seconds);
-      const [left, right] = [across(start), across(made)];
-      if (made <= start || right <= 0 || left >= width) continue;
-      context.imageSmoothingEnabled = tile.height > height;
-      const steps = (tile.width * (made - start)) / (end - start);
-      context.drawImage(tile, 0, 0, steps, tile.height, left, 0, right - left, height);
-    }
-    context.fillStyle = colours.head;
-    context.fillRect(across(this.position) - 1, 0, 2, height);
   }
 }
 
-function newTile(width, height) {
-  const tile = document.createElement("canvas");
-  [tile.width, tile.height] = [width, height];
-  return tile;
-}
-
-// Of a band in a frame: the colour's number.
-function levelOf(value) {
-  return Math.min(255, Math.max(0, Math.round((255 * (value - QUIET)) / (LOUD - QUIET))));
-}
-
-// `levelAt(x, y)` is the number of a colour, y from the bottom.
-function imageOf(width, height, levelAt) {
-  const image = new ImageData(width, height);
+// Of rows of levels, one a step: the first step at the left, its first level at the bottom.
+function imageOf(levels, rows) {
+  const steps = levels.length / rows;
+  const image = new ImageData(steps, rows);
   const pixels = new Uint32Array(image.data.buffer);
-  for (let x = 0; x < width; x++) {
-    for (let y = 0; y < height; y++) pixels[(height - 1 - y) * width + x] = COLOURS[levelAt(x, y)];
+  levels.forEach((level, i) => {
+    pixels[(rows - 1 - (i % rows)) * steps + Math.floor(i / rows)] = COLOURS[level];
+  });
+  const canvas = new OffscreenCanvas(steps, rows);
+  canvas.getContext("2d").putImageData(image, 0, 0);
+  return canvas;
+}
+
+// All of each frame on the symbol whose time it is.
+function stairs(frames) {
+  const count = frames.length;
+  const rows = frames.flatMap((times, symbol) => Array.from({ length: times }, () => symbol));
+  const levels = new Uint8Array(rows.length * count);
+  rows.forEach((symbol, step) => (levels[step * count + symbol] = WHOLE));
+  return levels;
+}
+
+function sumOfLargest(levels, count) {
+  let sum = 0;
+  for (let place = 0; place < levels.length; place += count) {
+    sum += Math.max(...levels.subarray(place, place + count));
   }
-  return image;
+  return sum;
+}
+
+function describe(utterances) {
+  const total = (name) => utterances.reduce((sum, one) => sum + one[name], 0);
+  const rows = `${total("symbols")} symbols from bottom to top`;
+  if (utterances[0].attended === null) return `Waveform, mel spectrogram, and durations of ${rows}`;
+  const share = Math.round((100 * total("attended")) / total("steps"));
+  return `Waveform, mel spectrogram, and attention to ${rows}, ${share}\u00a0% on one at a time`;
 }
 
 // The canvas at the screen's own resolution, empty, with CSS pixels as its unit.
 function prepared(canvas) {
   const scale = devicePixelRatio || 1;
-  const [width, height] = [canvas.clientWidth, canvas.clientHeight];
+  const { clientWidth: width, clientHeight: height } = canvas;
   const [across, down] = [Math.round(width * scale), Math.round(height * scale)];
-  if (canvas.width !== across) canvas.width = across;
-  if (canvas.height !== down) canvas.height = down;
+  if (canvas.width !== across || canvas.height !== down) [canvas.width, canvas.height] = [across, down];
   const context = canvas.getContext("2d");
-  context.setTransform(scale, 0, 0, scale, 0, 0);
-  context.clearRect(0, 0, width, height);
+  context.reset();
+  context.scale(scale, scale);
   return { context, width, height };
 }
 

@@ -49,9 +49,10 @@ export class Player {
     if (this.playing && !this.sources.size) this.#end();
   }
 
-  play(seconds = this.held) {
+  // From the beginning, if it is at the end.
+  play(seconds = this.#ends(this.held) ? 0 : this.held) {
     this.#silence();
-    this.held = this.closed && seconds >= this.duration ? 0 : seconds;
+    this.held = seconds;
     this.playing = true;
     this.context.resume();
     const first = Math.round(this.held * this.rate);
@@ -65,8 +66,13 @@ export class Player {
   }
 
   seek(seconds) {
-    if (this.playing) this.play(seconds);
-    else this.held = seconds;
+    if (this.playing && !this.#ends(seconds)) return this.play(seconds);
+    if (this.playing) this.pause();
+    this.held = Math.min(seconds, this.duration);
+  }
+
+  #ends(seconds) {
+    return this.closed && seconds >= this.duration;
   }
 
   #from(first) {

@@ -5,8 +5,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import soundfile
+import torch
 
+from melforge.common.audio.contract import MelContract
 from melforge.common.errors import InputError
+from melforge.common.training.corpus import batches
 from melforge.common.training.corpus.alignment import Aligner, line_symbols, speech_bounds, spread
 from melforge.common.training.corpus.batches import VALIDATION_UTTERANCES, validation_count
 from melforge.common.training.corpus.dataset import LABELS, Labels, load_audio, load_labels, save_labels
@@ -117,3 +120,10 @@ def test_a_line_of_several_sentences_is_one_sequence():
 def test_what_a_process_cannot_begin_with_is_said_as_it_is(workers, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no_list\.txt"):
         list(in_processes(len, ["a", "bb"], workers, "counting", np.load, tmp_path / "no_list.txt"))
+
+
+def test_a_corpus_is_heard_in_blocks_as_in_one(monkeypatch):
+    audio = torch.randint(-9999, 9999, (20 * HOP,), dtype=torch.int16)
+    whole = batches.corpus_mel(audio, MelContract())
+    monkeypatch.setattr(batches, "BLOCK", 7)
+    torch.testing.assert_close(batches.corpus_mel(audio, MelContract()), whole)
