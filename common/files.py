@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from melforge.common.errors import InputError
 
@@ -63,6 +63,14 @@ def write_bytes(path: Path, content: bytes | memoryview) -> None:
         file.write_bytes(content)
 
 
+def is_file(text: str) -> bool:
+    """Whether a text names a file, whatever it is."""
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # too long for a name, or with a NUL
+        return False
+
+
 def decode_text(raw: bytes, where: str) -> str:
     """A file's text, in UTF-8 with or without a byte order mark. An InputError names the line that is not."""
     try:
@@ -86,24 +94,32 @@ def read_text(path: Path) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-# What other files begin with -> what they are, and what to do about it.
-FOREIGN = {
-    rb".{6}\0\0\{": "a safetensors file: its name must end in .safetensors",
-    rb"version https://git-lfs": "a Git LFS pointer: fetch the file that it stands for (git lfs pull)",
-    rb"(?i)\s*<(!doctype|html|head|\?xml)": "a web page: download the file itself, not the page about it",
-    rb"\x1f\x8b|.{257}ustar": "an archive, as NeMo's .nemo is one: unpack it and give a file that is in it",
-    rb"\x08[\x03-\x14][\x12\x3a\x42]": "an ONNX graph, not a checkpoint: give what it was exported from",
-    rb".{4}ftyp": "an MP4 (.m4a, .mp4): convert its sound, as by ffmpeg -i IT it.wav",
-    rb"RIFF.{4}WAVE|fLaC|OggS|ID3": "a sound file",
-    rb"\x89HDF": "an HDF5 file, as TensorFlow and Keras write them",
+# Kinds of files: what they begin with, and what they are, with the way out.
+KINDS = {
+    "safetensors": (rb".{6}\0\0\{", "a safetensors file: its name must end in .safetensors"),
+    "sound": (rb"RIFF.{4}WAVE|fLaC|OggS|ID3", "a sound file"),
+    "pointer": (rb"version https://git-lfs", "a Git LFS pointer: fetch the file itself (git lfs pull)"),
+    "page": (rb"(?i)\s*<(!doctype|html|head|\?xml)", "a web page: download the file, not the page about it"),
+    "archive": (
+        rb"\x1f\x8b|.{257}ustar",
+        "an archive, as NeMo's .nemo is one: unpack it and give what is in it",
+    ),
+    "graph": (rb"\x08[\x03-\x14][\x12\x3a\x42]", "an ONNX graph: give the checkpoint that it was made of"),
+    "mp4": (rb".{4}ftyp", "an MP4 (.m4a, .mp4): convert its sound, as by ffmpeg -i IT it.wav"),
+    "hdf5": (rb"\x89HDF", "an HDF5 file, as TensorFlow and Keras write them"),
 }
 
 
-def what_it_is(path: Path) -> str:
-    """What a file is by its first bytes, as a sentence ends, where it is of a known other kind; else ""."""
-    with path.open("rb") as file:
-        head = file.read(512)
-    return next((what for begin, what in FOREIGN.items() if re.match(begin, head, re.DOTALL)), "")
+def what_it_is(file: Path | BinaryIO, wanted: str = "") -> str:
+    """What a file is by its first bytes, as a sentence ends; "" where it may be of the `wanted` kind."""
+    if isinstance(file, Path):
+        with file.open("rb") as opened:
+            return what_it_is(opened, wanted)
+    file.seek(0)
+    head = file.read(512)
+    found = (kind for kind, (begin, _) in KINDS.items() if re.match(begin, head, re.DOTALL))
+    kind = next(found, wanted)
+    return "" if kind == wanted else KINDS[kind][1]
 
 
 def cache_folder() -> Path:

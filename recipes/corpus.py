@@ -11,13 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from melforge.common.errors import InputError, require_package
+from melforge.common.recognition.lists import read_list
 from melforge.common.text.frontends import get_frontend
 from melforge.common.text.split import split_sentences
 from melforge.common.training.corpus.alignment import Aligner, line_symbols
 from melforge.common.training.corpus.dataset import HOP, RATE, Labels, save_labels, write_metadata
 from melforge.common.training.corpus.pitch import pitch_per_symbol
 from melforge.common.training.corpus.processes import in_processes
-from melforge.common.training.corpus.takes import read_rows
 
 
 class NamedText(NamedTuple):
@@ -46,7 +46,7 @@ MakeReader = Callable[[Path], Reader]
 
 def read_transcripts(path: Path) -> list[NamedText]:
     """`name|text` a line, as in the published LJSpeech file lists, or a metadata.csv (its last column)."""
-    return [NamedText(Path(row.name).stem, row.text) for row in read_rows(path, marks="|")]
+    return [NamedText(Path(row.file).stem, row.text or "") for row in read_list(path)]
 
 
 def one_line_a_sentence(lines: Sequence[NamedText]) -> list[NamedText]:

@@ -7,6 +7,7 @@ import importlib
 import json
 import os
 import pickle
+import re
 import runpy
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ import tempfile
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -356,7 +357,18 @@ def program(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         run_as = runpy.run_path if str(name).endswith(".py") else runpy.run_module
         with pytest.raises(SystemExit) as stopped:
             run_as(str(name), run_name="__main__")
-        return stopped.value.code or 0, *capsys.readouterr()
+        out, errors = capsys.readouterr()
+        if stopped.value.code == 2 and name == "melforge":
+            require_own_options(errors, words)
+        return stopped.value.code or 0, out, errors
+
+    def require_own_options(errors: str, words: Sequence[object]) -> None:
+        """An error advises no option that the command lacks, but where it names another command."""
+        option = re.compile(r"(?<![\w-])--[a-z][\w-]*")
+        typed = {found for word in words for found in option.findall(str(word))}
+        if named := {*option.findall(re.sub(r"melforge [a-z].*", "", errors))} - typed:
+            _, known, _ = run("melforge", *words[: 2 if words[0] == "voice" else 1], "--help")
+            assert named <= {*option.findall(known)}, errors
 
     return run
 

@@ -18,6 +18,7 @@ from melforge.common.cli import run as run_module
 from melforge.common.errors import InputError, counted, with_article
 
 ROOT = Path(__file__).parent.parent
+SPOKEN = str(ROOT / "tests" / "data" / "heard" / "teacher.flac")
 SCRIPTS = sorted(set((ROOT / "scripts").glob("*.py")) - {ROOT / "scripts" / "checkout.py"})
 
 
@@ -231,6 +232,26 @@ def test_a_fault_of_ours_shows_its_traceback_on_request(how, capsys, monkeypatch
     errors = capsys.readouterr().err
     assert stopped.value.code == 1 and errors.startswith("Traceback")
     assert errors.endswith("error: this is a fault of Melforge (ValueError: wrong shape); please report it\n")
+
+
+@pytest.mark.no_gpu
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(("check-gpu", "-o", "x"), ("speak", "Hello.", "--backend", "trt"), ("verify", "--backend", "trt")),
+        *(("speak", "Hello.", "--device", "cuda"), ("transcribe", SPOKEN, "--backend", "trt")),
+        *(("transcribe", SPOKEN, "--device", "cuda"), ("build", "hifigan")),
+        *(
+            ("export", "hifigan", "--device", "cuda"),
+            ("copy-synthesis", SPOKEN, "-o", "x", "--backend", "trt"),
+        ),
+    ],
+    ids=" ".join,
+)
+def test_without_a_gpu_commands_advise_no_option_that_they_lack(words, melforge, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    status, _, errors = melforge(*words)  # which looks for such options
+    assert status == 2 and errors.startswith("error: ") and not any(tmp_path.iterdir())
 
 
 def test_an_optional_package_that_is_missing_is_a_sentence(capsys, monkeypatch):

@@ -14,7 +14,7 @@ from typing import IO, BinaryIO
 import numpy as np
 
 from melforge.common.errors import InputError, require_package
-from melforge.common.files import require_writable_file, write_bytes
+from melforge.common.files import require_writable_file, what_it_is, write_bytes
 
 FORMATS = {  # file suffix -> libsndfile's container and coding
     "wav": ("WAV", "PCM_16"),
@@ -25,6 +25,7 @@ FORMATS = {  # file suffix -> libsndfile's container and coding
 LOWEST_RATE, HIGHEST_RATE = 4000, 384000  # Hz, of recordings that others send
 DECODED_AT_ONCE = 1 << 20  # samples
 LOUDEST = 2.0**31  # of samples: some files hold whole numbers as floats; far above, spectra are infinite
+RIFF_HEAD = b"RIFF\0\0\0\0WAVE"
 UNKNOWN_SIZE = 0xFFFFFFFF  # in a wav header: until the stream ends
 USUAL_RATE = 48000  # Hz; a recording of a higher one may have as many samples, and so last less long
 
@@ -84,14 +85,19 @@ def decode_blocks(
 ) -> Iterator[tuple[np.ndarray, int]]:
     """The same in blocks of at most 2^20 samples, each with the rate; at least one, which may be empty.
 
-    Several channels are averaged to one. An InputError if it is no sound, has a rate unusual for speech or
-    impossible samples, or is longer than `longest` seconds at 48 kHz (less at higher rates: a small file of
-    silence may hold any number of samples).
+    Several channels are averaged to one, or the loudest is taken where they cancel each other. An InputError
+    if it is no sound, has a rate unusual for speech or impossible samples, or is longer than `longest`
+    seconds at 48 kHz (less at higher rates: a small file of silence may hold any number of samples).
     """
     import soundfile
 
+    if not isinstance(sound, Path):
+        sound.seek(0)
     try:
         with soundfile.SoundFile(sound) as file:
+            if not file.frames and (whole := _unfinished_wav(sound)):
+                yield from decode_blocks(whole, longest, start, length)
+                return
             rate = file.samplerate
             if not LOWEST_RATE <= rate <= HIGHEST_RATE:
                 usual = f"speech has {LOWEST_RATE} to {HIGHEST_RATE}"
@@ -110,12 +116,47 @@ def decode_blocks(
                 if count > seconds * rate:
                     at = f" at {rate} Hz" if rate > USUAL_RATE else ""
                     raise InputError(f"it is longer than {seconds:g} seconds{at}: cut it at a pause")
-                samples = block.mean(axis=1, dtype=np.float32)
+                samples = _mono(block)
                 if not max(np.max(samples), -np.min(samples)) <= LOUDEST:  # NaN is not either
                     raise InputError("its samples are not all numbers that sound has: save it in 16 bits")
                 yield samples, rate
     except soundfile.LibsndfileError as error:
-        raise InputError(f"it cannot be read as sound: {error.error_string}") from None
+        what = what_it_is(sound, "sound")
+        why = f"it is {what}" if what else error.error_string
+        raise InputError(f"it cannot be read as sound: {why}") from None
+
+
+def _mono(block: np.ndarray) -> np.ndarray:
+    """Channels float32 (S, C) -> their mean (S,), or the loudest one where they cancel each other."""
+    mean, count = block.mean(axis=1, dtype=np.float32), block.shape[1]
+    if count > 1:
+        powers = np.square(block, dtype=np.float64).sum(axis=0)
+        # Half of what is left of one channel among silent ones.
+        if np.vdot(mean, mean) * (2 * count) ** 2 < powers.max():
+            return block[:, powers.argmax()].copy()
+    return mean
+
+
+def _unfinished_wav(sound: BinaryIO | Path) -> BinaryIO | None:
+    """A wav file whose header says that it has no samples, as of a recorder that died, but has some: as a
+    file object whose header leaves their number open. None for other files.
+    """
+    if not isinstance(sound, Path):
+        sound.seek(0)
+    content = bytearray(sound.read_bytes() if isinstance(sound, Path) else sound.read())
+    place = len(RIFF_HEAD)
+    if content[:4] + content[8:place] != RIFF_HEAD[:4] + RIFF_HEAD[8:]:
+        return None
+    while (head := content[place : place + 8])[:4] != b"data":
+        if len(head) < 8:
+            return None
+        place += 8 + (size := int.from_bytes(head[4:], "little")) + size % 2
+    rest = content[place + 8 : place + 16]  # samples, or a further chunk
+    end = place + 16 + int.from_bytes(rest[4:], "little")
+    if any(head[4:]) or not rest or (rest[:4].isalnum() and 0 <= len(content) - end <= 1):
+        return None
+    content[place + 4 : place + 8] = UNKNOWN_SIZE.to_bytes(4, "little")
+    return io.BytesIO(content)
 
 
 def to_pcm16(audio: np.ndarray) -> np.ndarray:

@@ -51,9 +51,9 @@ class Table:
         seen: set[str] = set()
         total = 0
         for total, text in enumerate(self, start=1):  # noqa: B007
-            if text.id in seen:
+            if (key := text.id.casefold()) in seen:  # Windows and macOS have one file for both
                 raise InputError(f"{self.path}: the id {text.id!r} stands there twice")
-            seen.add(text.id)
+            seen.add(key)
         if not total:
             raise InputError(f"{self.path} holds no text to speak")
         return total
@@ -125,7 +125,7 @@ def _read_json_lines(table: Table) -> Iterator[TableText]:
         place = f"{table.path} line {number}"
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{place} is no JSON: {error}") from None
         if not isinstance(row, dict):
             raise InputError(f"{place} is no JSON object, as {{{json.dumps(table.text_column)}: ...}} is")

@@ -103,7 +103,7 @@ def require_fitting(args: argparse.Namespace) -> None:
     if args.output is None or args.output == "-":
         raise InputError(f"{args.input} is a table of texts: give a folder with -o DIR")
     for name in FOR_PHRASES:
-        if getattr(args, name) not in (None, False):  # --listen without a name is ""
+        if getattr(args, name) not in (None, False, []):  # --listen without a name is ""
             option = f"--{name.replace('_', '-')}"
             raise InputError(f"{option} is for phrases, and {args.input} is spoken in shards: leave it out")
     if args.gpus_per_worker is not None and not args.gpus_per_worker >= 0:

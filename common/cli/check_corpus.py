@@ -13,10 +13,10 @@ from melforge.common.cli.parser import USER_ERROR
 from melforge.common.cli.run import words_of
 from melforge.common.cli.transcribe import models_that_hear, recogniser_from
 from melforge.common.errors import InputError, counted
-from melforge.common.files import read_text
-from melforge.common.recognition.recordings import Recording, Unreadable, find_recordings
+from melforge.common.recognition.recordings import Recording, Unreadable
+from melforge.common.training.corpus.dataset import METADATA
+from melforge.common.training.corpus.takes import find_takes
 
-METADATA = "metadata.csv"
 LIMIT = 0.3
 EPILOG = """A recording is listed where more than --limit of its words are heard as others, or where words of
 its text are left out or said twice. The exit status is 1 if there are any, and 2 if some sound files cannot
@@ -61,42 +61,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     return USER_ERROR if unread else 1 if bad else 0
 
 
-def read_corpus(folder: Path) -> list[Recording]:
-    """Its recordings with their texts; an InputError where there are none."""
-    metadata = folder / METADATA
-    if not metadata.is_file():
-        if folder.is_file():
-            what = f"the corpus's folder, with {METADATA} and wavs/, or with NAME.txt beside sound files"
-            raise InputError(f"{folder} is a file: give {what}")
-        if not folder.is_dir():
-            raise FileNotFoundError(f"corpus {folder} not found")
-        found = [one for one in find_recordings([folder], None) if one.reference is not None]
-        if not found:
-            raise InputError(f"{folder} has no texts: neither {METADATA} nor NAME.txt beside sound files")
-        return found
-    found = []
-    for number, line in enumerate(read_text(metadata).splitlines(), start=1):
-        if not line.strip():
-            continue
-        name, bar, text = line.partition("|")
-        if not bar:
-            raise InputError(f"{metadata}, line {number}: write name|text")
-        path = folder / "wavs" / f"{name}.wav"
-        if not path.is_file():
-            raise FileNotFoundError(f"{metadata}, line {number}: {path} not found")
-        found.append(Recording(path, text.rpartition("|")[2]))
-    if not found:
-        raise InputError(f"{metadata} is empty: write a line name|text for each recording")
-    return found
+def read_corpus(folder: Path) -> list[Recording | Unreadable]:
+    """Its recordings with their texts, or what is wrong with them; an InputError where there are none."""
+    if folder.is_file():
+        what = f"the corpus's folder, with {METADATA} and wavs/, or with NAME.txt beside sound files"
+        raise InputError(f"{folder} is a file: give {what}")
+    if not folder.is_dir():
+        raise FileNotFoundError(f"corpus {folder} not found")
+    return [
+        Recording(take.sound, take.text)
+        if take.sound
+        else FileNotFoundError(f"{folder / take.source}: its sound file is missing")
+        for take in find_takes(folder)
+        if take.text is not None
+    ]
 
 
-def check(recogniser, corpus: Sequence[Recording]) -> Iterator[dict[str, Any] | Unreadable]:
+def check(recogniser, corpus: Sequence[Recording | Unreadable]) -> Iterator[dict[str, Any] | Unreadable]:
     """What is heard in each recording and how it differs from its text, or why it cannot be read."""
     from tqdm import tqdm
 
     from melforge.common.recognition.listener import hear_again
 
     for recording in tqdm(corpus, desc="checking", unit=" files", leave=False, disable=None):
+        if isinstance(recording, Exception):
+            yield recording
+            continue
         try:
             audio = recording.read()
         except (InputError, OSError) as error:

@@ -76,9 +76,10 @@ def _from_table(lines: list[tuple[int, str]], where: str) -> list[Phrase]:
         if max(text_at, name_at) >= len(cells):
             raise InputError(f"{place} has {len(cells)} columns: name and text must be apart by a tab")
         name = str(order) if name_at < 0 else file_name(cells[name_at], place)
-        if name in phrases:
-            raise InputError(f"{place}: the name {name!r} stands at {phrases[name].place} already")
-        phrases[name] = Phrase(name, cells[text_at].strip(), place)
+        key = name.casefold()  # Windows and macOS have one file for both
+        if key in phrases:
+            raise InputError(f"{place}: the name {name!r} stands at {phrases[key].place} already")
+        phrases[key] = Phrase(name, cells[text_at].strip(), place)
     return list(phrases.values())
 
 
@@ -91,11 +92,11 @@ class Writer:
         phrases: Sequence[Phrase],
         save_mel: bool = False,
         plot: str | None = None,
-        subtitles: str | None = None,
+        subtitles: Sequence[str] = (),
     ):
         many = len(phrases) > 1
         self.save_mel, self.plot, self.to_stdout = save_mel, Path(plot) if plot else None, output == "-"
-        self.subtitles, self.subtitles_form = _subtitles(subtitles, many) if subtitles else (None, "")
+        self.subtitles = [_subtitles(one, many) for one in subtitles]
         self.folder: Path | None = None
         self.file: Path | None = None
         if self.plot:
@@ -107,9 +108,10 @@ class Writer:
                 raise InputError(f"-o - takes one phrase, not {len(phrases)}: give a folder")
             if save_mel:
                 raise InputError("--save-mel saves beside the sound file, and -o - writes none: give a file")
-            if subtitles and not self.subtitles:
-                beside = f"--subtitles {subtitles} writes beside the sound file, and -o - writes none"
-                raise InputError(f"{beside}: give FILE.{subtitles}")
+            for file, form in self.subtitles:
+                if file is None:
+                    beside = f"--subtitles {form} writes beside the sound file, and -o - writes none"
+                    raise InputError(f"{beside}: give FILE.{form}")
             return
         path = Path(output or (SINGLE if many else f"{SINGLE}.wav"))
         suffix = path.suffix.lower().removeprefix(".")
@@ -135,13 +137,15 @@ class Writer:
 
             target = self.plot / f"{phrase.name}.png" if self.plot.is_dir() else self.plot
             write_bytes(target, draw(audio))
-        if self.subtitles:
-            self._write_subtitles(self.subtitles, audio)
+        path = self.file or Path(self.folder or "") / f"{phrase.name}.wav"
+        for file, form in self.subtitles:
+            from melforge.common.synthesis.subtitles import WRITERS
+
+            write_bytes(file or path.with_suffix(f".{form}"), WRITERS[form](audio).encode())
         if self.to_stdout:
             write_audio(sys.stdout.buffer, audio.samples, audio.sampling_rate)
             sys.stdout.buffer.flush()
             return None
-        path = self.file or Path(self.folder or "") / f"{phrase.name}.wav"
         if _is_device(path):
             write_bytes(path, encode_audio(audio.samples, audio.sampling_rate))
         else:
@@ -150,14 +154,7 @@ class Writer:
             buffer = io.BytesIO()
             np.save(buffer, audio.mel)
             write_bytes(path.with_suffix(".npy"), buffer.getvalue())
-        if self.subtitles_form and not self.subtitles:
-            self._write_subtitles(path.with_suffix(f".{self.subtitles_form}"), audio)
         return path
-
-    def _write_subtitles(self, path: Path, audio: Audio) -> None:
-        from melforge.common.synthesis.subtitles import WRITERS
-
-        write_bytes(path, WRITERS[self.subtitles_form](audio).encode())
 
 
 def _subtitles(asked: str, many: bool) -> tuple[Path | None, str]:
@@ -178,6 +175,17 @@ def _subtitles(asked: str, many: bool) -> tuple[Path | None, str]:
 
 def _is_device(path: Path) -> bool:
     return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def warn_of_languages(phrases: Sequence[Phrase]) -> None:
+    """Says once that only English is spoken, where a phrase is of another language."""
+    from melforge.common.text.english.other_languages import other_language
+
+    for phrase in phrases:
+        if language := other_language(phrase.text):
+            where = f"{phrase.place}: " if phrase.place else ""
+            print(f"warning: {where}this looks {language}, and is read as English", file=sys.stderr)
+            return
 
 
 def describe_unspoken(phrase: Phrase, unspoken: Iterable[Unspoken]) -> list[str]:
@@ -243,6 +251,7 @@ def analyse_each(
     An InputError where a lone phrase cannot be spoken. With `strict` a symbol that cannot be is an error.
     """
     found = []
+    warn_of_languages(phrases)
     for phrase in phrases:
         try:
             text = tts.analyse(phrase.text)

@@ -8,12 +8,20 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
 from melforge.common.cli import STARTED, bulk, options, run
 from melforge.common.cli.list import list_available
-from melforge.common.cli.phrases import SINGLE, Phrase, Writer, describe_unspoken, read_phrases, speak_phrases
+from melforge.common.cli.phrases import (
+    SINGLE,
+    Phrase,
+    Writer,
+    describe_unspoken,
+    read_phrases,
+    speak_phrases,
+    warn_of_languages,
+)
 from melforge.common.errors import InputError
+from melforge.common.files import is_file
 from melforge.common.stages.choose import KINDS
 from melforge.common.text import unspoken_rows
 
@@ -44,8 +52,8 @@ more:
   --batch-size N     utterances at a time (default: 8)
   --save-mel         also save each mel as .npy beside its sound
   --plot PNG         draw mel, attention and pitch (many phrases: a folder)
-  --subtitles FILE   write when each word is spoken: FILE.srt, .vtt or .json (also phonemes), or only srt, vtt
-        or json: a file beside each sound
+  --subtitles FILE...   write when each word is spoken: FILE.srt, .vtt or .json (also phonemes), or only srt,
+        vtt or json: a file beside each sound; may be repeated
   listen listen-limit warm-up
   --timing           print what the time went to, on stderr
   --json             print what was made, as JSON on stdout
@@ -72,13 +80,6 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     if not args.list and args.text is None and args.input is None:
         parser.error("give --text or -i")
     return args
-
-
-def is_file(text: str) -> bool:
-    try:
-        return Path(text).is_file()
-    except (OSError, ValueError):  # too long for a name, or with a NUL
-        return False
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -117,6 +118,7 @@ def show_text(args: argparse.Namespace, phrases) -> int:
     wanted = {"acoustic": args.acoustic, "vocoder": args.vocoder}
     frontend = choose_sources(wanted, args.voice, args.checkpoint)["acoustic"].build_frontend()
     shown, unspoken = [], []
+    warn_of_languages(phrases)
     for phrase in phrases:
         analysis = frontend(phrase.text)
         unspoken += describe_unspoken(phrase, analysis.unspoken)

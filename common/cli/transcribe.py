@@ -30,7 +30,8 @@ examples:
 OPTIONS = """
   inputs [FILE...]   sound files at any rate, or folders of them; NAME.txt beside NAME.wav is its reference
   --manifest FILE    JSON lines as NeMo's, with audio_filepath (seen from the manifest's folder), text, offset
-        and duration, or a list of such, or of NVIDIA Jasper's, with files and transcript
+        and duration, or a list of such, or of NVIDIA Jasper's, with files and transcript; or a table of
+        files and texts
   ear
   --checkpoint       weights of a recogniser, published or trained, instead of an ear
   --backend          onnx, torch, trt or cuda, kernels in half precision (default: onnx)

@@ -23,10 +23,10 @@ from melforge.common.cli import options
 from melforge.common.cli.parser import USER_ERROR
 from melforge.common.cli.phrases import Phrase, describe_unspoken, read_phrases
 from melforge.common.cli.run import FAULT, words_of
-from melforge.common.cli.triton_transcribe import ENSEMBLE, recordings_of, transcribe
+from melforge.common.cli.triton_transcribe import ENSEMBLE, transcribe
 from melforge.common.errors import InputError, counted
 from melforge.common.files import require_writable_folder
-from melforge.common.recognition.recordings import Recording
+from melforge.common.recognition.recordings import Recording, find_recordings
 from melforge.common.serve.client import Address, ServerError
 from melforge.common.speech import shown
 from melforge.common.text import Unspoken
@@ -105,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.transcribe:
         if parameters or args.stream or args.output:
             raise InputError("--transcribe takes no --output, --stream or controls: nothing is spoken")
-        recordings = recordings_of(args.phrases)
+        recordings = find_recordings([Path(args.phrases)])
     elif args.json:
         raise InputError("give --transcribe, which --json is for")
     else:

@@ -7,25 +7,17 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from melforge.common.cli.transcribe import tell
 from melforge.common.errors import InputError, counted
-from melforge.common.recognition.recordings import Recording, find_recordings
+from melforge.common.recognition.recordings import Recording
 from melforge.common.serve.client import ServerError
 
 if TYPE_CHECKING:
     from melforge.common.triton.client import Client
 
 ENSEMBLE = "jasper-onnx-ensemble"
-
-
-def recordings_of(given: str) -> list[Recording]:
-    """Of a sound file, a folder of them, or one of NVIDIA's manifests (.json)."""
-    path = Path(given)
-    manifest = path if path.suffix.lower() in (".json", ".jsonl") else None
-    return find_recordings([] if manifest else [path], manifest)
 
 
 def transcribe(

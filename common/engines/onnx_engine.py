@@ -154,7 +154,7 @@ def providers(device: str, provider: str | None = None) -> list:
     if "CUDAExecutionProvider" not in ort.get_available_providers():
         raise InputError(
             f"device {device!r}: this ONNX Runtime has no CUDA provider; "
-            "use --device cpu, or install melforge[gpu] on a machine with a GPU"
+            "use the device cpu, or install melforge[gpu] on a machine with a GPU"
         )
     torch = importlib.import_module("torch")
     stream = torch.cuda.current_stream(device).cuda_stream

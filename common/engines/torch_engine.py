@@ -11,6 +11,7 @@ from melforge.common.engines.layer_outputs import method_of
 from melforge.common.errors import InputError
 from melforge.common.registry import get_model, load_attribute
 from melforge.common.stages import Stage
+from melforge.common.weights.graph_notes import read_graph_note, require_config
 from melforge.common.weights.voices import ModelSource
 
 META = "meta"  # PyTorch's device of tensors without memory: what is launched is listed there, not run
@@ -25,6 +26,9 @@ def new_network(stage: Stage, config: object) -> torch.nn.Module:
 
 def build_network(stage: Stage, source: ModelSource, device: str = "cpu") -> torch.nn.Module:
     """The stage's network in eval mode with the source's weights in float32; on META without any."""
+    for graph in source.graphs.values():  # a size that contradicts them may be one that no memory holds
+        if graph.with_suffix(".json").is_file():
+            require_config(read_graph_note(graph), graph, source)
     if device == META:
         with torch.device(device):
             return new_network(stage, source.config).to(device).eval().requires_grad_(False)
@@ -63,7 +67,7 @@ class TorchEngine(Engine):
 
     def __init__(self, stage: Stage, source: ModelSource, device: str = "cpu", threads: int | None = None):
         if device != "cpu" and not torch.cuda.is_available():
-            raise InputError(f"device {device!r}: PyTorch sees no GPU here; use --device cpu")
+            raise InputError(f"device {device!r}: PyTorch sees no GPU here; use the device cpu")
         self.stage, self.device = stage, device
         self._threads = 1 if stage.small_steps else threads or os.cpu_count() or 1
         key = (stage.network, device)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,9 @@ from melforge.common.recognition.long_recordings import alignment_of, hear, tran
 from melforge.common.recognition.recogniser import Recogniser
 from melforge.common.recognition.transcript import error_rate, reference_words, word_errors
 from melforge.common.speech import Audio, shown
+from melforge.common.text.cmudict import load_cmudict
+
+UNSTRESSED = str.maketrans("", "", "012")
 
 
 @dataclass(frozen=True)
@@ -62,8 +66,34 @@ def hear_again(recogniser: Recogniser, samples: np.ndarray, rate: int, text: str
     audio = resample(samples, rate, recogniser.sampling_rate)
     words = reference_words(text, recogniser.labels)
     heard = hear(recogniser, audio)
-    said = transcript_of(recogniser, heard, len(audio) / recogniser.sampling_rate).text.split()
+    text = transcript_of(recogniser, heard, len(audio) / recogniser.sampling_rate).text
+    said = as_spelt(text.split(), words)
     return HeardAgain(tuple(words), tuple(said), alignment_of(recogniser, heard, words))
+
+
+def as_spelt(heard: Sequence[str], words: Sequence[str]) -> list[str]:
+    """What was heard, in the spelling that a text's words have where they sound the same: "b" for "be", "w"
+    for "double you", "four" for "for".
+    """
+    spelt = {sound: word for word in set(words).difference(heard) for sound in _sounds(word)}
+    found: list[str] = []
+    place = 0
+    while place < len(heard):
+        one = "" if heard[place] in words else _spelling(heard[place : place + 1], spelt)
+        two = "" if one else _spelling(heard[place : place + 2], spelt)
+        found.append(one or two or heard[place])
+        place += 2 if two else 1
+    return found
+
+
+def _spelling(heard: Sequence[str], spelt: Mapping[str, str]) -> str:
+    sounds = ("".join(parts) for parts in product(*map(_sounds, heard)))
+    return next((spelt[sound] for sound in sounds if sound in spelt), "")
+
+
+def _sounds(word: str) -> list[str]:
+    """The phones of a word in each of its pronunciations, without stress; none where no dictionary has it."""
+    return ["".join(phones).translate(UNSTRESSED) for phones in load_cmudict().pronunciations(word)]
 
 
 @dataclass

@@ -1,17 +1,16 @@
-"""Recordings to transcribe: sound files, folders and NVIDIA's manifests, with their references."""
+"""Recordings to transcribe: sound files, folders and lists of them, with their references."""
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from melforge.common.errors import InputError
-from melforge.common.files import read_text
+from melforge.common.files import is_file, read_text
+from melforge.common.recognition.lists import read_list
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from melforge.common.recognition.transcript import Transcript
 
 SUFFIXES = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aiff", ".aif", ".au", ".w64")
+LISTS = (".json", ".jsonl", ".csv", ".tsv", ".list", ".txt")
 SECONDS_AT_ONCE = 300.0  # of audio that is held
 Unreadable = InputError | OSError
 
@@ -48,11 +48,16 @@ class Recording:
         return read_audio(self.path, self.offset or 0.0, self.duration or math.inf)
 
 
-def find_recordings(inputs: Sequence[Path], manifest: Path | None) -> list[Recording]:
-    """The sound files of paths, folders and a manifest. An InputError if there are none, a FileNotFoundError
-    for a given one that is missing.
+def find_recordings(inputs: Sequence[Path], manifest: Path | None = None) -> list[Recording]:
+    """The recordings of sound files, folders and lists (by their suffixes, or `manifest`). An InputError if
+    there are none, a FileNotFoundError for a given one that is missing.
     """
-    found = [Recording(path, reference_beside(path)) for given in inputs for path in sound_files(given)]
+    found: list[Recording] = []
+    for given in inputs:
+        if given.suffix.lower() in LISTS and given.is_file():
+            found += read_manifest(given)
+        else:
+            found += (Recording(path, reference_beside(path)) for path in sound_files(given))
     if manifest is not None:
         found += read_manifest(manifest)
     if not found:
@@ -82,45 +87,18 @@ def reference_beside(path: Path) -> str | None:
 
 
 def read_manifest(path: Path) -> list[Recording]:
-    """NVIDIA's manifests: a JSON object a line, or a list of objects. What is wrong names file and line."""
+    """The recordings of a list; their files are seen from its folder. What is wrong names file and line."""
     if path.is_dir():
         raise InputError(f"{path} is a folder: give a manifest's file, or the folder without --manifest")
     if not path.exists():
         raise FileNotFoundError(f"manifest {path} not found")
-    text = read_text(path)
-    if text.lstrip().startswith("["):
-        entries = [(f"{path}, entry {n}", one) for n, one in enumerate(_json(text, str(path)), 1)]
-    else:
-        places = ((f"{path}, line {n}", line) for n, line in enumerate(text.splitlines(), 1))
-        entries = [(where, _json(line, where)) for where, line in places if line.strip()]
-    if not entries:
-        raise InputError(f"manifest {path} is empty: write an entry for each recording")
-    return [_recording(entry, path.parent, where) for where, entry in entries]
 
+    def found(name: str) -> Path:
+        written = path.parent / name
+        return written if is_file(str(written)) else path.parent / name.replace("\\", "/")
 
-def _json(text: str, where: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: not JSON ({error})") from None
-
-
-def _recording(entry: Any, folder: Path, where: str) -> Recording:
-    """An entry in NeMo's form, or in that of NVIDIA's Jasper, whose `files` are copies at several speeds."""
-    entry = entry if isinstance(entry, dict) else {}
-    name, reference = entry.get("audio_filepath"), entry.get("text", entry.get("transcript"))
-    files = entry.get("files")
-    if name is None and isinstance(files, list) and all(isinstance(file, dict) for file in files):
-        unchanged = [file for file in files if file.get("speed", 1) == 1]
-        name = (unchanged or [{}])[0].get("fname")
-    if not isinstance(name, str) or not isinstance(reference, str | None):
-        need = "audio_filepath, or files with an fname at speed 1, and text or transcript as a string if any"
-        raise InputError(f"{where}: an entry needs {need}")
-    piece = {key: entry[key] for key in ("offset", "duration") if entry.get(key) is not None}
-    for key, value in piece.items():
-        if not isinstance(value, int | float) or not 0 <= value <= sys.float_info.max or value is True:
-            raise InputError(f"{where}: {key} must be a number of seconds from 0 on, not {value!r:.40}")
-    return Recording(folder / name, reference, **piece)
+    listed = read_list(path, lambda name: is_file(str(found(name))))
+    return [Recording(found(one.file), one.text, one.offset, one.duration) for one in listed]
 
 
 def transcribe_files(

@@ -158,7 +158,7 @@ def make_driver(
 def require_gpu(backend: str, device: str) -> None:
     """Before anything is exported; a bucket's engine is made when inputs are on the GPU already."""
     if not importlib.import_module("torch").cuda.is_available():
-        way_out = "--backend onnx" if backend == "trt" else "--device cpu"
+        way_out = "the backend onnx" if backend == "trt" else "the device cpu"
         raise InputError(f"the backend {backend} on {device}: PyTorch sees no GPU here; use {way_out}")
 
 

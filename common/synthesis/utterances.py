@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from melforge.common.synthesis.acoustic import AcousticModel
 
 CUTS = 2  # how often an utterance is halved at most
-ADVICE = "try --retry, another --seed, or split the sentence"
-ADVICE_AFTER_RETRIES = "retries did not help: try another --seed, or put it in other words"
+ADVICE = "try retries, another seed, or split the sentence"
+ADVICE_AFTER_RETRIES = "retries did not help: try another seed, or put it in other words"
 
 Row = TypeVar("Row")
 Made = TypeVar("Made")

@@ -19,6 +19,7 @@ from melforge.common.weights.voices import not_floating
 
 # The wrappers' (torch.compile's also within a name); `module.1.` is in files of 2019.
 PREFIX = re.compile(r"^(?:(?:module|_orig_mod)\.)+(\d+\.)?|(?<=\.)_orig_mod\.")
+LAYERS = re.compile(r"n_(layers?|convolutions)$")  # sizes that names of weights tell, however many there are
 NAMES_SHOWN = 4
 MOST_UNPACKED = 20  # times a file's size
 # What may stand beside the weights: opening it runs nothing. By their names in files of any Python and numpy.
@@ -181,6 +182,9 @@ def find_config(
         if not isinstance(value, (int, float) if wanted is float else wanted):
             says = f"config says {size.name}: {value!r}, which is no {wanted.__name__}"
             raise InputError(f"checkpoint {path}: {says}")
+        if LAYERS.search(size.name) and value != inferred.get(size.name, value):
+            says = f"config says {size.name}: {value}, but its weights have {inferred[size.name]}"
+            raise InputError(f"checkpoint {path}: {says}")
         values[size.name] = value
     with _refusing_sizes(path):
         return config_class(**values)
@@ -196,8 +200,9 @@ def expected_shapes(make_network: Callable[[], torch.nn.Module], path: str | Pat
 def _refusing_sizes(path: str | Path):
     try:
         yield
-    except (RuntimeError, ValueError, AssertionError, ZeroDivisionError) as error:
-        raise InputError(f"checkpoint {path}: no network has the sizes in its config ({error})") from None
+    except (RuntimeError, ValueError, TypeError, AssertionError, ArithmeticError) as error:
+        why = str(error).partition("\n")[0]
+        raise InputError(f"checkpoint {path}: no network has the sizes in its config ({why})") from None
 
 
 def read_axes(state: Mapping[str, torch.Tensor], tensor: str, **names_and_axes: int) -> dict[str, int]:

@@ -138,6 +138,6 @@ def _read_trained(
 
 def _json(text: str, path: Path) -> dict[str, Any]:
     try:
-        return json.loads(text)
-    except ValueError as error:
-        raise InputError(f"checkpoint {path}: its metadata is not JSON ({error})") from None
+        return dict(json.loads(text))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InputError(f"checkpoint {path}: its metadata is no JSON of an object ({error})") from None

@@ -134,7 +134,7 @@ def list_voices() -> list[str]:
 def load_voice(name_or_path: str | Path | None = None) -> Voice:
     """A voice by its name or its folder's path; without either, the first there is."""
     if name_or_path is None and not list_voices():
-        raise InputError(f"there is no voice in {voices_folder()}; give one with --voice FOLDER")
+        raise InputError(f"there is no voice in {voices_folder()}; name the folder of one")
     return read_voice(find_folder("a voice", name_or_path, voices_folder(), VOICE_FILE))
 
 
@@ -276,8 +276,8 @@ def _open_weights(path: Path) -> Iterator[Any]:
 
     if not path.is_file():
         raise InputError(f"weights {path} are missing")
-    what = what_it_is(path)  # an OSError where it may not be read, which safetensors calls missing
-    if what and "safetensors" not in what:
+    # An OSError where it may not be read, which safetensors calls missing.
+    if what := what_it_is(path, "safetensors"):
         raise InputError(f"weights {path} are no whole safetensors file but {what}")
     try:
         with safe_open(path, framework="np") as file:

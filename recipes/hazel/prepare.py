@@ -16,11 +16,11 @@ import soundfile
 
 from melforge.common.cli.parser import Parser
 from melforge.common.errors import InputError
+from melforge.common.recognition.lists import read_list
 from melforge.common.text.cmudict import load_cmudict
 from melforge.common.text.frontends import get_frontend
 from melforge.common.training.corpus.dataset import HOP, METADATA, RATE, load_labels
 from melforge.common.training.corpus.processes import in_processes
-from melforge.common.training.corpus.takes import read_rows
 from recipes.corpus import (
     NamedText,
     Reader,
@@ -76,7 +76,7 @@ def read_metadata(folder: Path) -> list[NamedText]:
         raise FileNotFoundError(
             f"{path} not found: a corpus folder holds {METADATA} and wavs/ as LJSpeech does"
         )
-    return [NamedText(row.name, row.text) for row in read_rows(path, marks="|")]
+    return [NamedText(row.file, row.text or "") for row in read_list(path)]
 
 
 _worker: dict = {}

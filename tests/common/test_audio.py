@@ -307,6 +307,45 @@ def test_links_stay_links_and_pipes_are_written_through(tmp_path):
     assert not Path(os.devnull).is_file()
 
 
+@pytest.mark.parametrize("opened", [False, True])
+@pytest.mark.parametrize(("others", "kept"), [([-1.0], 0), ([-0.9], 0), ([-1.5], 1), ([-0.5, -0.5], 0)])
+def test_channels_that_cancel_each_other_give_the_loudest(tmp_path, others, kept, opened):
+    tone = (0.2 * np.sin(np.arange(4000) * 0.3)).astype(np.float32)
+    channels = [tone, *(factor * tone for factor in others)]
+    soundfile.write(path := tmp_path / "a.wav", np.stack(channels, 1), 16000, subtype="FLOAT")
+    audio, _ = decode_audio(io.BytesIO(path.read_bytes()) if opened else path, start=0.05)
+    np.testing.assert_array_equal(audio, channels[kept][800:])
+
+
+@pytest.mark.parametrize("opened", [False, True])
+@pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24", "FLOAT"])
+def test_a_wav_whose_header_counts_no_samples_is_read_to_its_end(tmp_path, subtype, opened):
+    tone = (0.2 * np.sin(np.arange(4001) * 0.3)).astype(np.float32)
+    soundfile.write(path := tmp_path / "a.wav", tone, 16000, subtype=subtype)
+    whole, content = read_audio(path)[0], path.read_bytes()
+    place = content.index(b"data") + 4
+    path.write_bytes(content[:place] + bytes(4) + content[place + 4 :])
+    np.testing.assert_array_equal(decode_audio(io.BytesIO(path.read_bytes()) if opened else path)[0], whole)
+    ends = content[:place] + bytes(4), content[:place] + bytes(4) + b"LIST\4\0\0\0INFO"
+    for empty in ends:  # there are no samples, or only a further chunk
+        path.write_bytes(empty)
+        assert len(read_audio(path)[0]) == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"version https://git-lfs.github.com/spec/v1", "it is a Git LFS pointer: fetch the file itself"),
+        (b"\0\0\0\x20ftypM4A ", r"it is an MP4 \(\.m4a, \.mp4\): convert its sound"),
+        (b"<!DOCTYPE html>", "it is a web page"),
+        (b"RIFF\0\0\0\0WAVE", "it cannot be read as sound: [^i]"),
+    ],
+)
+def test_a_file_that_is_no_sound_is_called_what_it_is(content, message):
+    with pytest.raises(ValueError, match=message):
+        decode_audio(io.BytesIO(content))
+
+
 def test_unreadable_files_are_refused(tmp_path):
     (tmp_path / "text.wav").write_text("no sound")
     with pytest.raises(ValueError, match=r"text\.wav: it cannot be read as sound"):

@@ -252,15 +252,12 @@ def zipped(path: Path, **how) -> None:
             lambda path: path.write_bytes(b"version https://git-lfs.github.com/spec/v1\n"),
             "Git LFS pointer: fetch",
         ),
-        (
-            lambda path: path.write_bytes(b"\n<!DOCTYPE html><html>"),
-            "is a web page: download the file itself",
-        ),
+        (lambda path: path.write_bytes(b"\n<!DOCTYPE html><html>"), "is a web page: download the file, not"),
         (lambda path: shutil.make_archive(str(path), "tar", GOLDEN / "jasper"), "is an archive, as NeMo's"),
         (lambda path: path.write_bytes(gzip.compress(b"weights")), "is an archive, as NeMo's .nemo is one"),
         (
             lambda path: shutil.copy(VOICE / "hifigan" / "generator.onnx", path),
-            "is an ONNX graph, not a checkpoint",
+            "is an ONNX graph: give the checkpoint",
         ),
         (
             lambda path: shutil.copy(VOICE / "hifigan" / "weights.safetensors", path),
@@ -286,6 +283,17 @@ def test_a_file_of_another_kind_is_called_what_it_is(tmp_path, write, message):
         path = path.rename(tmp_path / "a.safetensors")
         with pytest.raises(InputError, match="whole safetensors file"):
             read_checkpoint(path)
+
+
+@pytest.mark.parametrize(
+    ("model", "key"), [("fastpitch", "in_fft_n_layers"), ("tacotron2", "postnet_n_convolutions")]
+)
+@pytest.mark.parametrize("value", [3 * 10**9, 2**70])
+def test_a_config_of_other_layers_than_its_weights_is_refused(save_pt, model, key, value):
+    content = torch.load(GOLDEN / model / FILES[model][0], weights_only=True)
+    content["config"] = {**content.get("config", {}), key: value}
+    with pytest.raises(InputError, match=rf"config says {key}: {value}, but its weights have \d"):
+        MODELS[model].module("checkpoint").load_checkpoint(save_pt(content))
 
 
 class RunsCode:

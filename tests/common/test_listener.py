@@ -6,7 +6,7 @@ import pytest
 import soundfile
 
 from melforge.common.recognition.alignment import Alignment, WordLeftOut
-from melforge.common.recognition.listener import HeardAgain, Listener
+from melforge.common.recognition.listener import HeardAgain, Listener, as_spelt
 from melforge.common.recognition.loading import load_recogniser
 from tests.common.test_recognition import run  # noqa: F401 (a fixture)
 
@@ -17,6 +17,22 @@ def test_what_differs_is_described():
     other = HeardAgain(("it", "is"), ("it", "was", "it"), Alignment((), ()))
     assert (other.errors, other.rate) == (2, 1.0)
     assert other.describe() == '2 of 2 words heard as others: "it was it"'
+
+
+@pytest.mark.parametrize(
+    ("heard", "words", "spelt"),
+    [
+        ("be sea gee why high for", "b c g y hi four", "b c g y hi four"),
+        ("double you", "w", "w"),
+        ("the sea", "the sea", "the sea"),
+        ("a bee see", "a be see", "a be see"),
+        ("in to it today", "into it today", "into it today"),
+        ("xyzzy there", "their plugh", "xyzzy their"),
+        ("", "b", ""),
+    ],
+)
+def test_what_sounds_the_same_is_no_error(heard, words, spelt):
+    assert as_spelt(heard.split(), words.split()) == spelt.split()
 
 
 def test_rates_are_of_all_that_was_heard(small_ear, tts):

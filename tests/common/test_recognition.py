@@ -259,8 +259,16 @@ def test_manifests_give_files_and_references(run, noise, tmp_path, hear_all):
     _, out, _ = run("transcribe", tmp_path / "it.wav", "--json")
     text = json.loads(out)["recordings"][0]["text"]
     entry = {"audio_filepath": "it.wav", "duration": 2.5, "text": f"{text} more"}
-    for content in (f"{json.dumps(entry)}\n\n", json.dumps([entry, entry]), f"\ufeff{json.dumps(entry)}"):
-        assert hear_all(content)["wer"] == pytest.approx(1 / (len(text.split()) + 1), abs=1e-4)
+    (tmp_path / "sub").mkdir()
+    windows = json.dumps({**entry, "audio_filepath": "sub\\..\\it.wav"})
+    table = f"audio_filepath,text,duration\nit.wav,{text} more,2.5\n"
+    for content in (
+        *(f"{json.dumps(entry)}\n\n", json.dumps([entry, entry]), f"\ufeff{json.dumps(entry)}"),
+        *(windows, table, f"it.wav|{text} more", f"it.wav {text} more"),
+    ):
+        found = hear_all(content)
+        assert found["wer"] == pytest.approx(1 / (len(text.split()) + 1), abs=1e-4)
+        assert json.loads(run("transcribe", tmp_path / "m.json", "--json")[1]) == found
 
 
 def test_jaspers_manifests_give_the_copy_at_its_own_speed(noise, tmp_path, hear_all):
@@ -321,10 +329,10 @@ def test_an_expected_text_is_compared_word_by_word(run, noise, tmp_path):
         (("text.wav",), "cannot be read as sound"),
         (("nan.wav",), "nan.wav: its samples are not all numbers that sound has"),
         (("slow.wav",), "slow.wav: its rate is 1 Hz"),
-        (("--manifest", "text.wav"), "line 1: not JSON"),
+        (("--manifest", "text.wav"), "line 1: write name|text"),
         (("--manifest", "empty"), "empty is a folder: give a manifest's file, or the"),
         (("--manifest", "none.json"), "manifest none.json not found"),
-        (("--manifest", "nothing.json"), "nothing.json is empty: write an entry for each recording"),
+        (("--manifest", "nothing.json"), "nothing.json is empty: write a line name|text for each recording"),
         (("--manifest", "entry.json"), "line 1: an entry needs audio_filepath"),
         (
             ("--manifest", "copies.json"),
@@ -443,7 +451,7 @@ def test_a_corpus_is_compared_with_its_texts(run, noise, tmp_path):
         soundfile.write(tmp_path / "wavs" / f"{name}.wav", audio, 16000)
     _, out, _ = run("transcribe", tmp_path / "wavs" / "right.wav", "--json")
     text = json.loads(out)["recordings"][0]["text"]
-    lines = [f"right|raw|{text.upper()}", f"wrong|unsaid {text}", "", "silent|Never said."]
+    lines = [f"right|raw|{text.upper()}", f"wrong|raw|unsaid {text}", "", "silent|raw|Never said."]
     (tmp_path / "metadata.csv").write_text("\n".join(lines))
     status, out, errors = run("check-corpus", tmp_path, "--ear", "small")
     assert status == 1, errors
@@ -455,7 +463,10 @@ def test_a_corpus_is_compared_with_its_texts(run, noise, tmp_path):
     assert found[2]["wer"] == 0 and found[0]["heard"] == "" and found[0]["text"] == "never said"
     (tmp_path / "metadata.csv").write_text(lines[0])
     assert run("check-corpus", tmp_path)[0] == 0
-    for content, message in (("right", "line 1: write name|text"), ("none|a", "none.wav not found")):
+    for content, message in (
+        ("right", "line 1: write name|text"),
+        ("none|a", "none: its sound file is missing"),
+    ):
         (tmp_path / "metadata.csv").write_text(content)
         status, out, errors = run("check-corpus", tmp_path)
         assert (status, out) == (2, "") and message in errors

@@ -146,10 +146,10 @@ def test_buckets_for_a_gpu_that_is_not_there(infer, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     words = "--hparam", HPARAMS / "fastpitch" / "trt.yaml"
     for more, message in (
-        ((), "the backend trt on cuda: PyTorch sees no GPU here; use --backend onnx"),
+        ((), "the backend trt on cuda: PyTorch sees no GPU here; use the backend onnx"),
         (
             ("--backend", "torch", "--device", "cuda"),
-            "torch on cuda: PyTorch sees no GPU here; use --device cpu",
+            "torch on cuda: PyTorch sees no GPU here; use the device cpu",
         ),
     ):
         with pytest.raises(ValueError, match=message):

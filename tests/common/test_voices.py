@@ -191,12 +191,13 @@ def test_weights_that_may_not_be_read_are_called_so(voice_copy):
         ("hifigan", "upsample_initial_channel", 16),
     ],
 )
-def test_a_config_that_contradicts_its_graphs_is_refused(edit, model, key, value):
+@pytest.mark.parametrize("backend", ["onnx", "torch"])
+def test_a_config_that_contradicts_its_graphs_is_refused(edit, model, key, value, backend):
     folder = edit(f"models.{model}.config.{key}", value)
     with pytest.raises(
         InputError, match=rf"says {key} .*, but \w+\.onnx was exported with .*: set it back, or"
     ):
-        TextToSpeech.load(voice=folder, device="cpu")
+        TextToSpeech.load(voice=folder, device="cpu", backend=backend)
 
 
 def test_a_model_of_other_symbols_than_its_frontend_has_says_so(voice_copy):

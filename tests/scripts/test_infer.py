@@ -120,7 +120,7 @@ def test_problems_are_warnings_with_line_and_sentence(infer, tacotron2, tmp_path
     assert (tmp_path / "plots" / "2.png").read_bytes()[:4] == b"\x89PNG"
     warning = 'warning: in.txt line 2: "Second one.": the step limit of 60 was reached'
     (line,) = (line for line in result.stderr.splitlines() if line.startswith(warning))
-    assert line.endswith("; try --retry, another --seed, or split the sentence")
+    assert line.endswith("; try retries, another seed, or split the sentence")
     record = json.loads(result.stdout)["phrases"][1]
     (problem,) = record["problems"]
     assert (problem["utterance"], problem["text"]) == (0, "Second one.")
@@ -231,7 +231,8 @@ def test_subtitles(infer, fails, tmp_path):
     assert infer("--text", "Hello there.", "--subtitles", "x.vtt").returncode == 0
     assert (tmp_path / "x.vtt").read_text().startswith("WEBVTT\n\n00:00:00.")
     (tmp_path / "in.txt").write_text("One phrase.\nAnother one.\n")
-    assert infer("-i", "in.txt", "-o", "out", "--subtitles", "json").returncode == 0
+    assert infer("-i", "in.txt", "-o", "out", "--subtitles", "json", "--subtitles", "srt").returncode == 0
+    assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".wav", ".json", ".srt"}
     words = [json.loads((tmp_path / f"out/{n}.json").read_text())["utterances"][0]["words"] for n in (1, 2)]
     assert [[word["text"] for word in row] for row in words] == [["One", "phrase"], ["Another", "one"]]
     assert "is one file for many phrases: give only its form, srt" in fails(
@@ -274,8 +275,8 @@ def test_unwritable_outputs(fails, tmp_path):
     assert "is one file for 2 phrases" in fails("-i", "-", "-o", "file", stdin=b"One.\nTwo.\n")
     (tmp_path / "in.tsv").write_text("../up\tHello.\n")
     assert "cannot be the name of a file" in fails("-i", "in.tsv")
-    (tmp_path / "in.tsv").write_text("a\tHello.\na\tAgain.\n")
-    assert "in.tsv line 2: the name 'a' stands at in.tsv line 1 already" in fails("-i", "in.tsv")
+    (tmp_path / "in.tsv").write_text("a\tHello.\nA\tAgain.\n")
+    assert "in.tsv line 2: the name 'A' stands at in.tsv line 1 already" in fails("-i", "in.tsv")
 
 
 @pytest.mark.slow

@@ -151,7 +151,7 @@ class TrtEngine(CapturableEngine):
 def require_gpu(device: str) -> None:
     if not torch.cuda.is_available():
         raise InputError(
-            "the backend trt runs on an NVIDIA GPU, and PyTorch sees none here; use --backend onnx"
+            "the backend trt runs on an NVIDIA GPU, and PyTorch sees none here; the backend onnx needs none"
         )
     if device == "cpu":
-        raise InputError("the backend trt runs on a GPU: use --device cuda")
+        raise InputError("the backend trt runs on a GPU: use the device cuda")

@@ -13,8 +13,8 @@ import numpy as np
 
 from melforge.common.audio.sound_files import read_audio, resample, to_pcm16
 from melforge.common.errors import InputError
+from melforge.common.recognition.lists import ListedRecording, read_list
 from melforge.common.training.corpus.dataset import METADATA, READERS, save_array, save_arrays
-from melforge.common.training.corpus.takes import MetadataRow, read_rows
 
 INDEX, AUDIO = "recordings.npz", "audio.npy"
 HELD_OUT = "val"
@@ -82,9 +82,9 @@ def _load_packed(folder: Path, rate: int) -> Iterator[tuple[np.ndarray, str]]:
 
 
 def _load_wavs(folder: Path, rate: int) -> Iterator[tuple[np.ndarray, str]]:
-    def read(row: MetadataRow) -> tuple[np.ndarray, str]:
-        audio, given = read_audio(folder / "wavs" / f"{row.name}.wav")
-        return to_pcm16(resample(audio, given, rate)), row.text
+    def read(row: ListedRecording) -> tuple[np.ndarray, str]:
+        audio, given = read_audio(folder / "wavs" / f"{row.file}.wav")
+        return to_pcm16(resample(audio, given, rate)), row.text or ""
 
     with ThreadPoolExecutor(READERS) as pool:
-        yield from pool.map(read, read_rows(folder / METADATA, marks="|"))
+        yield from pool.map(read, read_list(folder / METADATA))

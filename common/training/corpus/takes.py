@@ -1,28 +1,31 @@
 """A folder of recordings with their texts, as people keep them: sound file, text and speaker of each line.
 
-Texts stand in metadata.csv (LJSpeech's, or with a heading line), or in NAME.txt beside NAME.wav.
+Texts stand in a list (LJSpeech's metadata.csv, a table with a heading, NeMo's manifest, LibriSpeech's
+.trans.txt) or each in a file: NAME.txt beside NAME.wav, or in a tree of its own as in VCTK.
 """
 
-import csv
+import os
 import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple
 
 from melforge.common.errors import InputError
 from melforge.common.files import read_text
-from melforge.common.recognition.recordings import SUFFIXES
+from melforge.common.recognition.lists import ListedRecording, read_list
+from melforge.common.recognition.recordings import LISTS, SUFFIXES
 from melforge.common.training.corpus.dataset import METADATA
 
 LONGEST_NAME = 100
 SPEAKER_FROM = ("folder", "column", "none")
-# What a heading line may call its columns; of several texts the last one counts, as in LJSpeech.
-FILE_HEADINGS = ("file", "file_name", "filename", "audio", "audio_file", "path", "name", "id", "wav")
-TEXT_HEADINGS = ("text", "sentence", "transcript", "transcription", "normalised_text", "normalized_text")
-SPEAKER_HEADINGS = ("speaker", "speaker_name", "speaker_id")
+CONVERTED = (".m4a", ".mp4", ".aac", ".wma", ".amr", ".webm", ".3gp")  # sound that is to be converted first
+TEXTS = (".normalized.txt", ".original.txt", ".txt", ".lab")  # of one recording; the first one there counts
+# What Common Voice has beside its lists of clips that are right.
+NOT_VALID = ("invalidated.tsv", "other.tsv", "reported.tsv", "unvalidated_sentences.tsv")
+HTS_LABEL = re.compile(r"\s*\d+\s+\d+\s+\S+")  # times and a phone, in place of a text
 
 
 @dataclass(frozen=True)
@@ -36,14 +39,6 @@ class Take:
     speaker: str = ""
 
 
-class MetadataRow(NamedTuple):
-    """A line of metadata.csv."""
-
-    name: str
-    text: str
-    speaker: str
-
-
 def require_takes(folder: Path) -> None:
     if not folder.is_dir():
         what = "is no folder" if folder.exists() else "not found"
@@ -53,131 +48,235 @@ def require_takes(folder: Path) -> None:
 def find_takes(folder: Path, speaker_from: str | None = None) -> list[Take]:
     """All recordings and texts in and below a folder; an InputError where there is nothing to prepare.
 
-    Speakers are those of a column of metadata.csv, or of the folder's subfolders. Where `speaker_from` is
-    None they are those of a column that a heading line names, else of subfolders if there are several.
+    Speakers are those of a column of a list, or of folders. Where `speaker_from` is None they are those of a
+    column that a heading line names, else of folders: by whose names those of all their files begin, or of
+    subfolders if there are several.
     """
     require_takes(folder)
     files = [path for path in sorted(folder.rglob("*")) if _is_shown(path, folder) and path.is_file()]
-    sounds = [path for path in files if path.suffix.lower() in SUFFIXES]
-    tables = [path for path in files if path.name == METADATA]
-    if not sounds:
+    sounds = _Sounds(path for path in files if path.suffix.lower() in SUFFIXES)
+    if not sounds.files:
         kinds = " ".join(SUFFIXES)
-        raise InputError(f"{folder} holds no sound files ({kinds}): give a folder of recordings")
-    found = [take for table in tables for take in _from_table(folder, table, sounds, speaker_from)]
-    taken = {take.sound for take in found}
-    texts = {path.with_suffix(""): path for path in files if path.suffix.lower() == ".txt"}
-    for sound in sounds:
-        if sound not in taken:
-            text = texts.get(sound.with_suffix(""))
-            found.append(_take(folder, sound, sound, None if text is None else read_text(text)))
+        way_out = "give a folder of recordings"
+        if other := next((path.suffix for path in files if path.suffix.lower() in CONVERTED), None):
+            way_out = f"convert its {other} files, as by ffmpeg -i NAME{other} NAME.wav"
+        raise InputError(f"{folder} holds no sound files ({kinds}): {way_out}")
+    texts = _Texts(path for path in files if path.name.lower().endswith(TEXTS))
+    lists = [path for path in files if path.name == METADATA]
+    found = [take for path in lists for take in _from_list(folder, path, sounds, speaker_from)]
+    taken = {sounds.key(take.sound) for take in found if take.sound}
+    for sound in sounds.files:
+        if sounds.key(sound) not in taken and (text := texts.of(sound)) is not None:
+            found.append(_take(folder, sound, sound, _text_in(text)))
+            taken.add(sounds.key(sound))
+    others = [path for path in files if path.suffix.lower() in (*LISTS, ".data") or path.name == "text"]
+    for path in () if lists else others:
+        if path in texts.used or path.name in NOT_VALID:
+            continue
+        listed = _if_a_list(folder, path, sounds, speaker_from)
+        found += (take for take in listed if take.sound is None or sounds.key(take.sound) not in taken)
+        taken |= {sounds.key(take.sound) for take in listed if take.sound}
+        lists += [path] if listed else []
     if not any(take.text is not None for take in found):
         raise InputError(f"{folder} has no texts: write {METADATA} (name|text), or NAME.txt beside NAME.wav")
-    if any(take.text is not None and take.sound not in taken for take in found):
-        stems = {sound.with_suffix("") for sound in sounds}
-        found += [_take(folder, path, None, "") for stem, path in texts.items() if stem not in stems]
+    for sound in sounds.files:
+        if sounds.key(sound) not in taken:
+            found.append(_take(folder, sound, sound, None))
+            taken.add(sounds.key(sound))
+    found += [_take(folder, path, None, "") for path in texts.without_sound()]
+    if speaker_from == "column" and not lists:
+        raise InputError(f"{folder} has no {METADATA}, so no column of speakers: use --speaker-from folder")
     if speaker_from == "none":
         found = [replace(take, speaker="") for take in found]
     elif speaker_from == "folder" or (speaker_from is None and not any(take.speaker for take in found)):
-        found = _by_subfolder(folder, found, asked=speaker_from == "folder")
-    elif speaker_from == "column" and not tables:
-        raise InputError(f"{folder} has no {METADATA}, so no column of speakers: use --speaker-from folder")
+        found = _by_folder(folder, found, asked=speaker_from == "folder")
     return _with_unique_names(found)
 
 
-def read_rows(path: Path, speaker_column: bool = False, marks: str = "|\t,") -> list[MetadataRow]:
-    """A metadata.csv: "name|text", further columns between, the speaker last if `speaker_column`.
+def _folded(name: str | Path) -> str:
+    """A name as all file systems tell it from others: composed, and in one case."""
+    return unicodedata.normalize("NFC", str(name)).casefold()
 
-    The first of `marks` in the first line divides columns. They are also found by names in a heading line.
-    """
-    lines = [line.rstrip("\r") for line in read_text(path).split("\n")]
-    first = next((number for number, line in enumerate(lines) if line.strip()), None)
-    if first is None:
-        raise InputError(f"{path} is empty: write a line name|text for each recording")
-    mark = next((mark for mark in marks if mark in lines[first]), None)
-    if mark is None:
-        raise InputError(f"{path}, line {first + 1}: write name|text")
-    reader = csv.reader(lines, delimiter=mark, quoting=csv.QUOTE_MINIMAL if mark == "," else csv.QUOTE_NONE)
-    try:
-        cells = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
-    except csv.Error as error:
-        raise InputError(f"{path}, line {reader.line_num}: {error}") from None
-    heading = [cell.strip().lower() for cell in cells[0][1]]
-    name, text, speaker = 0, -1, None
-    if set(heading) & set(FILE_HEADINGS) and set(heading) & set(TEXT_HEADINGS):
-        name = next(i for i, cell in enumerate(heading) if cell in FILE_HEADINGS)
-        text = max(i for i, cell in enumerate(heading) if cell in TEXT_HEADINGS)
-        speaker = next((i for i, cell in enumerate(heading) if cell in SPEAKER_HEADINGS), None)
-        del cells[0]
-        if speaker_column and speaker is None:
-            raise InputError(f"{path}, line 1 names no column {SPEAKER_HEADINGS[0]!r}")
-    elif speaker_column:
-        text, speaker = -2, -1
-    least = len(heading) if text >= 0 else 3 if speaker_column else 2
-    rows = []
-    for number, row in cells:
-        if len(row) < least:
-            form = mark.join(heading) if text >= 0 else "name|text|speaker" if speaker_column else "name|text"
-            raise InputError(f"{path}, line {number}: write {form}")
-        if speaker is not None and not row[speaker].strip():
-            raise InputError(f"{path}, line {number}: its speaker is empty")
-        rows.append(
-            MetadataRow(row[name].strip(), row[text].strip(), "" if speaker is None else row[speaker].strip())
+
+class _Sounds:
+    """Sound files, by the names that lists have for them."""
+
+    def __init__(self, files: Iterable[Path]):
+        self.files = sorted(
+            files, key=lambda path: (path.with_suffix(""), SUFFIXES.index(path.suffix.lower()))
         )
-    return rows
+        self._by_path: defaultdict[str, list[Path]] = defaultdict(list)
+        self._by_name: defaultdict[str, list[Path]] = defaultdict(list)
+        for file in self.files:
+            for path in {file, file.with_suffix("")}:
+                self._by_path[_folded(os.path.abspath(path))].append(file)  # noqa: PTH100
+                self._by_name[_folded(path.name)].append(file)
+
+    @staticmethod
+    def key(sound: Path) -> str:
+        """The same for a clip in several formats, or by VCTK's two microphones."""
+        folders = [part for part in sound.parts[:-1] if f".{part.lower().rstrip('s')}" not in SUFFIXES]
+        return re.sub(r"_mic\d$", "", _folded(Path(*folders, sound.stem)))
+
+    def find(self, name: str, folder: Path, alone: bool = True) -> Path | None:
+        """The file that a list in `folder` means: by its path, seen from there or from a folder above it, or
+        where no other is called so in the list (`alone`) or below its folder, by its name.
+        """
+        parts = [part for part in name.replace("\\", "/").split("/") if part not in ("", ".")]
+        if not parts or "\0" in name:
+            return None
+        ways = [folder / name, folder / name.replace("\\", "/")]
+        for first in range(len(parts) if alone else max(1, len(parts) - 1)):
+            ways += (folder.joinpath(*begin, *parts[first:]) for begin in ((), ("wavs",)))
+        for way in ways:
+            if found := self._at(os.path.abspath(way)):  # noqa: PTH100
+                return found
+        below = [file for file in self._named(parts[-1]) if file.is_relative_to(folder)]
+        below = below or (
+            [] if any(file.is_relative_to(folder) for file in self.files) else self._named(parts[-1])
+        )
+        return below[0] if alone and len({self.key(file) for file in below}) == 1 else None
+
+    def _at(self, path: str) -> Path | None:
+        found = self._by_path.get(_folded(path)) or self._by_path.get(_folded(_without_suffix(path)), ())
+        exact = (file for file in found if os.path.abspath(file).startswith(path))  # noqa: PTH100
+        return next(exact, found[0] if found else None)
+
+    def _named(self, name: str) -> list[Path]:
+        return self._by_name.get(_folded(name)) or self._by_name.get(_folded(_without_suffix(name)), [])
 
 
-def _from_table(
-    folder: Path, table: Path, sounds: Sequence[Path], speaker_from: str | None
-) -> Iterator[Take]:
-    """The lines of a metadata.csv; their names are seen from its folder, with or without wavs/ and suffix."""
-    below = [sound for sound in sounds if sound.is_relative_to(table.parent)]
-    times = Counter(name for sound in below for name in {sound.name, sound.stem})
-    by_name: dict[str, Path] = {}
-    for sound in below:
-        seen = sound.relative_to(table.parent)
-        names = [seen.as_posix(), seen.with_suffix("").as_posix()]
-        if seen.parent.as_posix() in (".", "wavs"):
-            names += [sound.name, sound.stem]
-        names += [name for name in (sound.name, sound.stem) if times[name] == 1]
-        for name in names:
-            by_name.setdefault(name, sound)
-    for row in read_rows(table, speaker_from == "column"):
-        sound = by_name.get(row.name.replace("\\", "/"))
-        place = sound or table.parent / row.name
+def _without_suffix(name: str) -> str:
+    """The name of a sound file without its suffix: another format of it may be there."""
+    return name[: -len(suffix)] if (suffix := Path(name).suffix).lower() in SUFFIXES else name
+
+
+class _Texts:
+    """Files that hold the text of one recording each."""
+
+    def __init__(self, files: Iterable[Path]):
+        self.used: set[Path] = set()
+        self._files = sorted(files, key=lambda path: (_kind_of_text(path), path))
+        self._by_path: dict[str, Path] = {}
+        self._by_name: defaultdict[str, list[Path]] = defaultdict(list)
+        for path in self._files:
+            stem = _stem_of_text(path)
+            self._by_path.setdefault(_folded(stem), path)
+            for name in (f"{path.parent.name}/{stem.name}", stem.name):
+                self._by_name[_folded(name)].append(path)
+
+    def of(self, sound: Path) -> Path | None:
+        """The one beside a recording, or that alone has its name, or its and its folder's, elsewhere."""
+        stem = re.sub(r"_mic\d$", "", sound.stem)
+        found = next(
+            (
+                text
+                for name in (sound.stem, sound.name, stem)
+                if (text := self._by_path.get(_folded(sound.with_name(name))))
+            ),
+            None,
+        )
+        for name in (f"{sound.parent.name}/{stem}", stem):
+            some = self._by_name.get(_folded(name), [])
+            found = found or (some[0] if len({path.parent for path in some}) == 1 else None)
+        if found:
+            self.used.add(found)
+        return found
+
+    def without_sound(self) -> list[Path]:
+        """Those that no recording took, in folders like those of which some were taken."""
+        taken = {_stem_of_text(path) for path in self.used}
+        left = [path for path in self._files if _stem_of_text(path) not in taken]
+        like = {(path.parent.parent, path.suffix) for path in self.used}
+        return sorted(path for path in left if (path.parent.parent, path.suffix) in like)
+
+
+def _stem_of_text(path: Path) -> Path:
+    return path.with_name(path.name[: -len(TEXTS[_kind_of_text(path)])])
+
+
+def _kind_of_text(path: Path) -> int:
+    return next(number for number, suffix in enumerate(TEXTS) if path.name.lower().endswith(suffix))
+
+
+def _text_in(path: Path) -> str:
+    text = read_text(path)
+    if path.suffix.lower() == ".lab" and HTS_LABEL.match(text):
+        raise InputError(f"{path} has times of phones, no text: write {METADATA} (name|text)")
+    return text
+
+
+def _if_a_list(folder: Path, path: Path, sounds: _Sounds, speaker_from: str | None) -> list[Take]:
+    """The lines of a file that may be a list; none where most of them name no recording."""
+    try:
+        takes = list(_from_list(folder, path, sounds, speaker_from))
+    except InputError:
+        return []
+    return takes if 2 * sum(take.sound is not None for take in takes) > len(takes) else []
+
+
+def _from_list(folder: Path, path: Path, sounds: _Sounds, speaker_from: str | None) -> Iterator[Take]:
+    """The lines of a list; their names are seen from its folder, with or without wavs/ and suffix."""
+    rows = read_list(path, lambda name: sounds.find(name, path.parent) is not None, speaker_from == "column")
+    times = Counter(_base_of(name) for name in {row.file for row in rows})
+    for row in rows:
+        _require_whole(row)
+        sound = sounds.find(row.file, path.parent, times[_base_of(row.file)] == 1)
+        place = sound or Path(os.path.normpath(path.parent / row.file.replace("\\", "/")))
         yield replace(_take(folder, place, sound, row.text), speaker=row.speaker)
+
+
+def _base_of(name: str) -> str:
+    return _folded(re.split(r"[/\\]", name)[-1])
+
+
+def _require_whole(row: ListedRecording) -> None:
+    if row.offset:
+        raise InputError(f"{row.place}: a piece of a file (offset {row.offset:g}): cut it into files first")
 
 
 def _take(folder: Path, place: Path, sound: Path | None, text: str | None) -> Take:
     seen = place.relative_to(folder) if place.is_relative_to(folder) else Path(place.name)
-    is_sound = sound is not None or seen.suffix.lower() in (*SUFFIXES, ".txt")
+    is_sound = sound is not None or seen.suffix.lower() in (*SUFFIXES, ".txt", ".lab")
     parts = (seen.with_suffix("") if is_sound else seen).parts
     name = "-".join(part for part in parts if part != "wavs")
     name = re.sub(r"[^\w.+-]+", "_", name)[:LONGEST_NAME]
     return Take(name, seen.as_posix(), sound, text and " ".join(text.split()))
 
 
-def _by_subfolder(folder: Path, takes: Sequence[Take], asked: bool) -> list[Take]:
-    """Each take's speaker is the subfolder that it lies in, if all do and there are several such."""
-    tops = [next((p for p in Path(t.source).parts[:-1] if p != "wavs"), "") for t in takes]
-    found = {top for top, take in zip(tops, takes, strict=True) if take.sound}
-    if len(found) > 1 and (asked or "" not in found):
-        return [replace(take, speaker=top or "others") for take, top in zip(takes, tops, strict=True)]
+def _by_folder(folder: Path, takes: Sequence[Take], asked: bool) -> list[Take]:
+    """Each take's speaker is the folder by whose name its own begins ("p225/p225_001"), if all have one, or
+    the subfolder that it lies in, if all do; where there are several.
+    """
+    folders = [[part for part in Path(take.source).parts[:-1] if part != "wavs"] for take in takes]
+    stems = [Path(take.source).name for take in takes]
+    named = [
+        next((part for part in parts if re.match(rf"{re.escape(part)}[_-]", stem)), "")
+        for parts, stem in zip(folders, stems, strict=True)
+    ]
+    tops = [parts[0] if parts else "" for parts in folders]
+    for names in (named, tops):
+        found = {name for name, take in zip(names, takes, strict=True) if take.sound}
+        if len(found) > 1 and ("" not in found or (asked and names is tops)):
+            return [replace(take, speaker=name or "others") for take, name in zip(takes, names, strict=True)]
     if asked:
         raise InputError(f"{folder} has no subfolders of several speakers: use --speaker-from none")
     return list(takes)
 
 
 def _with_unique_names(takes: Sequence[Take]) -> list[Take]:
-    """Takes of the same name get numbers: "a", "a-2"; not those that others have already."""
-    used = {take.name for take in takes}
+    """Takes of the same name get numbers: "a", "a-2"; not those that others have already. Names that differ
+    in case only are the same: some file systems have one file for both.
+    """
+    used = {_folded(take.name) for take in takes}
     seen: set[str] = set()
     out = []
     for take in takes:
         name = take.name
-        if name in seen:
-            name = next(name for n in count(2) if (name := f"{take.name}-{n}") not in used)
-        seen.add(name)
-        used.add(name)
+        if _folded(name) in seen:
+            name = next(name for n in count(2) if _folded(name := f"{take.name}-{n}") not in used)
+        seen.add(_folded(name))
+        used.add(_folded(name))
         out.append(replace(take, name=name))
     return out
 

@@ -91,8 +91,8 @@ def test_sound_files_beside_subfolders_are_no_speaker_unless_asked(tmp_path):
 
 
 def test_names_are_unique_and_hidden_files_are_not_seen(tmp_path):
-    make(tmp_path, "a.wav", "a.flac", ".trash/b.wav", "._a.wav", a_txt="A.")
-    assert [one[:2] for one in found(tmp_path)] == [("a", "a.flac"), ("a-2", "a.wav")]
+    make(tmp_path, "a/b.wav", "a-B.wav", ".trash/b.wav", "._a.wav", **{"a-B_txt": "A."})
+    assert sorted(one[:2] for one in found(tmp_path)) == [("a-B", "a-B.wav"), ("a-b-2", "b.wav")]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_folders_without_anything_to_prepare(tmp_path):
 
 
 def test_no_two_recordings_have_one_name(tmp_path):
-    make(tmp_path, "a.wav", "a.flac", "a-2.wav")
-    (tmp_path / "a.txt").write_text("One.")
+    make(tmp_path, "a/b.wav", "a-b.flac", "a-b-2.wav")
+    (tmp_path / "a-b.txt").write_text("One.")
     names = [take.name for take in find_takes(tmp_path)]
-    assert len(names) == len(set(names)) == 3 and {"a", "a-2"} < set(names)
+    assert len(names) == len(set(names)) == 3 and {"a-b", "a-b-2"} < set(names)

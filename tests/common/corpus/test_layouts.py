@@ -1,0 +1,279 @@
+"""Data sets as the world has them: each recording gets its text and speaker, or a sentence says why not.
+
+A row is a layout: its sound files, its other files (A and B in them are the two texts), and what comes of it.
+"""
+
+import json
+import re
+import unicodedata
+import warnings
+
+import pytest
+
+from melforge.common.errors import InputError
+from melforge.common.training.corpus.takes import find_takes
+
+TEXTS = {"A": "Printing was the first of arts.", "B": "It is used in 1887, and now."}
+RIGHT = {"a": ("A", ""), "b": ("B", "")}
+OF_TWO = {"a": ("A", "ann"), "b": ("B", "bob")}
+IN_WAVS, BESIDE = "wavs/a.wav wavs/b.wav", "a.wav b.wav"
+É = unicodedata.normalize("NFC", "é")
+
+
+def manifest(*entries: dict) -> str:
+    return "".join(f"{json.dumps(entry)}\n" for entry in entries)
+
+
+# name -> (sound files, other files, what comes of it: recordings, or an error's words[, --speaker-from])
+LAYOUTS = {
+    # Tables without a heading
+    "ljspeech": (IN_WAVS, {"metadata.csv": "a|raw A|A\nb|raw B|B"}, RIGHT),
+    "two columns": (IN_WAVS, {"metadata.csv": "a|A\nb|B"}, RIGHT),
+    "with suffix": (IN_WAVS, {"metadata.csv": "a.wav|A\nb.wav|B"}, RIGHT),
+    "with folder": (IN_WAVS, {"metadata.csv": "wavs/a.wav|A\nwavs/b.wav|B"}, RIGHT),
+    "from here": (IN_WAVS, {"metadata.csv": "./wavs/a.wav|A\n./wavs/b.wav|B"}, RIGHT),
+    "two slashes": (IN_WAVS, {"metadata.csv": "wavs//a.wav|A\nwavs//b.wav|B"}, RIGHT),
+    "absolute": (IN_WAVS, {"metadata.csv": "FOLDER/wavs/a.wav|A\nFOLDER/wavs/b.wav|B"}, RIGHT),
+    "absolute elsewhere": (IN_WAVS, {"metadata.csv": "/data/LJ/wavs/a.wav|A\n/data/LJ/wavs/b.wav|B"}, RIGHT),
+    "up and down": (IN_WAVS, {"metadata.csv": "../set/wavs/a.wav|A\n../set/wavs/b.wav|B"}, RIGHT),
+    "from above": (IN_WAVS, {"metadata.csv": "set/wavs/a.wav|A\nset/wavs/b.wav|B"}, RIGHT),
+    "placeholder folder": (IN_WAVS, {"list.txt": "DUMMY1/a.wav|A\nDUMMY1/b.wav|B"}, RIGHT),
+    "backslashes": (IN_WAVS, {"metadata.csv": "wavs\\a.wav|A\nwavs\\b.wav|B"}, RIGHT),
+    "a drive": (IN_WAVS, {"metadata.csv": "C:\\sets\\wavs\\a.wav|A\nC:\\sets\\wavs\\b.wav|B"}, RIGHT),
+    "case of suffix": ("wavs/a.WAV wavs/b.WAV", {"metadata.csv": "a.wav|A\nb.wav|B"}, RIGHT),
+    "case of folder": ("Wavs/a.wav Wavs/b.wav", {"metadata.csv": "WAVS/a.wav|A\nwavs/b.wav|B"}, RIGHT),
+    "unicode form": (
+        f"wavs/{unicodedata.normalize('NFD', É)}.wav wavs/b.wav",
+        {"metadata.csv": f"{É}|A\nb|B"},
+        {unicodedata.normalize("NFD", É): ("A", ""), "b": ("B", "")},
+    ),
+    "other format": ("wavs/a.flac wavs/b.flac", {"metadata.csv": "wavs/a.wav|A\nwavs/b.wav|B"}, RIGHT),
+    "twins": (f"{IN_WAVS} wavs/a.mp3 wavs/b.mp3", {"metadata.csv": "a|A\nb|B"}, RIGHT),
+    "twins apart": (f"{IN_WAVS} mp3/a.mp3 mp3/b.mp3", {"metadata.csv": "a|A\nb|B"}, RIGHT),
+    "tabs": (IN_WAVS, {"metadata.csv": "a.wav\tA\nb.wav\tB"}, RIGHT),
+    "commas, quoted": (IN_WAVS, {"metadata.csv": 'a.wav,"A"\nb.wav,"B"'}, RIGHT),
+    "commas, unquoted": (IN_WAVS, {"metadata.csv": "a.wav,A\nb.wav,B"}, RIGHT),
+    "semicolons": (IN_WAVS, {"metadata.csv": "a.wav;A\nb.wav;B"}, RIGHT),
+    "quotes and bars": (IN_WAVS, {"metadata.csv": '"a.wav"|"A"\n"b.wav"|"B"'}, RIGHT),
+    "windows": (IN_WAVS, {"metadata.csv": "\ufeffa|A\r\nb|B\r\n"}, RIGHT),
+    "blanks": (IN_WAVS, {"metadata.csv": "\n a | A \n\n b | B \n"}, RIGHT),
+    "empty last column": (IN_WAVS, {"metadata.csv": "a|A|\nb|B|"}, RIGHT),
+    "speaker behind": (IN_WAVS, {"metadata.csv": "a|A|0\nb|B|0"}, RIGHT),
+    "speaker behind, one line": ("a.wav", {"metadata.csv": "a|A|0"}, {"a": ("A", "")}),
+    "speakers behind": (IN_WAVS, {"metadata.csv": "a|A|ann\nb|B|bob"}, RIGHT),
+    "speakers behind, asked": (IN_WAVS, {"metadata.csv": "a|A|ann\nb|B|bob"}, OF_TWO, "column"),
+    "piper": (IN_WAVS, {"metadata.csv": "a|ann|A\nb|bob|B"}, OF_TWO, "column"),
+    "piper, one speaker": (IN_WAVS, {"metadata.csv": "a|ann|A\nb|ann|B"}, RIGHT),
+    "speaker and language before": (IN_WAVS, {"esd.list": "a.wav|ann|EN|A\nb.wav|ann|EN|B"}, RIGHT),
+    "text before file": (IN_WAVS, {"list.txt": "A|wavs/a.wav\nB|wavs/b.wav"}, RIGHT),
+    "a bar in a text": (
+        "a.wav b.wav c.wav",
+        {"metadata.csv": "a|A\nb|B\nc|one | two"},
+        {**RIGHT, "c": ("one | two", "")},
+    ),
+    "a bar in one of three columns": (
+        IN_WAVS,
+        {"metadata.csv": "a|A|A\nb|B|B\nc|one|two|one|two"},
+        "line 3: it has 5 columns, others 3: take ",
+    ),
+    # Tables with one
+    "file and text": (IN_WAVS, {"metadata.csv": "file|text\na.wav|A\nb.wav|B"}, RIGHT),
+    "nemo's words": (
+        IN_WAVS,
+        {"metadata.csv": 'audio_filepath,text,duration\na.wav,"A",1.25\nb.wav,"B",2'},
+        RIGHT,
+    ),
+    "audio_path": (IN_WAVS, {"train.csv": 'audio_path,transcription\nwavs/a.wav,"A"\nwavs/b.wav,"B"'}, RIGHT),
+    "deepspeech": (
+        IN_WAVS,
+        {"train.csv": 'wav_filename,wav_filesize,transcript\nwavs/a.wav,900,"A"\nwavs/b.wav,900,"B"'},
+        RIGHT,
+    ),
+    "mels": (IN_WAVS, {"metadata.csv": "mels|text|speaker\na|A|ann\nb|B|bob"}, OF_TWO),
+    "unknown name of the files": (IN_WAVS, {"metadata.csv": "record;text\na.wav;A\nb.wav;B"}, RIGHT),
+    "unknown name of the texts": (
+        IN_WAVS,
+        {"metadata.csv": "file|words\na.wav|A"},
+        "names no column 'text' but file",
+    ),
+    "common voice": (
+        "clips/a.mp3 clips/b.mp3 clips/c.mp3",
+        {
+            "validated.tsv": "client_id\tpath\tsentence\tup_votes\nann\ta.mp3\tA\t2\nbob\tb.mp3\tB\t2",
+            "train.tsv": "client_id\tpath\tsentence\tup_votes\nann\ta.mp3\tA\t2",
+            "invalidated.tsv": "client_id\tpath\tsentence\tup_votes\nann\tc.mp3\tA\t0",
+            "clip_durations.tsv": "clip\tduration[ms]\na.mp3\t2000\nb.mp3\t2000",
+        },
+        {**OF_TWO, "c": (None, "")},
+    ),
+    "hugging face": (BESIDE, {"metadata.csv": 'file_name,transcription\na.wav,"A"\nb.wav,"B"'}, RIGHT),
+    "several lists": (
+        IN_WAVS,
+        {"filelists/train.txt": "wavs/a.wav|A", "filelists/val.txt": "wavs/b.wav|B"},
+        RIGHT,
+    ),
+    "a list of speakers": (
+        "ann/wavs/a.wav bob/wavs/b.wav",
+        {"ann/metadata.csv": "a|A", "bob/metadata.csv": "b|B"},
+        OF_TWO,
+    ),
+    # JSON
+    "nemo": (
+        IN_WAVS,
+        {
+            "train.json": manifest(
+                *({"audio_filepath": f"wavs/{n.lower()}.wav", "duration": 1.2, "text": n} for n in "AB")
+            )
+        },
+        RIGHT,
+    ),
+    "nemo of two": (
+        IN_WAVS,
+        {
+            "manifest.jsonl": manifest(
+                {"audio_filepath": "/x/wavs/a.wav", "text": "A", "speaker": "ann"},
+                {"audio_filepath": "/x/wavs/b.wav", "text": "B", "speaker": "bob"},
+            )
+        },
+        OF_TWO,
+    ),
+    "pieces": (
+        BESIDE,
+        {"metadata.csv": manifest({"audio_filepath": "a.wav", "offset": 2.5, "duration": 1, "text": "A"})},
+        "line 1: a piece of a file \\(offset 2.5\\): cut it into files first",
+    ),
+    "metadata.jsonl": (
+        BESIDE,
+        {
+            "metadata.jsonl": manifest(
+                {"file_name": "a.wav", "text": "A"}, {"file_name": "b.wav", "text": "B"}
+            )
+        },
+        RIGHT,
+    ),
+    "json list": (
+        BESIDE,
+        {"list.json": json.dumps([{"wav": "a.wav", "text": "A"}, {"wav": "b.wav", "text": "B"}], indent=1)},
+        RIGHT,
+    ),
+    "json of texts": (BESIDE, {"texts.json": json.dumps({"a.wav": "A", "b.wav": "B"})}, RIGHT),
+    "json of entries": (
+        BESIDE,
+        {
+            "texts.json": json.dumps(
+                {"a": {"text": "A", "speaker": "ann"}, "b": {"text": "B", "speaker": "bob"}}, indent=2
+            )
+        },
+        OF_TWO,
+    ),
+    # A file for each text, or lines of a name and a text
+    "beside": (BESIDE, {"a.txt": "A\n", "b.txt": "B\n"}, RIGHT),
+    "beside, with the suffix": (BESIDE, {"a.wav.txt": "A", "b.wav.txt": "B"}, RIGHT),
+    "in capitals": ("A.WAV B.WAV", {"A.TXT": "A", "B.TXT": "B"}, {"A": ("A", ""), "B": ("B", "")}),
+    "beside twins": (f"{BESIDE} a.mp3 b.ogg", {"a.txt": "A", "b.txt": "B"}, RIGHT),
+    "lab": (BESIDE, {"a.lab": "A", "b.lab": "B"}, RIGHT),
+    "lab of times": (
+        BESIDE,
+        {"a.lab": "0 500000 sil\n500000 900000 p\n"},
+        "a.lab has times of phones, no text",
+    ),
+    "a tree of texts": (IN_WAVS, {"txt/a.txt": "A", "txt/b.txt": "B", "README.txt": "x"}, RIGHT),
+    "vctk": (
+        "wav48/ann/ann_001.wav wav48/bob/bob_001.wav",
+        {"txt/ann/ann_001.txt": "A", "txt/bob/bob_001.txt": "B", "speaker-info.txt": "ID AGE\nann 23\n"},
+        {"ann_001": ("A", "ann"), "bob_001": ("B", "bob")},
+    ),
+    "vctk, two microphones": (
+        "wav48/ann/ann_001_mic1.flac wav48/ann/ann_001_mic2.flac wav48/bob/bob_001_mic1.flac",
+        {"txt/ann/ann_001.txt": "A", "txt/bob/bob_001.txt": "B"},
+        {"ann_001_mic1": ("A", "ann"), "bob_001_mic1": ("B", "bob")},
+    ),
+    "libritts": (
+        "train-clean-100/19/198/19_198_000.wav train-clean-360/27/123/27_123_000.wav",
+        {
+            "train-clean-100/19/198/19_198_000.normalized.txt": "A",
+            "train-clean-100/19/198/19_198_000.original.txt": "raw",
+            "train-clean-360/27/123/27_123_000.normalized.txt": "B",
+            "train-clean-100/19/198/19_198.trans.tsv": "19_198_000\traw\tA",
+        },
+        {"19_198_000": ("A", "19"), "27_123_000": ("B", "27")},
+    ),
+    "librispeech": (
+        "dev/84/12/84-12-0000.flac dev/85/13/85-13-0000.flac",
+        {
+            "dev/84/12/84-12.trans.txt": "84-12-0000 A\n",
+            "dev/85/13/85-13.trans.txt": "85-13-0000 B\n",
+            "SPEAKERS.TXT": "84 | F",
+        },
+        {"84-12-0000": ("A", "84"), "85-13-0000": ("B", "85")},
+    ),
+    "kaldi": (BESIDE, {"text": "a A\nb B\n", "wav.scp": "a a.wav\n"}, RIGHT),
+    "arctic": ("wav/a.wav wav/b.wav", {"etc/txt.done.data": '( a "A" )\n( b "B" )\n'}, RIGHT),
+    # What has a sentence
+    "no texts": (BESIDE, {}, "has no texts: write metadata.csv"),
+    "text grids": (BESIDE, {"a.TextGrid": "A"}, "has no texts: write metadata.csv"),
+    "no sound": ("", {"metadata.csv": "a|A"}, "holds no sound files .*: give a folder of recordings"),
+    "m4a": (
+        "",
+        {"a.m4a": "x", "a.txt": "A"},
+        "holds no sound files .*: convert its .m4a files, as by ffmpeg",
+    ),
+    "latin-1": (BESIDE, {"metadata.csv": "a|caf\udce9"}, "metadata.csv line 1 is not UTF-8"),
+    "utf-16": (BESIDE, {"metadata.csv": "a|A\udcff"}, "metadata.csv line 1 is not UTF-8"),
+    "one column": (BESIDE, {"metadata.csv": "a\nb\n"}, "metadata.csv, line 1: write name.text"),
+    "a line cut short": (BESIDE, {"metadata.csv": "a|A\nb\n"}, "metadata.csv, line 2: write name.text"),
+    "no column of speakers": (
+        BESIDE,
+        {"metadata.csv": "a|A\nb|B"},
+        "line 1: write name.text.speaker",
+        "column",
+    ),
+    "wrong json": (BESIDE, {"metadata.csv": '{"file": "a.wav", '}, "metadata.csv, line 1: not JSON"),
+    "json without files": (
+        BESIDE,
+        {"metadata.csv": '{"text": "A"}'},
+        "line 1: an entry needs audio_filepath",
+    ),
+    # What nothing says
+    "a missing file": (BESIDE, {"metadata.csv": "a|A\nb|B\nc|A"}, {**RIGHT, None: ("A", "")}),
+    "a missing text": (f"{BESIDE} c.wav", {"metadata.csv": "a|A\nb|B"}, {**RIGHT, "c": (None, "")}),
+    "another's file of that name": (
+        "ann/a.wav ann/b.wav",
+        {"metadata.csv": "ann/a|A\nann/b|B\nbob/a|B"},
+        {**RIGHT, None: ("B", "")},
+    ),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_data_set_is_read_or_refused_in_a_sentence(layout, tmp_path):
+    sounds, others, wanted, *how = LAYOUTS[layout]
+    folder = tmp_path / "set"
+    folder.mkdir()
+    for name in sounds.split():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()  # what it sounds like is not asked
+    for name, content in others.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        for word, text in (*TEXTS.items(), ("FOLDER", str(folder))):
+            content = re.sub(rf"\b{word}\b", text.replace("\\", "/"), content)
+        (folder / name).write_bytes(content.encode(errors="surrogateescape"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if isinstance(wanted, str):
+            with pytest.raises(InputError, match=wanted):
+                find_takes(folder, *how)
+            return
+        takes = find_takes(folder, *how)
+    found = {take.sound and take.sound.stem: (take.text, take.speaker) for take in takes}
+    assert found == {name: (TEXTS.get(text, text), speaker) for name, (text, speaker) in wanted.items()}
+    assert len(takes) == len(wanted)
+
+
+def test_a_column_that_is_not_taken_for_texts_is_told(tmp_path):
+    (tmp_path / "a.wav").touch()
+    (tmp_path / "metadata.csv").write_text("a|It is used in 1887.|0")
+    with pytest.warns(
+        UserWarning, match=r"column 2 is taken for the texts, not the last one \(0\): a heading line"
+    ):
+        find_takes(tmp_path)
