@@ -18,6 +18,11 @@ SHARE = (
 )
 FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
+BAD = (
+    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n"
+    b"Content-Length: %d\r\n\r\n%s"
+)
+
 
 class HttpConnection(H11Protocol):
     """uvicorn's, which waits for headers as long as their sender likes.
@@ -52,9 +57,9 @@ class HttpConnection(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Refuses what is no HTTP; an answer that is under way ends with the connection."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            super().send_400_response(msg)
-        else:
-            self.transport.close()
+            body = msg.encode()  # by h11 it could not be sent to HEAD
+            self.transport.write(BAD % (len(body), body))
+        self.transport.close()
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.disconnected = True
             self.cycle.message_event.set()

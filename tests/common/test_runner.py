@@ -156,6 +156,11 @@ def test_a_stream_is_the_same_whatever_its_chunks_are_stretched_to(tts, spoken, 
     assert min(lengths) < 24 < max(lengths) <= ChunkSizes(stretched=90).longest
 
 
+def test_only_a_streams_first_utterance_begins_with_small_chunks(tts):
+    few, many = ([len(part) for part in tts.stream(TEXT, sizes=ChunkSizes(n, 1000))] for n in (1000, 2))
+    assert len(few) == 3 < len(many) and many[-2:] == few[-2:]
+
+
 def test_a_chunk_that_is_computed_is_not_stretched(tts):
     mel = np.full((1, 80, 200), -5, np.float32)
     chunks = tts.vocoder.vocode_chunks(mel, ChunkSizes(10, 20, stretched=50))

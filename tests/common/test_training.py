@@ -205,6 +205,24 @@ def test_fastspeech_learns_from_another_models_mels_and_attention(corpus, tmp_pa
         train(fastspeech_train, out, "--steps", 1, *taught)
 
 
+def test_a_tacotron2_that_ends_with_the_last_step_has_nothing_to_learn(made_run):
+    trainer = made_run(tacotron2_train, "--steps", 1).trainer
+    key, inputs = next(trainer.batches(seed=0))
+    step = trainer.config.n_frames_per_step
+
+    def model(symbols, lengths, mel, mel_lengths, prenet_noise):
+        steps, last = torch.arange(mel.size(2) // step), -(-mel_lengths // step) - 1
+        return SimpleNamespace(
+            mel=mel,
+            mel_before_postnet=mel,
+            gate=torch.where(steps < last[:, None], -999.0, 999.0),
+            alignment=torch.ones(len(mel), len(steps), symbols.size(1)),
+        )
+
+    losses, _ = trainer.losses(model, key, inputs["members"])
+    assert {name: loss.item() for name, loss in losses.items()} == {"mel": 0, "gate": 0, "alignment": 0}
+
+
 def test_a_frame_counts_for_the_symbol_that_was_looked_at_most():
     alignment = torch.tensor([[[0.9, 0.1, 0], [0.2, 0.8, 0], [0, 0.4, 0.6]]]).expand(2, -1, -1)
     found = align_tacotron2.count_frames(alignment, torch.tensor([6, 3]), frames_per_step=2)
