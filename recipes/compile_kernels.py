@@ -56,9 +56,9 @@ def sources_hash() -> str:
             for node in ast.walk(tree):
                 if isinstance(node, (ast.Module, ast.FunctionDef)) and ast.get_docstring(node) is not None:
                     node.body = node.body[1:] or [ast.Pass()]
-            text = ast.dump(tree)
+            text = ast.unparse(tree)
         else:
-            text = re.sub(r"//.*", "", text)
+            text = "\n".join(re.sub(r"//.*", "", text).split())
         total.update(text.encode())
     return total.hexdigest()[:16]
 
