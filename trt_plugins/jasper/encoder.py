@@ -181,6 +181,11 @@ class JasperEncoderNetwork(CapturedNetwork):
 
         return encode
 
+    def __call__(self, **inputs: Tensor) -> dict[str, Tensor]:
+        config: JasperConfig = self._network.config  # type: ignore[assignment]
+        steps = config.steps(inputs["features"].shape[2])
+        return {"log_probs": super().__call__(**inputs)["log_probs"][:, :steps]}
+
 
 class JasperEncoderKernels(JasperEncoderNetwork):
     """Our kernels are timed too, and run where they are faster than cuDNN's."""
