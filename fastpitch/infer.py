@@ -73,6 +73,8 @@ class FastPitchAcoustic(ParallelModel[FastPitchConfig]):
 
     def shares(self, controls: Sequence[Controls]) -> np.ndarray:
         """Each speaker's share of each item's voice, float32 [B, speakers]."""
+        if self.config.n_speakers == 1 and not any(one.speaker for one in controls):
+            return np.ones((len(controls), 1), np.float32)
         return np.stack([speaker_shares(one.speaker, self.source.speakers or ("0",)) for one in controls])
 
 

@@ -61,4 +61,4 @@ class Frontend(Protocol):
 
     def sentences(self, text: str) -> Iterator[Analysis]:
         """The parts of what a call gives, each made when it is asked for."""
-        ...
+        yield self(text)

@@ -31,7 +31,7 @@ from melforge.common.errors import InputError, close_matches, counted
 from melforge.common.export.examples import examples_of
 from melforge.common.export.to_onnx import source_stages
 from melforge.common.registry import get_model
-from melforge.common.stages import Stage
+from melforge.common.stages import Dim, Stage, TensorSpec
 from melforge.common.stages.choose import KERNELS, choose_stages, pads_masked
 from melforge.common.synthesis.stage_engines import StageEngines
 from melforge.common.verify.compare import Comparison
@@ -107,6 +107,11 @@ def seen(layers: Iterable[str]) -> set[str]:
     return {name.partition("#")[0].removesuffix("<") for name in layers}
 
 
+def last_length(tensor: TensorSpec) -> int:
+    """The last axis of a tensor that has a length of its own; 0, the batch's, where none has."""
+    return max(axis for axis, dim in enumerate(tensor.dims) if isinstance(dim, Dim))
+
+
 class ComparedEngine(WrappedEngine):
     """A stage on PyTorch that is compared with the other side's, on the same inputs.
 
@@ -141,7 +146,7 @@ class ComparedEngine(WrappedEngine):
             got |= {name: got[name][tuple(map(slice, exact[name].shape))] for name in stage.layers}
             wanted = self._run(stage, tensors, got) if stage.layers else exact
             if "lengths" in tensors and self._on_kernels:
-                self._end_layers(stage, tensors, (wanted, got, rounded, exact))
+                self._end(stage, tensors, (wanted, got, rounded, exact))
             for name in stage.layers or made:
                 one = name.partition("#")[0] if stage.graph else name  # a loop's steps together
                 self._add(
@@ -159,18 +164,21 @@ class ComparedEngine(WrappedEngine):
                 if not change.ok:
                     self._setup.changed.add(self.stage.name)
 
-    def _end_layers(
+    def _end(
         self, stage: Stage, inputs: Mapping[str, torch.Tensor], sides: Iterable[dict[str, torch.Tensor]]
     ) -> None:
-        """Cuts layers (B, C, steps) at the longest item's end: behind it the network masks what goes into a
-        layer, and kernels what comes out.
+        """Cuts layers (B, C, steps), and outputs, at the longest item's end: behind it the network masks what
+        goes into a layer, and kernels what comes out.
         """
-        longest, whole = int(inputs["lengths"].max()), inputs[self.stage.inputs[0].name].shape[-1]
-        if longest < whole:
-            for values in sides:
-                for name in stage.layers:
-                    steps = values[name].shape[-1]
-                    values[name] = values[name][..., : -(-longest * steps // whole)]
+        first = self.stage.inputs[0]
+        longest, whole = int(inputs["lengths"].max()), inputs[first.name].shape[last_length(first)]
+        if longest >= whole:
+            return
+        for tensor in stage.outputs:
+            axis = -1 if tensor.name in stage.layers else last_length(tensor)
+            for values in sides if axis else ():
+                steps = values[tensor.name].shape[axis]
+                values[tensor.name] = values[tensor.name].narrow(axis, 0, -(-longest * steps // whole))
 
     def _run(
         self,

@@ -56,7 +56,8 @@ def near(got: torch.Tensor, wanted: torch.Tensor, tolerance: float = 5e-3) -> bo
 @pytest.mark.parametrize("masked", [True, False])
 def test_tacotron2s_encoder_and_postnet_are_pytorchs_at_any_length(masked):
     source = load_voice().source("tacotron2")
-    source = replace(source, config=replace(source.config, mask_text_padding=masked), networks={})
+    config = replace(source.config, mask_text_padding=masked)
+    source = replace(source, config=config, graphs={}, networks={})
     encoder, _, _, postnet = stages_of("tacotron2", source.config)
     mine, theirs = (
         [make_engine(s, source, b, "cuda") for s in (encoder, postnet)] for b in (KERNELS, "torch")

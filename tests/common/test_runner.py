@@ -18,7 +18,7 @@ from melforge.common.errors import InputError
 from melforge.common.runner import ChunkSizes, TextToSpeech
 from melforge.common.speech import Controls
 from melforge.common.synthesis.finish import FADE, KNEE, complete_peaks, finish, soft_clip
-from melforge.common.text import Analysis, Utterance
+from melforge.common.text import Analysis, Frontend, Utterance
 from melforge.hifigan.config import HifiganSettings
 from melforge.hifigan.infer import HifiganVocoder
 from tests.common.numpy_denoiser import Denoiser
@@ -506,7 +506,7 @@ def test_nothing_to_speak_is_an_error(tts, text):
 
 
 def test_foreign_symbols_are_refused(tts, monkeypatch):
-    class Foreign:
+    class Foreign(Frontend):
         symbols = ("x",) * 501
 
         def __call__(self, text: str) -> Analysis:
@@ -520,7 +520,7 @@ def test_foreign_symbols_are_refused(tts, monkeypatch):
 def test_each_text_is_analysed_once(tts, monkeypatch):
     analysed, frontend = [], tts.frontend
 
-    class Counting:
+    class Counting(Frontend):
         symbols = frontend.symbols
 
         def __call__(self, text: str) -> Analysis:

@@ -147,7 +147,8 @@ class TestWithoutGpu:
 
     def test_a_network_that_attends_to_padding_gets_none(self, model, drivers, tiny_sources):
         source = tiny_sources[model]
-        source = replace(source, config=replace(source.config, mask_padding=False), networks={})
+        config = replace(source.config, mask_padding=False)
+        source = replace(source, config=config, graphs={}, networks={})
         driver, plain = drivers(source)
         ids = TEXTS[2]
         assert_alike(driver.synthesise(ids), plain.synthesise(ids), 2e-5)
