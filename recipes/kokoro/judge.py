@@ -71,7 +71,7 @@ class SpeakerNetwork(nn.Module):
         super().__init__()
         self.lstm = nn.LSTM(EAR.n_mel_channels, 256, 3, batch_first=True)
         self.linear = nn.Linear(256, 256)
-        stored = torch.load(weights, map_location="cpu", weights_only=False)
+        stored = torch.load(weights, map_location="cpu", weights_only=True)
         self.load_state_dict(stored.get("model_state", stored), strict=False)
         self.register_buffer("basis", torch.from_numpy(mel_basis(EAR).copy()))
         self.register_buffer("window", torch.from_numpy(analysis_window(EAR).copy()))
