@@ -22,9 +22,9 @@ from torch import Tensor
 
 from melforge.common.audio.pitch import source_of
 from melforge.common.cli.training import parse_recipe, vocoder_parser
-from melforge.common.errors import InputError
+from melforge.common.errors import InputError, install_command
 from melforge.common.training.corpus.batches import Segments
-from melforge.common.training.corpus.pitch import corpus_pitch
+from melforge.common.training.corpus.pitch import can_measure_pitch, corpus_pitch
 from melforge.common.training.corpus.sources import SourcedSegments
 from melforge.common.training.loop import RunSettings, TrainingPlan, adamw, autocast, run_training, start
 from melforge.common.training.pitch import LESSON_BATCH, SEMITONES, pitch_loss, pitch_weight, teach_pitch
@@ -198,7 +198,9 @@ def make_trainer(
         return SourceFilterTrainer(plan, segments)
     segments = Segments(corpus, contract, mels, device)
     trainer = HifiganTrainer(plan, segments, begun)
-    if config.source and not settings.resume:
+    if config.source and not settings.resume and not can_measure_pitch():
+        print(f"the pitch network is not taught: pyworld is not installed ({install_command('train')})")
+    elif config.source and not settings.resume:
         teach_recorded_pitch(trainer, torch.from_numpy(corpus_pitch(corpus)).to(device), settings.seed)
     return trainer
 

@@ -32,7 +32,8 @@ def build_network(stage: Stage, source: ModelSource, device: str = "cpu") -> tor
     if device == META:
         with torch.device(device):
             return new_network(stage, source.config).to(device).eval().requires_grad_(False)
-    return _with_weights(stage, source).to(device)
+    network = _with_weights(stage, source)  # on "meta" where the caller says so
+    return network if device == "cpu" else network.to(device)
 
 
 def _with_weights(stage: Stage, source: ModelSource) -> torch.nn.Module:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
+from fastapi.websockets import WebSocketState
 
 from melforge.common.errors import InputError
 from melforge.common.serve.annotations import Annotations
@@ -212,7 +213,8 @@ class Session:
             await self.socket.send_bytes(data)
 
     async def _send(self, message: dict[str, Any]) -> None:
-        await self.socket.send_text(json.dumps(message))
+        if self.socket.application_state is WebSocketState.CONNECTED:  # and was not closed meanwhile
+            await self.socket.send_text(json.dumps(message))
 
 
 def request_of(fields: dict[str, Any], text: str) -> SpeechFields:

@@ -13,12 +13,12 @@ from melforge.common.audio.contract import MelContract, require_same_contract
 from melforge.common.audio.mel import mel_spectrogram
 from melforge.common.audio.sound_files import read_audio
 from melforge.common.config.hparams import ROOT, load_hparams
-from melforge.common.errors import InputError, counted, unknown
+from melforge.common.errors import InputError, counted, install_command, unknown
 from melforge.common.registry import get_model
 from melforge.common.synthesis.loading import make_driver
 from melforge.common.synthesis.vocoder import Vocoder
 from melforge.common.training.corpus.dataset import HOP, RATE, Labels, load_labels
-from melforge.common.training.corpus.pitch import pitch_contour
+from melforge.common.training.corpus.pitch import can_measure_pitch, pitch_contour
 from melforge.common.training.run_folder import LAST
 from melforge.common.weights.published import read_checkpoint
 from melforge.common.weights.voices import ModelSource, Voice, list_voices, load_voice
@@ -186,6 +186,9 @@ def tell_copies(corpus: Path, labels: Labels, vocoder: Vocoder) -> None:
     rows = np.flatnonzero(held_out_utterances(labels.speaker))
     chosen = rows[np.linspace(0, len(rows) - 1, min(COPIES, len(rows))).round().astype(int)]
     sounds = [read_audio(corpus / "wavs" / f"{labels.names[row]}.wav")[0] for row in chosen]
+    if not can_measure_pitch():
+        print(f"copies are not measured: pyworld is not installed ({install_command('train')})")
+        return
     off = off_pitch(vocoder, sounds)
     model = vocoder.source.model
     print(

@@ -128,7 +128,7 @@ def test_what_the_published_forms_make_of_padding_is_not_what_they_make_alone(
     """So that the test above would fail without masks."""
     source = tiny_sources[model]
     config = dataclasses.replace(source.config, **unmasked)
-    source = dataclasses.replace(source, config=config, networks={})
+    source = dataclasses.replace(source, config=config, graphs={}, networks={})
     for stage in (stage for stage in source_stages(source) if stage.name in names):
         roots = {"text": 30, "mel": 60}
         sizes = {n: roots[d.of or n] * d.times for n, d in stage.dynamic_dims.items() if n != "batch"}

@@ -124,7 +124,7 @@ def test_problems_are_warnings_with_line_and_sentence(infer, tacotron2, tmp_path
     record = json.loads(result.stdout)["phrases"][1]
     (problem,) = record["problems"]
     assert (problem["utterance"], problem["text"]) == (0, "Second one.")
-    assert problem["what"].startswith("the step limit of 60") and "--retry" in problem["advice"]
+    assert problem["what"].startswith("the step limit of 60") and "try retries" in problem["advice"]
     (utterance,) = record["utterances"]
     assert utterance["pitch"] is None and sum(utterance["durations"]) == 60
 

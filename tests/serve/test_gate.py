@@ -14,7 +14,7 @@ from websockets.sync.client import connect
 
 from melforge.common.serve.gate import host_name, known_hosts
 from melforge.common.serve.settings import ServeSettings
-from tests.serve.conftest import JSON, PATIENCE, SPEECH, running, speech
+from tests.serve.conftest import JSON, PATIENCE, SPEECH, running, speech, wait_for
 from tests.serve.test_api import require_error
 
 pytestmark = pytest.mark.serve
@@ -168,7 +168,9 @@ def test_a_browser_s_page_of_another_site_neither_speaks_nor_hears(another_site)
         page.goto(evil)
         for one, heard, simple, asked in ((server, "closed", 0, "refused"), (named, "heard", 0, 200)):
             assert page.evaluate(HEARD, f"{one.url.replace('http', 'ws')}{SPEECH}/live") == heard
-            before = one.service.metrics.characters._value.get()
+            count = one.service.metrics.characters._value.get
+            wait_for(lambda count=count, heard=heard: (count() > 0) == (heard == "heard"), "the count")
+            before = count()
             # The status of an answer to what was sent without asking is hidden: 0.
             assert page.evaluate(SENT, [one.url + SPEECH, {**post, "mode": "no-cors"}]) == simple
             assert one.service.metrics.characters._value.get() == before

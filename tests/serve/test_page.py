@@ -137,11 +137,11 @@ class HeldStream:
 
 @pytest.fixture
 def held(monkeypatch) -> Iterator[threading.Event]:
-    """Streams go on after two chunks only when this is set."""
+    """Streams go on after the first chunk only when this is set."""
     from melforge.common.serve import service
 
     make, release = service.make_stream, threading.Event()
-    monkeypatch.setattr(service, "make_stream", lambda *how: HeldStream(make(*how), 2, release))
+    monkeypatch.setattr(service, "make_stream", lambda *how: HeldStream(make(*how), 1, release))
     yield release
     release.set()
 

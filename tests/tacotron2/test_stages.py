@@ -50,7 +50,8 @@ def tiny_source(seed: int = 5, **changes) -> ModelSource:
         network.decoder.linear_projection.linear_layer.weight.mul_(8)  # so that steps differ
         network.decoder.gate_layer.linear_layer.weight.mul_(8)
     state = {name: value.numpy() for name, value in network.state_dict().items()}
-    return ModelSource("tacotron2", config, Path("weights.safetensors"), MelContract(), given_state=state)
+    mel = MelContract(n_mel_channels=config.n_mel_channels)
+    return ModelSource("tacotron2", config, Path("weights.safetensors"), mel, given_state=state)
 
 
 class Rows:

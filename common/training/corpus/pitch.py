@@ -1,5 +1,6 @@
 """The pitch of recordings at a prepared corpus's rate, by WORLD's DIO with StoneMask."""
 
+import importlib.util
 import os
 from pathlib import Path
 
@@ -10,6 +11,11 @@ from melforge.common.training.corpus.dataset import HOP, RATE, load_labels
 from melforge.common.training.corpus.processes import in_processes
 
 FLOOR, CEILING = 65.0, 500.0  # Hz
+
+
+def can_measure_pitch() -> bool:
+    """Whether WORLD is installed, with the extra "train"."""
+    return importlib.util.find_spec("pyworld") is not None
 
 
 def pitch_contour(audio: np.ndarray) -> np.ndarray:
