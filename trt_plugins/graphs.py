@@ -134,7 +134,7 @@ def compile_missing(launches: Iterable[TritonLaunch]) -> None:
     """
     from triton import AsyncCompileMode
 
-    if _collected.get() is not None or not torch.cuda.is_available():  # Triton's interpreter needs none
+    if _collected.get() is not None or not torch.cuda.is_initialized():  # Triton's interpreter has none
         return
     from triton.runtime.errors import OutOfResources
 
