@@ -116,6 +116,12 @@ def has_the_exporter() -> bool:
     return json.loads(MADE_WITH.read_text()) == versions()
 
 
+def has_products() -> bool:
+    from melforge.common.engines.limits import PRODUCTS
+
+    return has_gpu() and PRODUCTS.lacking("cuda") is None
+
+
 class Need(NamedTuple):
     """What tests need, how to get it, and whether it is here."""
 
@@ -134,6 +140,7 @@ def program(name: str) -> Callable[[], bool]:
 
 NEEDS: dict[str, Need] = {
     "gpu": Need("an NVIDIA GPU", "", has_gpu),
+    "products": Need("a GPU that runs our kernels of products, of 8.0 on", "", has_products),
     "two_gpus": Need("two NVIDIA GPUs", "", has_two_gpus),
     "no_gpu": Need("a machine without an NVIDIA GPU", "CUDA_VISIBLE_DEVICES=''", lambda: not has_gpu()),
     "trt": Need("TensorRT or TensorRT for RTX", "pip install -e '.[trt]'", has_tensorrt),

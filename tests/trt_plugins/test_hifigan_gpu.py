@@ -20,7 +20,6 @@ from tests.trt_plugins.vocoder_kernels import (
     inputs_for,
     interpreted_error,
     kernels_of,
-    ours,
     stage_of,
 )
 
@@ -109,6 +108,7 @@ class TestOnGpu(OnGpu):
             for batch, frames in ((1, 37), (4, 129)):
                 assert_near(kernels, source, batch, frames)
 
+    @pytest.mark.products
     @pytest.mark.parametrize("name", ["generator", "masked_generator"])
     @pytest.mark.parametrize("sizes", [SOURCE, SEVERAL_BLOCKS], ids=["one block", "three"])
     def test_a_source_is_near_float32(self, sizes, name, tmp_path):
@@ -117,6 +117,7 @@ class TestOnGpu(OnGpu):
         for batch, frames in ((1, 1), (1, 37), (4, 129)):
             assert_near(kernels, source, batch, frames)
 
+    @pytest.mark.products
     def test_the_shipped_voices_source_is_near_float32(self):
         source = load_voice().source("hifigan")
         kernels = without_a_warning(source, "masked_generator")
@@ -153,7 +154,7 @@ class TestOnGpu(OnGpu):
 def without_a_warning(source: ModelSource, name: str):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        return ours(source, name)
+        return kernels_of(source, name)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from melforge.common.engines.torch_engine import TorchEngine
 from melforge.common.export.examples import examples_of
 from melforge.common.stages import Stage, stages_of
 from melforge.common.weights.voices import ModelSource, load_voice
-from tests.trt_plugins.vocoder_kernels import interpreted_error, ours
+from tests.trt_plugins.vocoder_kernels import interpreted_error
 
 TOLERANCE = 5e-3  # of the largest value
 STAGES = [
@@ -122,17 +122,19 @@ class TestOnGpu:
         assert all(torch.equal(again[output], value) for output, value in kept.items())
         assert all(torch.equal(first[output], value) for output, value in kept.items())
 
+    @pytest.mark.products
     def test_lengths_that_are_filled_up_alike_share_a_graph(self, published):
         source, name = published
-        kernels = ours(source, name)
+        kernels = kernels_of(source, name)
         for text, mel in ((33, 65), (64, 128), (40, 100)):
             kernels(**inputs_for(source, kernels.stage, 1, text, mel))
         assert len(kernels._captured.graphs) == 1 and all(kernels._captured.graphs.values())
 
+    @pytest.mark.products
     def test_what_is_behind_the_longest_item_is_not_heard(self, tmp_path):
         """Also in the published network, which hears the padding of shorter items."""
         source = random_source("fastpitch", tmp_path)
-        kernels = ours(source, "encoder")
+        kernels = kernels_of(source, "encoder")
         rng = np.random.default_rng(0)
         lengths = torch.as_tensor(random_lengths(2, 40, rng), device="cuda")
         symbols = torch.as_tensor(rng.integers(1, 100, (2, 40)), device="cuda")

@@ -14,7 +14,6 @@ import pytest
 import torch
 
 from melforge.common.engines.backends import make_engine
-from melforge.common.engines.limits import PRODUCTS
 from melforge.common.engines.torch_engine import TorchEngine
 from melforge.common.export.examples import examples_of
 from melforge.common.stages import Stage, stages_of
@@ -34,13 +33,6 @@ def stage_of(source: ModelSource, name: str) -> Stage:
 
 def kernels_of(source: ModelSource, name: str = "generator", device: str = "cuda") -> ShapedGenerator:
     return cast(ShapedGenerator, make_engine(stage_of(source, name), source, "cuda", device))
-
-
-def ours(source: ModelSource, name: str = "generator") -> ShapedGenerator:
-    """The same; a test is skipped where PyTorch's kernels run."""
-    if lacking := PRODUCTS.lacking("cuda"):
-        pytest.skip(lacking)
-    return kernels_of(source, name)
 
 
 def inputs_for(source: ModelSource, stage: Stage, batch: int, frames: int, seed: int = 0):
@@ -90,8 +82,9 @@ class OnGpu:
         for batch, frames in ((1, 37), (2, 128), (4, 129), (1, 640)):
             assert_near(kernels, voice, batch, frames, self.voice_tolerance)
 
+    @pytest.mark.products
     def test_shapes_that_are_dropped_come_back(self, voice, monkeypatch):
-        kernels = ours(voice)
+        kernels = kernels_of(voice)
         inputs = inputs_for(voice, kernels.stage, 1, 20)
         wanted = kernels(**inputs)["audio"]
         kernels(**inputs_for(voice, kernels.stage, 1, 300))  # more memory: what was kept goes
@@ -113,8 +106,9 @@ class OnGpu:
         stream.synchronize()
         assert torch.equal(found, wanted)
 
+    @pytest.mark.products
     def test_engines_of_one_source_share_its_weights(self, voice):
-        first, second = (ours(voice, name) for name in graphs.STAGES)
+        first, second = (kernels_of(voice, name) for name in graphs.STAGES)
         assert first.memory_owner is second.memory_owner
         assert first.memory_bytes == first.folded.nbytes > 0
 
