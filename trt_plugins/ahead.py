@@ -6,7 +6,6 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, cast, get_args
 
 import numpy as np
@@ -23,12 +22,11 @@ from melforge.common.stages import plan_of, stages_of
 from melforge.common.stages.choose import kernel_stages
 from melforge.common.synthesis.warm_up import RunSize, sizes_of
 from melforge.common.weights.voices import ModelSource
-from melforge.trt_plugins.graphs import ShapedGenerator, TritonLaunch, collecting, padded
+from melforge.trt_plugins.graphs import ShapedGenerator, TritonLaunch, collecting, compiling_together, padded
 from melforge.trt_plugins.hifigan.source_filter import join_source
 from melforge.trt_plugins.noise import draw
 from melforge.trt_plugins.transformer.length_regulator import expanding, regulating
 
-COMPILERS = 16  # threads
 STACK = 64  # bytes of a thread's stack that cost nothing: a few spilled registers, or tables of a sine
 
 
@@ -52,13 +50,12 @@ class Target:
 
 def compiled(launches: Iterable[TritonLaunch], limits: Limits) -> dict[str, Any]:
     """Triton's compiled kernels of these launches, by what distinguishes them, for a GPU of these limits."""
-    from triton import AsyncCompileMode
     from triton.runtime.driver import driver
 
     made = {}
     driver.set_active(cast(Any, Target(limits)))
     try:
-        with ThreadPoolExecutor(COMPILERS) as compilers, AsyncCompileMode(compilers):
+        with compiling_together():
             for launch in launches:
                 kernel = launch.kernel.warmup(*launch.arguments, grid=launch.grid, **launch.options)
                 made[id(kernel)] = launch.kernel.__name__, kernel

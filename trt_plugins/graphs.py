@@ -24,6 +24,7 @@ from melforge.common.engines.limits import PRODUCTS, Needs, limits_of
 from melforge.common.engines.padded import CapturedNetwork
 from melforge.common.engines.torch_engine import build_network
 from melforge.common.files import cache_folder
+from melforge.common.garbage import without_garbage_collection
 from melforge.common.stages import Stage
 
 if TYPE_CHECKING:
@@ -127,13 +128,29 @@ def collecting() -> Iterator[list[TritonLaunch]]:
         _collected.reset(token)
 
 
+@contextlib.contextmanager
+def compiling_together() -> Iterator[tuple[ThreadPoolExecutor, Any]]:
+    """Triton compiles what is warmed up within in other threads: these, and the mode that knows its futures.
+
+    A kernel that does not compile ends it with an error, and Triton would stay in this mode.
+    """
+    from triton import AsyncCompileMode
+    from triton.runtime._async_compile import active_mode
+
+    # Python 3.11's parser loses count where a collection lets another thread parse (CPython's issue 106905).
+    with without_garbage_collection(), ThreadPoolExecutor(COMPILERS) as compilers:
+        try:
+            with AsyncCompileMode(compilers) as mode:
+                yield compilers, mode
+        finally:
+            active_mode.set(None)
+
+
 def compile_missing(launches: Iterable[TritonLaunch]) -> None:
     """Compiles and loads the kernels that have not run yet, several at a time; a launch does its own alone.
 
     A line on stderr says so where Triton's cache does not have them.
     """
-    from triton import AsyncCompileMode
-
     if _collected.get() is not None or not torch.cuda.is_initialized():  # Triton's interpreter has none
         return
     from triton.runtime.errors import OutOfResources
@@ -145,11 +162,11 @@ def compile_missing(launches: Iterable[TritonLaunch]) -> None:
         with torch.cuda.device(device), contextlib.suppress(OutOfResources):  # a launch says that
             _ = getattr(kernel, "result", lambda: kernel)().run
 
-    with ThreadPoolExecutor(COMPILERS) as compilers, AsyncCompileMode(compilers) as compiling:
+    with compiling_together() as (compilers, mode):
         kernels = [one.kernel.warmup(*one.arguments, grid=one.grid, **one.options) for one in launches]
         loaded = [compilers.submit(load, kernel) for kernel in {id(k): k for k in kernels}.values()]
-        if wait(compiling.raw_futures, PATIENCE).not_done:
-            count, folder = len(compiling.raw_futures), os.environ["TRITON_CACHE_DIR"]
+        if wait(mode.raw_futures, PATIENCE).not_done:
+            count, folder = len(mode.raw_futures), os.environ["TRITON_CACHE_DIR"]
             print(f"compiling {count} kernels for this GPU into {folder}", file=sys.stderr)
     for future in loaded:
         future.result()

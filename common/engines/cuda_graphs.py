@@ -6,7 +6,6 @@ written; here the edges of a captured graph are made full ones, so that its kern
 """
 
 import contextlib
-import gc
 import importlib
 import threading
 import warnings
@@ -18,6 +17,7 @@ from torch import Tensor
 
 from melforge.common.engines import Recent, Run
 from melforge.common.errors import InputError
+from melforge.common.garbage import without_garbage_collection
 
 MOST_SHAPES = 512  # whose graphs stay; they share the memory of inputs, outputs and what is between
 ALIGNMENT = 256  # bytes
@@ -119,15 +119,13 @@ def capture(
     """
     graph = torch.cuda.CUDAGraph(keep_graph=keep)
     stream = stream or new_stream("cuda")
-    with _one_capture:
-        collects = gc.isenabled()
-        gc.disable()  # a graph that is collected meanwhile would end the capture
-        try:
-            with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode=error_mode):
-                outputs = run()
-        finally:
-            if collects:
-                gc.enable()
+    # A graph that is collected meanwhile would end the capture.
+    with (
+        _one_capture,
+        without_garbage_collection(),
+        torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode=error_mode),
+    ):
+        outputs = run()
     return graph, outputs
 
 

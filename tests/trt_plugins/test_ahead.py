@@ -1,8 +1,10 @@
 """Every launch of every model, compiled for GPUs that are not here: machine code that fits them."""
 
+import gc
 import json
 
 import pytest
+import torch
 
 from melforge.common.bench.random_weights import random_source
 from melforge.common.cli.build import main as build_main
@@ -39,6 +41,32 @@ def test_kernels_fit_the_gpu_and_do_not_spill(target, model, weights, tmp_path, 
         found = ahead.resources(kernel)
         assert found.shared_bytes <= limits.shared_bytes, name
         assert found.stack_bytes <= ahead.STACK, name
+
+
+@pytest.mark.triton
+def test_after_a_kernel_that_does_not_compile_others_do(tmp_path, monkeypatch):
+    import triton
+    from triton import language as tl
+
+    from melforge.trt_plugins import ahead
+    from melforge.trt_plugins.graphs import TritonLaunch
+
+    @triton.jit
+    def copy(source, target, fits: tl.constexpr):
+        tl.static_assert(fits)
+        tl.store(target, tl.load(source))
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    (limits,) = limits_like("sm_86:46")
+    tensor = torch.empty(1, device="meta")
+
+    def launch(fits: bool) -> TritonLaunch:
+        return TritonLaunch(copy, (1,), (tensor, tensor, fits), {})
+
+    with pytest.raises(triton.CompilationError):
+        ahead.compiled([launch(False)], limits)
+    assert len(ahead.compiled([launch(True)], limits)) == 1
+    assert gc.isenabled()
 
 
 @pytest.mark.triton
