@@ -24,6 +24,7 @@ FORMATS = {  # file suffix -> libsndfile's container and coding
 }
 LOWEST_RATE, HIGHEST_RATE = 4000, 384000  # Hz, of recordings that others send
 DECODED_AT_ONCE = 1 << 20  # samples
+AT_ONCE = 1 << 16  # samples in a call of libsndfile, whose encoders keep them on the stack
 LOUDEST = 2.0**31  # of samples: some files hold whole numbers as floats; far above, spectra are infinite
 RIFF_HEAD = b"RIFF\0\0\0\0WAVE"
 UNKNOWN_SIZE = 0xFFFFFFFF  # in a wav header: until the stream ends
@@ -165,7 +166,14 @@ def to_pcm16(audio: np.ndarray) -> np.ndarray:
 
 
 def encode_audio(audio: np.ndarray, rate: int, format: str = "wav") -> bytes:
-    """audio (S,) -> the bytes of a sound file: wav and flac with 16 bits, ogg (Vorbis) or mp3.
+    """audio (S,) -> the bytes of a sound file, as `write_sound` writes it."""
+    file = io.BytesIO()
+    write_sound(file, audio, rate, format)
+    return file.getvalue()
+
+
+def write_sound(file: IO[bytes], audio: np.ndarray, rate: int, format: str) -> None:
+    """audio (S,) -> a sound file: wav and flac with 16 bits, ogg (Vorbis) or mp3. Hours need little memory.
 
     Nothing is ever clipped: a signal whose peak is above 1 is scaled down as a whole, with a warning.
     """
@@ -175,15 +183,22 @@ def encode_audio(audio: np.ndarray, rate: int, format: str = "wav") -> bytes:
     audio = np.asarray(audio)
     if audio.ndim != 1:
         raise ValueError(f"audio to write must have one axis (samples), not the shape {audio.shape}")
-    audio = audio.astype(np.float32)
-    if bad := np.count_nonzero(~np.isfinite(audio)):
+
+    def blocks() -> Iterator[np.ndarray]:
+        for start in range(0, len(audio), AT_ONCE):
+            yield audio[start : start + AT_ONCE].astype(np.float32)
+
+    if bad := sum(np.count_nonzero(~np.isfinite(block)) for block in blocks()):
         raise ValueError(f"audio to write holds {bad} NaN or infinite samples of {audio.size}")
-    peak = float(np.max(np.abs(audio), initial=0.0))
+    peak = max((float(np.max(np.abs(block))) for block in blocks()), default=0.0)
     if peak > 1.0:
-        scaled = "scaled down as a whole so that it does not clip"
-        warnings.warn(f"audio peaks at {peak:.2f}: {scaled}", stacklevel=2)
-        audio = audio / peak
-    return _wav(to_pcm16(audio), rate) if format == "wav" else _by_libsndfile(audio, rate, format)
+        what = "scaled down as a whole so that it does not clip"
+        warnings.warn(f"audio peaks at {peak:.2f}: {what}", stacklevel=3)
+    scaled_blocks = (block / max(peak, 1.0) for block in blocks())
+    if format == "wav":
+        _write_wav(file, scaled_blocks, len(audio), rate)
+    else:
+        _write_by_libsndfile(file, scaled_blocks, rate, format)
 
 
 def wav_header(rate: int, data_bytes: int | None = None) -> bytes:
@@ -194,30 +209,28 @@ def wav_header(rate: int, data_bytes: int | None = None) -> bytes:
     return struct.pack("<4sI4s", b"RIFF", riff, b"WAVE") + format + struct.pack("<4sI", b"data", data)
 
 
-def _wav(samples: np.ndarray, rate: int) -> bytes:
+def _write_wav(file: IO[bytes], blocks: Iterable[np.ndarray], samples: int, rate: int) -> None:
     """As libsndfile writes it, which takes longer to import than a sentence's samples to write."""
     if not (isinstance(rate, int) and 0 < rate < 1 << 31):
         raise InputError(f"cannot write wav at {rate} Hz: a sampling rate is a whole positive number")
-    return wav_header(rate, samples.nbytes) + samples.astype("<i2", copy=False).tobytes()
+    file.write(wav_header(rate, 2 * samples))
+    for block in blocks:
+        file.write(to_pcm16(block).astype("<i2", copy=False).tobytes())
 
 
-def _by_libsndfile(audio: np.ndarray, rate: int, format: str) -> bytes:
+def _write_by_libsndfile(target: IO[bytes], blocks: Iterable[np.ndarray], rate: int, format: str) -> None:
     import soundfile
 
     container, coding = FORMATS[format]
     if container not in soundfile.available_formats():
         version = soundfile.__libsndfile_version__
         raise InputError(f"the installed libsndfile {version} cannot write {format}; use wav")
-    samples = to_pcm16(audio) if coding == "PCM_16" else audio
-    buffer = io.BytesIO()
     try:
-        with soundfile.SoundFile(buffer, "w", rate, 1, coding, format=container) as file:
-            # In pieces: libsndfile's Vorbis encoder overflows its stack on long single writes.
-            for start in range(0, len(samples), 1 << 16):
-                file.write(samples[start : start + (1 << 16)])
+        with soundfile.SoundFile(target, "w", rate, 1, coding, format=container) as file:
+            for block in blocks:
+                file.write(to_pcm16(block) if coding == "PCM_16" else block)
     except (soundfile.LibsndfileError, TypeError, ValueError) as error:
         raise InputError(f"cannot write {format} at {rate} Hz: {error}") from None
-    return buffer.getvalue()
 
 
 def write_audio(

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from melforge.common.audio.sound_files import to_pcm16, wav_header
+from melforge.common.audio.sound_files import AT_ONCE, to_pcm16, wav_header
 from melforge.common.errors import InputError, require_package, unknown
 
 DEFAULT_RATE = 24000  # Hz: what OpenAI's clients take pcm to have
@@ -22,7 +22,6 @@ ANY_RATE = range(8000, 192001)
 MPEG_RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)
 OPUS_RATES = (8000, 12000, 16000, 24000, 48000)
 HEAD = 4096  # bytes at the beginning of a file of libsndfile's, more than it writes again at the end
-AT_ONCE = 1 << 16  # samples in a call of libsndfile, whose encoders keep them on the stack
 
 # 96 kbit/s at 24 kHz. Constant: readers of a stream take its length from its first frame's bit rate.
 MP3_OPTIONS = {"bitrate_mode": "CONSTANT", "compression_level": 0.4}

@@ -1,6 +1,6 @@
 """A run: its folder, which shards are left, progress, and the lists of what was spoken and what was not.
 
-DIR/run.json            the table and the settings, which a further run must have too
+DIR/run.json            the table, the settings and the models, which a further run must have too
 DIR/000000/...          a finished shard: sound files or audio.parquet, manifest.csv, not-spoken.csv
 DIR/manifest.csv        of all shards: id, file, seconds, warnings (manifest.parquet beside parquet)
 DIR/not-spoken.csv      id and reason, where there are any
@@ -8,9 +8,11 @@ DIR/not-spoken.csv      id and reason, where there are any
 
 from __future__ import annotations
 
+import importlib
 import json
 import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -30,11 +32,14 @@ from melforge.common.bulk.shards import (
     ShardReport,
     cut_shards,
     read_rows,
+    shard_name,
     write_rows,
 )
 from melforge.common.bulk.texts import Table, require_parquet
 from melforge.common.errors import InputError, unknown
-from melforge.common.files import locked, sha256_of, write_bytes
+from melforge.common.files import config_hash, locked, sha256_of, write_bytes
+from melforge.common.stages.choose import KINDS
+from melforge.common.synthesis.loading import choose_sources
 
 RUN = "run.json"
 ROWS_AT_ONCE = 65536  # of the manifest
@@ -52,10 +57,22 @@ class Summary:
     seconds: float  # of audio
     made: float  # seconds of audio by this run
     took: float  # seconds
+    left: int = 0  # shards that are other parts'
 
     @property
     def rtf(self) -> float:
         return self.made / self.took if self.took else 0.0
+
+
+@dataclass(frozen=True)
+class Part:
+    """Number `number` of `count` runs that divide a table's shards, each on a machine of its own."""
+
+    number: int = 1
+    count: int = 1
+
+    def __contains__(self, shard: int) -> bool:
+        return shard % self.count == self.number - 1
 
 
 def speak_table(
@@ -65,10 +82,14 @@ def speak_table(
     shard_size: int,
     speak: SpeakShards,
     price: float | None = None,
+    part: Part = Part(),
+    progress_file: Path | None = None,
 ) -> Summary:
-    """Speaks what is left of a table into a folder. `price`: of an hour, for the progress.
+    """Speaks what is left of a table, or of a part of it, into a folder.
 
-    An InputError if the table cannot be read, or the folder belongs to another run.
+    `price`: of an hour, for the progress, which `progress_file` (.json or .prom) has too. The lists of the
+    whole are written by whoever finishes last. An InputError if the table cannot be read, or the folder
+    belongs to another run.
     """
     if speech.output not in OUTPUTS:
         raise InputError(unknown("format", speech.output, OUTPUTS))
@@ -83,18 +104,40 @@ def speak_table(
             "id_column": table.id_column,
             **as_json(speech),
         },
+        "models": identity_of(speech.models),
     }
     count = -(-total // shard_size)
-    with locked(folder):  # a second run waits here, and then finds nothing to do
+    own = [number for number in range(count) if number in part]
+    # A second run waits here, and then finds nothing to do.
+    with locked(folder / f"{part.number} of {part.count}"):
         begin(folder, run)
-        left = [number for number in range(count) if not (folder / f"{number:06d}").is_dir()]
-        progress = RunProgress(total, count, len(left), shard_size, price)
+        remove_half_shards(folder, own)
+        left = [number for number in own if not (folder / shard_name(number)).is_dir()]
+        progress = RunProgress(total, len(own), len(left), shard_size, price, progress_file)
         wanted = set(left)
         shards = (shard for shard in cut_shards(table, shard_size) if shard.number in wanted)
         for report in speak(speech, folder, shards) if left else ():
             progress.add(report)
-        not_spoken = finish(folder, count, speech.output)
-    return Summary(total, not_spoken[0], not_spoken[1], progress.seconds, progress.took)
+        remove_half_shards(folder, own)
+        missing = sum(not (folder / shard_name(number)).is_dir() for number in range(count))
+        not_spoken, seconds = (0, progress.seconds) if missing else finish(folder, count, speech.output)
+    return Summary(total, not_spoken, seconds, progress.seconds, progress.took, missing)
+
+
+def identity_of(models: Mapping[str, Any]) -> dict[str, Any]:
+    """What the samples depend on beside the settings: Melforge's version and the files that are read."""
+    wanted = {kind: models.get(kind) for kind in KINDS}
+    sources = choose_sources(wanted, models.get("voice"), models.get("checkpoints") or (), None)
+    files = {
+        kind: {
+            "model": source.model,
+            "config": config_hash(source.config),
+            "weights": sha256_of(source.weights),
+            **{name: sha256_of(graph) for name, graph in source.graphs.items() if graph.is_file()},
+        }
+        for kind, source in sources.items()
+    }
+    return {"melforge": importlib.import_module("melforge").__version__, **files}
 
 
 def as_json(speech: BulkSettings) -> dict[str, Any]:
@@ -118,8 +161,14 @@ def begin(folder: Path, run: Mapping[str, Any]) -> None:
         raise InputError(f"{folder} is not empty, and holds no run that could go on: give another folder")
     else:
         write_bytes(path, json.dumps(run, indent=1, ensure_ascii=False).encode())
-    for left_over in folder.glob(".*.tmp"):
-        shutil.rmtree(left_over, ignore_errors=True)
+
+
+def remove_half_shards(folder: Path, numbers: Iterable[int]) -> None:
+    """What workers of these shards, which were killed, have left."""
+    names = set(map(shard_name, numbers))
+    for path in folder.glob(".*.tmp"):
+        if path.name.split(".")[1] in names:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def differs(before: Any, now: Any, name: str = "") -> str:
@@ -136,7 +185,7 @@ def differs(before: Any, now: Any, name: str = "") -> str:
 
 def finish(folder: Path, shards: int, output: str) -> tuple[int, float]:
     """The lists of the whole run, of those of its shards: texts that were not spoken, seconds of audio."""
-    folders = [folder / f"{number:06d}" for number in range(shards)]
+    folders = [folder / shard_name(number) for number in range(shards)]
     seconds = 0.0
 
     def spoken() -> Iterator[list[str]]:
@@ -145,8 +194,7 @@ def finish(folder: Path, shards: int, output: str) -> tuple[int, float]:
             seconds += float(row[2])
             yield row
 
-    temporary = folder / ".lists.tmp"
-    temporary.mkdir()
+    temporary = Path(tempfile.mkdtemp(".tmp", ".lists.", folder))
     write = write_parquet_rows if output == PARQUET else write_rows
     manifest = temporary / Path(SPOKEN).with_suffix(".parquet" if output == PARQUET else ".csv").name
     write(manifest, SPOKEN_COLUMNS, spoken())
@@ -172,9 +220,17 @@ def write_parquet_rows(path: Path, columns: Iterable[str], rows: Iterator[list[s
 class RunProgress:
     """Lines on stderr: how far, how fast, how long and for how much money still."""
 
-    def __init__(self, texts: int, shards: int, left: int, shard_size: int, price: float | None):
+    def __init__(
+        self,
+        texts: int,
+        shards: int,
+        left: int,
+        shard_size: int,
+        price: float | None,
+        file: Path | None = None,
+    ):
         self._texts = min(texts, left * shard_size)
-        self._price, self._done = price, 0
+        self._price, self._file, self._done, self._not_spoken = price, file, 0, 0
         self.seconds = 0.0  # of audio made by this run
         self._begun = self._told = time.perf_counter()
         if done := shards - left:
@@ -186,12 +242,33 @@ class RunProgress:
 
     def add(self, report: ShardReport) -> None:
         self._done += report.spoken + report.not_spoken
+        self._not_spoken += report.not_spoken
         self.seconds += report.seconds
+        if self._file is not None:
+            write_bytes(self._file, self.as_text(self._file.suffix).encode())
         on_terminal, now = sys.stderr.isatty(), time.perf_counter()
         if on_terminal or self._done == self._texts or now - self._told >= TELL_SECONDS:
             self._told = now
             end = "\x1b[K\r" if on_terminal and self._done < self._texts else "\n"
             print(self.line(self.took), end=end, file=sys.stderr, flush=True)
+
+    def as_text(self, suffix: str) -> str:
+        """As JSON or, for .prom, as Prometheus' node exporter reads it from its folder of text files."""
+        took = self.took
+        values = {
+            "texts": self._texts,
+            "texts_done": self._done,
+            "texts_not_spoken": self._not_spoken,
+            "audio_seconds": round(self.seconds, 3),
+            "run_seconds": round(took, 3),
+            "left_seconds": round(took * self._texts / self._done - took, 3),
+        }
+        if suffix != ".prom":
+            return json.dumps(values, indent=1) + "\n"
+        return "".join(
+            f"# TYPE melforge_run_{name} gauge\nmelforge_run_{name} {value}\n"
+            for name, value in values.items()
+        )
 
     def line(self, took: float) -> str:
         """What the shards so far say of the whole."""

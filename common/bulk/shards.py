@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from melforge.common.audio.sound_files import FORMATS, encode_audio
+import numpy as np
+
+from melforge.common.audio.sound_files import FORMATS, write_sound
 from melforge.common.bulk.texts import LONGEST_CELL, TableText, require_parquet
 from melforge.common.errors import InputError
 from melforge.common.runner import AnalysedText, TextToSpeech
 from melforge.common.speech import Audio, Controls
+from melforge.common.synthesis.chunks import ChunkSizes
+from melforge.common.synthesis.stream import Stream
 
 PARQUET = "parquet"
 OUTPUTS = (*FORMATS, PARQUET)
 PARQUET_FILE, AUDIO_IN_PARQUET = "audio.parquet", "flac"
+LONG_TEXT = 64  # utterances: longer texts are spoken in pieces, which need little memory
+WHOLE_UTTERANCES = ChunkSizes(1 << 30)  # chunks within one would change last bits
 GPU_BATCH = 32  # texts at a time on CUDA kernels
 # Of a shard and of the whole run. Ids and reasons come from users' tables, and csv quotes what it must.
 SPOKEN, NOT_SPOKEN = "manifest.csv", "not-spoken.csv"
@@ -47,7 +55,7 @@ class Shard:
 
     @property
     def name(self) -> str:
-        return f"{self.number:06d}"
+        return shard_name(self.number)
 
 
 @dataclass(frozen=True)
@@ -58,6 +66,10 @@ class ShardReport:
     spoken: int  # texts
     not_spoken: int
     seconds: float  # of audio
+
+
+def shard_name(number: int) -> str:
+    return f"{number:06d}"
 
 
 def cut_shards(texts: Iterable[TableText], size: int) -> Iterator[Shard]:
@@ -109,6 +121,9 @@ class ShardSpeaker:
             except OSError:
                 if not target.is_dir():  # else a worker that was taken for lost has finished it
                     raise
+        except OSError as error:
+            way = "what is finished stays, and the same command goes on"
+            raise type(error)(error.errno, f"cannot write {target}: {error.strerror}; {way}") from None
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
         return report
@@ -121,14 +136,14 @@ class ShardSpeaker:
             raise InputError("; ".join(left_out))
         return analysed, "; ".join(left_out)
 
+    def controls_of(self, text: TableText) -> Controls:
+        return replace(self.speech.controls, seed=seed_of(self.speech.controls.seed, text.id))
+
     def speak_each(
         self, texts: Sequence[tuple[TableText, AnalysedText]]
     ) -> Iterator[tuple[int, Audio | ValueError]]:
         """Each text's audio, or why there is none. After a failed batch each text is spoken alone."""
-        controls = [
-            replace(self.speech.controls, seed=seed_of(self.speech.controls.seed, text.id))
-            for text, _ in texts
-        ]
+        controls = [self.controls_of(text) for text, _ in texts]
         missing = dict.fromkeys(range(len(texts)))
         how = {"batch_size": self.batch_size, "retries": self.speech.retries}
         try:
@@ -144,20 +159,39 @@ class ShardSpeaker:
                 else:
                     yield number, audio
 
+    def _speak_long(self, one: _Outcome, analysed: AnalysedText, folder: Path) -> None:
+        """The same samples as of `speak_each`, through a file."""
+        controls = self.controls_of(one.text)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            stream = self.tts.stream(analysed, controls, self.speech.retries, WHOLE_UTTERANCES)
+            for chunk in stream:
+                file.write(chunk.tobytes())
+            file.flush()
+            one.take(stream, np.memmap(file, np.float32, "r"), self.speech.output, folder)
+
     def _write_shard(self, shard: Shard, folder: Path) -> ShardReport:
-        outcomes = [_Outcome(text) for text in shard.texts]
+        outcomes = [_Outcome(text, reason=text.bad) for text in shard.texts]
         speakable: list[tuple[_Outcome, AnalysedText]] = []
-        for one in outcomes:
+        for one in (one for one in outcomes if not one.reason):
             try:
                 analysed, one.warnings = self.analyse(one.text)
             except InputError as error:
                 one.reason = str(error)
-            else:
+                continue
+            if len(analysed.utterances) <= LONG_TEXT:
                 speakable.append((one, analysed))
+                continue
+            try:
+                self._speak_long(one, analysed, folder)
+            except ValueError as error:
+                one.reason = str(error)
         # By length in the whole shard: the runner puts neighbours into one batch.
         speakable.sort(key=lambda entry: sum(len(one.ids) for one in entry[1].utterances))
         for number, audio in self.speak_each([(one.text, analysed) for one, analysed in speakable]):
-            speakable[number][0].take(audio, self.speech.output, folder)
+            if isinstance(audio, Audio):
+                speakable[number][0].take(audio, audio.samples, self.speech.output, folder)
+            else:
+                speakable[number][0].reason = str(audio)
         done = [one for one in outcomes if one.spoken]
         if self.speech.output == PARQUET:
             _write_parquet(folder / PARQUET_FILE, done)
@@ -184,20 +218,20 @@ class _Outcome:
     def spoken(self) -> bool:
         return bool(self.file)
 
-    def take(self, audio: Audio | ValueError, output: str, folder: Path) -> None:
-        """Its audio, which is written unless it is for parquet, or why there is none."""
-        if not isinstance(audio, Audio):
-            self.reason = str(audio)
-            return
-        format = AUDIO_IN_PARQUET if output == PARQUET else output
-        data = encode_audio(audio.samples, audio.sampling_rate, format)
+    def take(self, spoken: Audio | Stream, samples: np.ndarray, output: str, folder: Path) -> None:
+        """What it became, float32 [T_audio], which is written unless it is for parquet."""
+        self.rate = spoken.sampling_rate
         if output == PARQUET:
-            self.file, self.sound, self.rate = PARQUET_FILE, data, audio.sampling_rate
+            file = io.BytesIO()
+            write_sound(file, samples, self.rate, AUDIO_IN_PARQUET)
+            self.file, self.sound = PARQUET_FILE, file.getvalue()
         else:
-            self.file = f"{self.text.id}.{format}"
-            (folder / self.file).write_bytes(data)
-        self.seconds = round(audio.seconds, 6)
-        self.warnings = "; ".join(filter(None, (self.warnings, *audio.notes, *map(str, audio.problems))))
+            name = f"{self.text.id}.{output}"
+            with (folder / name).open("w+b") as file:
+                write_sound(file, samples, self.rate, output)
+            self.file = name
+        self.seconds = round(len(samples) / self.rate, 6)
+        self.warnings = "; ".join(filter(None, (self.warnings, *spoken.notes, *map(str, spoken.problems))))
 
 
 def _write_parquet(path: Path, done: Sequence[_Outcome]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ TEXT_COLUMN = "text"
 ID_COLUMNS = ("id", "name", "output", "file")  # the first one that a table has
 LONGEST_CELL = 1 << 24  # characters; the csv module's own limit is 131,072
 ROWS_AT_ONCE = 4096  # of parquet
+LONGEST_TEXT = 1_000_000  # characters, some 15 hours
+LONGEST_NAME = 240  # bytes of an id in UTF-8: file systems take 255, with the suffix
+MOST_TOLD = 20  # bad rows in a message
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,7 @@ class TableText:
 
     id: str
     text: str
+    bad: str = ""  # why the row cannot be spoken: it has no id or text that could be
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,7 @@ class Table:
     path: Path
     text_column: str = TEXT_COLUMN
     id_column: str | None = None  # None: the first of ID_COLUMNS that there is, else none
+    skip_bad: bool = False  # bad rows are among the texts, and are not spoken; else `scan` refuses them
 
     def __post_init__(self) -> None:
         if self.path.suffix.lower() not in READERS:
@@ -43,18 +49,34 @@ class Table:
             raise InputError(f"{self.path}: the suffix does not name a table of texts; use one of {known}")
 
     def __iter__(self) -> Iterator[TableText]:
-        """An InputError names the line that cannot be read."""
-        return READERS[self.path.suffix.lower()](self)
+        """An InputError where nothing behind a line can be read."""
+        seen: set[str] = set()
+        for number, row in enumerate(READERS[self.path.suffix.lower()](self), start=1):
+            try:
+                text = row()
+                if (key := text.id.casefold()) in seen:  # Windows and macOS have one file for both
+                    raise InputError(f"{self.path}: the id {text.id!r} stands there twice")
+                if (length := len(text.text)) > LONGEST_TEXT:
+                    has = f"{self.path}: the text {text.id!r} has {length:,} characters"
+                    raise InputError(f"{has}, and {LONGEST_TEXT:,} is the most: cut it into several")
+                seen.add(key)
+                yield text
+            except InputError as error:
+                yield TableText(f"row {number}", "", str(error))
 
     def scan(self) -> int:
-        """Reads all of it: the number of texts. An InputError where an id stands twice or names no file."""
-        seen: set[str] = set()
-        total = 0
-        for total, text in enumerate(self, start=1):  # noqa: B007
-            if (key := text.id.casefold()) in seen:  # Windows and macOS have one file for both
-                raise InputError(f"{self.path}: the id {text.id!r} stands there twice")
-            seen.add(key)
-        if not total:
+        """Reads all of it: the number of texts. An InputError names bad rows, unless they are skipped."""
+        total, bad, told = 0, 0, list[str]()
+        for text in self:
+            total += 1
+            bad += bool(text.bad)
+            if text.bad and len(told) < MOST_TOLD:
+                told.append(text.bad)
+        if bad and not self.skip_bad:
+            more = f"; and {bad - len(told)} more" if bad > len(told) else ""
+            way = "" if bad == 1 else f" ({bad} rows of {total} are bad: mend them, or give --skip-bad)"
+            raise InputError(f"{'; '.join(told)}{more}{way}")
+        if total == bad:
             raise InputError(f"{self.path} holds no text to speak")
         return total
 
@@ -75,7 +97,22 @@ def file_name(cell: str, place: str) -> str:
     name = stem if suffix.lower() in FORMATS else name
     if not name or name.startswith(".") or any(char in "/\\:\0" or ord(char) < 32 for char in name):
         raise InputError(f"{place}: {cell!r} cannot be the name of a file")
+    require_whole(name, place)
+    if (size := len(name.encode())) > LONGEST_NAME:
+        raise InputError(
+            f"{place}: {name[:20]!r}... cannot be the name of a file: it has {size} bytes, and "
+            f"{LONGEST_NAME} is the most"
+        )
     return name
+
+
+def require_whole(text: str, place: str) -> None:
+    """An InputError where a text holds half of a character, as JSON can write it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        half = f"U+{ord(text[error.start]):04X}"
+        raise InputError(f"{place}: {half} is half of a character, whose other half is missing") from None
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -90,11 +127,15 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
             yield number, line.rstrip("\r\n")
 
 
-def _read_lines(table: Table) -> Iterator[TableText]:
-    return (TableText(str(number), line.strip()) for number, line in _lines(table.path) if line.strip())
+Row = Callable[[], TableText]  # an InputError where it is bad
 
 
-def _read_csv(table: Table) -> Iterator[TableText]:
+def _read_lines(table: Table) -> Iterator[Row]:
+    lines = ((number, line.strip()) for number, line in _lines(table.path))
+    return (partial(TableText, str(number), line) for number, line in lines if line)
+
+
+def _read_csv(table: Table) -> Iterator[Row]:
     import csv
 
     csv.field_size_limit(LONGEST_CELL)
@@ -108,31 +149,36 @@ def _read_csv(table: Table) -> Iterator[TableText]:
         text_at, id_at = heading.index(text), heading.index(own) if own else -1
         for number, row in enumerate(filter(None, reader), start=1):
             place = f"{table.path} line {reader.line_num}"
-            if max(text_at, id_at) >= len(row):
-                raise InputError(f"{place} has {len(row)} columns, and the first line {len(heading)}")
-            name = file_name(row[id_at], place) if own else str(number)
-            yield TableText(name, row[text_at].strip())
+            yield partial(_csv_row, row, text_at, id_at, number, place, len(heading))
     except csv.Error as error:
         raise InputError(f"{table.path} line {reader.line_num}: {error}") from None
 
 
-def _read_json_lines(table: Table) -> Iterator[TableText]:
+def _csv_row(row: list[str], text_at: int, id_at: int, number: int, place: str, columns: int) -> TableText:
+    if max(text_at, id_at) >= len(row):
+        raise InputError(f"{place} has {len(row)} columns, and the first line {columns}")
+    return TableText(str(number) if id_at < 0 else file_name(row[id_at], place), row[text_at].strip())
+
+
+def _read_json_lines(table: Table) -> Iterator[Row]:
+    for number, line in _lines(table.path):
+        if line.strip():
+            yield partial(_json_row, table, line, number, f"{table.path} line {number}")
+
+
+def _json_row(table: Table, line: str, number: int, place: str) -> TableText:
     import json
 
-    for number, line in _lines(table.path):
-        if not line.strip():
-            continue
-        place = f"{table.path} line {number}"
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{place} is no JSON: {error}") from None
-        if not isinstance(row, dict):
-            raise InputError(f"{place} is no JSON object, as {{{json.dumps(table.text_column)}: ...}} is")
-        yield _row(table, row, number, place)
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{place} is no JSON: {error}") from None
+    if not isinstance(row, dict):
+        raise InputError(f"{place} is no JSON object, as {{{json.dumps(table.text_column)}: ...}} is")
+    return _row(table, row, number, place)
 
 
-def _read_parquet(table: Table) -> Iterator[TableText]:
+def _read_parquet(table: Table) -> Iterator[Row]:
     parquet, pyarrow = require_parquet()
     try:
         file = parquet.ParquetFile(table.path)
@@ -145,7 +191,7 @@ def _read_parquet(table: Table) -> Iterator[TableText]:
         for batch in file.iter_batches(ROWS_AT_ONCE, columns=wanted):
             for row in batch.to_pylist():
                 number = next(numbers)
-                yield _row(table, row, number, f"{table.path} row {number}")
+                yield partial(_row, table, row, number, f"{table.path} row {number}")
 
 
 def _row(table: Table, row: dict[str, Any], number: int, place: str) -> TableText:
@@ -154,6 +200,7 @@ def _row(table: Table, row: dict[str, Any], number: int, place: str) -> TableTex
     value = "" if row[text] is None else row[text]
     if not isinstance(value, str):
         raise InputError(f"{place}: {text} must be text, not {value!r}")
+    require_whole(value, place)
     name = row[own] if own else number
     if not isinstance(name, str | int) or isinstance(name, bool):
         raise InputError(f"{place}: {own} must be text or a whole number, not {name!r}")
@@ -166,7 +213,7 @@ def require_parquet() -> tuple[Any, Any]:
     return importlib.import_module("pyarrow.parquet"), pyarrow
 
 
-READERS: dict[str, Callable[[Table], Iterator[TableText]]] = {
+READERS: dict[str, Callable[[Table], Iterator[Row]]] = {
     ".txt": _read_lines,
     ".csv": _read_csv,
     ".tsv": _read_csv,

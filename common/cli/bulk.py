@@ -15,6 +15,7 @@ from melforge.common.cli import options
 from melforge.common.cli.parser import USER_ERROR
 from melforge.common.cluster.connect import LOCAL, require_ray
 from melforge.common.errors import InputError
+from melforge.common.files import require_writable_file
 
 if TYPE_CHECKING:
     from melforge.common.bulk.run import SpeakShards
@@ -31,11 +32,15 @@ tables of texts (-i FILE.csv, .jsonl or .parquet, others with --format):
   --id-column NAME   column that names the sound files (default: {", ".join(ID_COLUMNS)}, or the line's
         number)
   --shard-size N={SHARD_SIZE}   texts in a shard, which is spoken and kept as a whole
+  --skip-bad         rows without an id or text that could be spoken are listed, and not spoken
+  --shards I/N       speak the I-th of N parts only: N machines that see the folder make the table together
   --workers N        processes that speak, each with its own models (default: one a core, or one for a GPU)
   --ray [ADDRESS]    workers on the Ray cluster there, auto for the one of this machine; without an address on
         one that is started here
   --gpus-per-worker X   of a Ray cluster; a fraction shares one GPU (default: 1 where it has any)
   --price X          of an hour of all workers: the progress then says what the run costs
+  --progress FILE    write the progress there too, after each shard: JSON, or FILE.prom for the node exporter
+        of Prometheus
 """
 
 
@@ -46,12 +51,12 @@ def is_table(args: argparse.Namespace) -> bool:
 
 
 def speak_table(args: argparse.Namespace) -> int:
-    from melforge.common.bulk.run import duration, speak_table
+    from melforge.common.bulk.run import Part, duration, speak_table
     from melforge.common.serve.pairs import LoadOptions
 
     require_fitting(args)
     controls = options.controls_from(args)
-    table = Table(Path(args.input), args.text_column, args.id_column)
+    table = Table(Path(args.input), args.text_column, args.id_column, args.skip_bad)
     how = LoadOptions(backend=args.backend, device=args.device, threads=args.threads).with_threads()
     speech = BulkSettings(
         models={**options.load_options(args), "threads": how.threads},
@@ -64,18 +69,38 @@ def speak_table(args: argparse.Namespace) -> int:
     )
     folder = Path(args.output)
     speak = workers_from(args, how)
-    summary = speak_table(table, folder, speech, args.shard_size, speak, args.price)
+    progress = Path(args.progress) if args.progress else None
+    if progress is not None:
+        require_writable_file(progress)
+    part = Part(*part_of(args.shards or "1/1"))
+    summary = speak_table(table, folder, speech, args.shard_size, speak, args.price, part, progress)
     if args.json:
         print(json.dumps(vars(summary), indent=1))
     else:
         hours = f"{summary.seconds / 3600:.2f} h of audio"
         took = f"{duration(summary.took)}, {summary.rtf:.1f} x real time"
-        print(f"{folder}: {summary.texts - summary.not_spoken} of {summary.texts} texts, {hours} ({took})")
+        if args.price is not None and summary.made:
+            took += f", {args.price * summary.took / summary.made:.4g} an hour of speech"
+        if summary.left:
+            others = f"{summary.left} shards of other parts are not"
+            print(f"{folder}: part {args.shards} is there, {hours} ({took}); {others}")
+        else:
+            print(
+                f"{folder}: {summary.texts - summary.not_spoken} of {summary.texts} texts, {hours} ({took})"
+            )
     if summary.not_spoken:
         failed = f"{summary.not_spoken} of {summary.texts} texts were not spoken"
         print(f"error: {failed}: {folder}/not-spoken.csv", file=sys.stderr)
         return USER_ERROR
     return 0
+
+
+def part_of(text: str) -> tuple[int, int]:
+    """The two numbers of "2/8"."""
+    number, _, count = text.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise InputError(f"--shards must be as in 2/8, the second of eight parts, not {text!r}")
+    return int(number), int(count)
 
 
 def workers_from(args: argparse.Namespace, how: LoadOptions) -> SpeakShards:

@@ -64,11 +64,20 @@ def threads(text: str) -> int:
     return number
 
 
+def local(text: str) -> str:
+    """A path. As one, s3://bucket/run would be the folder "s3:" here."""
+    if re.match(r"(\w+=)?[A-Za-z][\w+.-]+://", text):
+        raise argparse.ArgumentTypeError(
+            f"must be a file or a folder of this machine, not {text}: mount it, or copy it"
+        )
+    return text
+
+
 not_negative = partial(positive, least=0)
 # What a value is by the word for it in a table; by other words it is text.
 TYPES: dict[str, Callable[[str], Any]] = {
     **{"N": positive, "N0": not_negative, "X": float, "SECONDS": float, "SHARE": share, "THREADS": threads},
-    **{"DIR": Path, "HZ": positive},
+    **{"FILE": local, "PATH": local, "OUT": local, "DIR": lambda text: Path(local(text)), "HZ": positive},
 }
 
 

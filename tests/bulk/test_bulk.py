@@ -1,8 +1,11 @@
 """Tables of texts in shards: spoken as `speak` speaks them, and the same however often a run is killed."""
 
 import csv
+import importlib
 import json
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,11 +18,13 @@ import pytest
 from melforge.common.audio.sound_files import encode_audio
 from melforge.common.bulk.feed import MOST_FAILURES, WorkerLost, feed
 from melforge.common.bulk.run import RunProgress, duration
-from melforge.common.bulk.shards import Shard, ShardReport, cut_shards, seed_of
+from melforge.common.bulk.shards import LONG_TEXT, PARQUET_FILE, Shard, ShardReport, cut_shards, seed_of
 from melforge.common.bulk.texts import Table, TableText
 from melforge.common.cli.speak import main
 from melforge.common.errors import InputError
 from melforge.common.runner import TextToSpeech
+from melforge.common.speech import Controls
+from melforge.common.weights.voices import load_voice, rewrite_weights
 
 ROOT = Path(__file__).parents[2]
 TEXTS = [f"Sentence number {number}{' and so on' * (number % 4)}." for number in range(14)]
@@ -91,6 +96,21 @@ def test_columns_may_have_any_name_and_cells_several_lines(tmp_path):
         ("in.jsonl", '{"text": "One", "id": 1.5}\n', "id must be text or a whole number, not 1.5"),
         ("in.jsonl", '{"words": "One"}\n', "line 1 has no column 'text' (it has: words)"),
         ("in.txt", b"One\n\xff\n", "line 2 is not UTF-8 (byte 0xff)"),
+        ("in.jsonl", '{"id": "a", "text": "Half \\ud800."}\n', "line 1: U+D800 is half of a character"),
+        ("in.jsonl", '{"id": "\\udc00", "text": "Half."}\n', "line 1: U+DC00 is half of a character"),
+        ("in.csv", f"id,text\n{'x' * 260},One\n", "cannot be the name of a file: it has 260 bytes, and 240"),
+        ("in.txt", "a" * 1_000_001, "the text '1' has 1,000,001 characters, and 1,000,000 is the most"),
+        (
+            "in.csv",
+            "id,text\na,\nc/d,One\na,Two\n../e,Three\nf,Good\n",
+            "'c/d' cannot be the name of a file; ",
+        ),
+        (
+            "in.csv",
+            "id,text\nc/d,One\na,Two\na,Three\n",
+            "twice (2 rows of 3 are bad: mend them, or give --skip",
+        ),
+        ("in.csv", "id,text\n" + ",x\n" * 25, "; and 5 more (25 rows of 25 are bad"),
         ("in.xlsx", "One\n", "does not name a table of texts; use one of .txt, .csv"),
     ],
 )
@@ -131,6 +151,83 @@ def test_a_table_is_spoken_as_speak_speaks_it(tiny_voice, tmp_path, capsys):
     failed = list(csv.reader((folder / "not-spoken.csv").open()))
     assert failed[1] == ["s14", "no audio made: the text is empty"]
     assert failed[2][0] == "s15" and "can be spoken" in failed[2][1]
+
+
+def test_bad_rows_are_listed_where_they_are_to_be_skipped(tiny_voice, tmp_path):
+    path, folder = tmp_path / "in.csv", tmp_path / "out"
+    path.write_text("id,text\na,One.\nc/d,Two.\na,Three.\ne,Four.\n")
+    assert main(words_of(tiny_voice, path, folder, "--workers", 1, "--skip-bad")) == 2
+    assert set(sounds_of(folder)) == {"a", "e"}
+    rows = list(csv.reader((folder / "not-spoken.csv").open()))
+    assert [row[0] for row in rows] == ["id", "row 2", "row 3"]
+    assert "cannot be the name of a file" in rows[1][1] and "stands there twice" in rows[2][1]
+
+
+@pytest.mark.parametrize("format", ["flac", "parquet"])
+def test_a_long_text_is_spoken_in_pieces_to_the_same_samples(format, tiny_voice, tmp_path):
+    if format == "parquet":
+        pytest.importorskip("pyarrow")
+    text = " ".join(f"Sentence number {number}." for number in range(LONG_TEXT + 1))
+    table, folder = write_table(tmp_path / "in.txt", [text]), tmp_path / "out"
+    assert main(words_of(tiny_voice, table, folder, "--format", format, "--workers", 1)) == 0
+    if format == "parquet":
+        (row,) = (
+            importlib.import_module("pyarrow.parquet")
+            .read_table(folder / "000000" / PARQUET_FILE)
+            .to_pylist()
+        )
+        found = row["audio"]["bytes"]
+    else:
+        found = (folder / "000000" / "1.flac").read_bytes()
+    tts = TextToSpeech.load(voice=tiny_voice, device="cpu", threads=1)
+    whole = tts.speak(text, Controls(seed=seed_of(0, "1")))
+    assert found == encode_audio(whole.samples, whole.sampling_rate, "flac")
+    assert len(list((folder / "000000").iterdir())) == 2, "nothing is left beside the sound and its list"
+
+
+def test_parts_of_a_table_make_the_whole(tiny_voice, tmp_path, capsys):
+    table, whole, parts = write_table(tmp_path / "in.csv"), tmp_path / "whole", tmp_path / "parts"
+    progress = tmp_path / "progress.prom"
+    assert main(words_of(tiny_voice, table, whole, "--workers", 1)) == 0
+    for part in ("2/3", "1/3"):
+        more = ("--workers", 1, "--shards", part, "--progress", progress)
+        assert main(words_of(tiny_voice, table, parts, *more)) == 0
+        assert not (parts / "manifest.csv").exists()
+    assert "part 1/3 is there, " in capsys.readouterr().out
+    assert "melforge_run_texts_done 6\n" in progress.read_text()
+    half = parts / ".000002.00ff.tmp"  # another part's, which is at work
+    half.mkdir()
+    assert main(words_of(tiny_voice, table, parts, "--workers", 1, "--shards", "1/3")) == 0
+    assert half.is_dir()
+    assert main(words_of(tiny_voice, table, parts, "--workers", 1, "--shards", "3/3")) == 0
+    assert content_of(parts) == content_of(whole)
+
+
+def test_a_run_knows_its_weights(tiny_voice, tmp_path):
+    voice = tmp_path / "voice"
+    shutil.copytree(tiny_voice, voice)
+    table, folder = write_table(tmp_path / "in.csv"), tmp_path / "out"
+    assert main(words_of(voice, table, folder, "--workers", 1)) == 0
+    shutil.rmtree(folder / "000001")
+    weights = load_voice(voice).source("hifigan").weights
+    rewrite_weights(weights, weights, lambda state: {name: value * 0.5 for name, value in state.items()})
+    with pytest.raises(InputError, match=r"another run \(models.vocoder.weights: "):
+        main(words_of(voice, table, folder, "--workers", 1))
+
+
+@pytest.mark.parametrize("format", ["wav", "flac"])
+def test_where_there_is_no_room_the_run_says_where_and_how_it_goes_on(format, tiny_voice, tmp_path):
+    table = write_table(tmp_path / "in.csv")
+    words = words_of(tiny_voice, table, tmp_path / "out", "--workers", 1, "--format", format)
+    command = shlex.join([sys.executable, "-m", "melforge", "speak", *words])
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    limited = ["bash", "-c", f"ulimit -f 4; exec {command}"]  # KiB of a file
+    ended = subprocess.run(limited, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert ended.returncode == 2
+    assert (
+        f"cannot write {tmp_path}/out/000000: " in ended.stderr and "the same command goes on" in ended.stderr
+    )
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["run.json"]
 
 
 def test_shards_and_workers_change_no_sample(tiny_voice, tmp_path):
@@ -206,6 +303,9 @@ def test_a_strict_run_lists_symbols_that_cannot_be_spoken(tiny_voice, tmp_path):
         (("--listen", "small"), "--listen is for phrases"),
         (("--subtitles", "srt"), "--subtitles is for phrases"),
         (("--price", "-1"), "--price must not be negative"),
+        (("--shards", "3/2"), "--shards must be as in 2/8"),
+        (("-o", "s3://bucket/run"), "must be a file or a folder of this machine, not s3://bucket/run"),
+        (("-i", "gs://bucket/in.csv"), "must be a file or a folder of this machine, not gs://bucket/in.csv"),
         (("-o", "-"), "is a table of texts: give a folder with -o DIR"),
         (("-i", "-", "--format", "wav"), "needs a file: give -i FILE"),
         (("-i", ".", "--format", "wav"), ". is a folder: give a table of texts"),
