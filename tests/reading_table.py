@@ -7,8 +7,8 @@
 
 The cases stand in tests/data/reading, a file a category; " | " parts readings that are right alike, and
 "{one|a} half" parts words. A third of them, of homographs half, is held out: the rules were not written with
-them in view. Below a line "# held out" all are, below "# in view" none. `--wrong` lists what is wrong of
-those in view only. tests/data/reading_wrong.txt has hashes of all that are wrong.
+them in view. Below a line "# held out" all are, below "# in view" none. "⏎" is a new line. `--wrong` lists
+what is wrong of those in view only. tests/data/reading_wrong.txt has hashes of all that are wrong.
 """
 
 import argparse
@@ -110,8 +110,8 @@ def _with_place(name: str, of: int) -> Iterator[tuple[str, str, bool]]:
     for line in (DATA / f"{name}.tsv").read_text(encoding="utf-8").splitlines():
         if line in ("# held out", "# in view"):
             held_out = line == "# held out"
-        elif not line.startswith("# "):
-            first, second = line.split("\t")
+        elif "\t" in line:
+            first, second = line.replace("⏎", "\n").split("\t")
             key = second if name == HOMOGRAPHS else first
             yield first, second, _is_held_out(key, of) if held_out is None else held_out
 
