@@ -10,9 +10,10 @@ from melforge.common.arrays import Array, as_float32, as_int64, length_mask, rea
 from melforge.common.engines import Run
 from melforge.common.errors import InputError
 from melforge.common.speech import AcousticOutput, Controls, speaker_shares
-from melforge.common.synthesis.parallel import ParallelModel
+from melforge.common.synthesis.parallel import ParallelModel, paced, settings_of_symbols
 from melforge.common.synthesis.regulation import Regulation, expanding_by_index
 from melforge.common.synthesis.stage_engines import StageEngines
+from melforge.common.text.style import PITCH, PLAIN, Style
 from melforge.common.weights.voices import ModelSource
 from melforge.fastpitch.config import DEFAULT_PITCH, LONGEST_SYMBOL, FastPitchConfig
 
@@ -24,6 +25,8 @@ class FastPitchAcoustic(ParallelModel[FastPitchConfig]):
     """Symbols to mel, with pitch that can be changed. Where engines are captured, each is one CUDA graph with
     what is computed for it.
     """
+
+    by_symbol = frozenset({"rate", *PITCH})
 
     def __init__(self, source: ModelSource, engines: StageEngines):
         names, count = source.settings.speakers, source.config.n_speakers
@@ -43,11 +46,14 @@ class FastPitchAcoustic(ParallelModel[FastPitchConfig]):
         return self.config.mask_padding
 
     def synthesise(
-        self, ids: Sequence[np.ndarray], controls: Controls | Sequence[Controls] | None = None
+        self,
+        ids: Sequence[np.ndarray],
+        controls: Controls | Sequence[Controls] | None = None,
+        styles: Sequence[Sequence[Style]] = (),
     ) -> AcousticOutput:
         each = self.controls_of_items(ids, controls)
         symbols, lengths = self.pad(ids)
-        rendered = self.render(symbols, lengths, each)
+        rendered = self.render(symbols, lengths, each, styles)
         assert rendered.pitch is not None
         means, deviations = (self.shares(each) @ self.pitch_units.T).T.astype(np.float32)
         mel_lengths, energy = rendered.repeats.sum(1), rendered.decoded.get("energy")
@@ -63,12 +69,18 @@ class FastPitchAcoustic(ParallelModel[FastPitchConfig]):
         repeats, pitch = read_later(encoded["numbers"])()[:, :, :text]
         return repeats.astype(np.int64), pitch
 
-    def settings_of(self, controls: Sequence[Controls]) -> dict[str, np.ndarray]:
-        """`settings` float32 [B, 3]: pace, and factor and shift of the pitch."""
+    def settings_of(
+        self, controls: Sequence[Controls], text: int, styles: Sequence[Sequence[Style]] = ()
+    ) -> dict[str, np.ndarray]:
+        """`settings` float32 [B, 3, text]: pace, and factor and shift of the pitch."""
         shares = self.shares(controls)
         units = shares @ self.pitch_units.T
-        rows = [(one.pace, *transform(one, *own)) for one, own in zip(controls, units, strict=True)]
-        settings = {"settings": np.array(rows, np.float32)}
+
+        def numbers(row: int, style: Style) -> tuple[float, float, float]:
+            mean, deviation = units[row]
+            return paced(controls[row], style), *transform(controls[row], mean, deviation, style)
+
+        settings = {"settings": settings_of_symbols(numbers, len(controls), text, styles)}
         return settings if self.config.n_speakers == 1 else {**settings, "speaker": shares}
 
     def shares(self, controls: Sequence[Controls]) -> np.ndarray:
@@ -93,19 +105,20 @@ def pitch_units(source: ModelSource) -> np.ndarray:
     return np.array([told.pitch_means, told.pitch_deviations])
 
 
-def transform(controls: Controls, mean: float, deviation: float) -> tuple[float, float]:
+def transform(controls: Controls, mean: float, deviation: float, style: Style = PLAIN) -> tuple[float, float]:
     """What is done to the pitch, in deviations from the mean: a factor, and what is added.
 
     NVIDIA's transforms in NVIDIA's order, then the semitones: so many times the pitch in Hz.
     """
     factor = 0.0 if controls.pitch_flatten else -1.0 if controls.pitch_invert else 1.0
-    times = 2 ** (controls.pitch_semitones / 12)
-    added = controls.pitch_shift / deviation * times + (times - 1) * mean / deviation
-    return factor * controls.pitch_amplify * times, added
+    times = 2 ** ((controls.pitch_semitones + style.semitones) / 12)
+    shift = controls.pitch_shift + style.shift + (style.level - mean if style.level else 0)
+    added = shift / deviation * times + (times - 1) * mean / deviation
+    return factor * controls.pitch_amplify * style.range * times, added
 
 
 def regulating(encode: Run) -> Run:
-    """The encoder's run with what follows it: pitch and durations by `settings` [B, 3] (pace, factor, shift).
+    """The encoder's run with what follows it: `settings` [B, 3, T] are pace, pitch's factor and its shift.
 
     `numbers` float32 [2, B, T] has durations and pitch for the host.
     """
@@ -114,7 +127,7 @@ def regulating(encode: Run) -> Run:
         settings, lengths = inputs["settings"], inputs["lengths"]
         encoded = encode({name: value for name, value in inputs.items() if name != "settings"})
         pitch = changed_pitch(encoded["pitch"], settings)
-        repeats = round_durations(encoded["duration"], lengths, settings[:, :1])
+        repeats = round_durations(encoded["duration"], lengths, settings[:, 0])
         return {
             "encoded": encoded["encoded"],
             "lengths": lengths,
@@ -132,14 +145,14 @@ def expanding(decode: Run) -> Run:
 
 
 def changed_pitch(pitch: Array, settings: Array) -> Array:
-    """float32 [B, 1, T], times the factor plus the shift that `settings` [B, 3] have behind the pace."""
-    return as_float32(pitch) * settings[:, 1, None, None] + settings[:, 2, None, None]
+    """float32 [B, 1, T], times the factor plus the shift that `settings` [B, 3, T] have behind the pace."""
+    return as_float32(pitch) * settings[:, 1:2] + settings[:, 2:]
 
 
 def round_durations(duration: Array, lengths: Array, pace: Array | float) -> Array:
     """Whole frames int64 [B, T], rounded half up; an item that would vanish gets a frame for each symbol.
 
-    The pace is a number, or [B, 1].
+    The pace is a number, or [B, T].
     """
     inside = as_int64(length_mask(lengths, duration.shape[1]))
     repeats = round_half_up(duration.clip(0, LONGEST_SYMBOL) / pace) * inside

@@ -11,9 +11,10 @@ from melforge.common.engines import Run
 from melforge.common.errors import InputError
 from melforge.common.speech import AcousticOutput, Controls
 from melforge.common.synthesis.driver import bucket_for
-from melforge.common.synthesis.parallel import ParallelModel
+from melforge.common.synthesis.parallel import ParallelModel, paced, settings_of_symbols
 from melforge.common.synthesis.regulation import Regulation, expanding_by_index
 from melforge.common.synthesis.stage_engines import StageEngines
+from melforge.common.text.style import Style
 from melforge.common.weights.voices import ModelSource
 from melforge.fastspeech.config import FastSpeechConfig
 
@@ -36,6 +37,7 @@ class FastSpeechAcoustic(ParallelModel[FastSpeechConfig]):
                 "trt_max_input_seq_len: 128 and trt_max_output_seq_len: 1024"
             )
         self.is_whole = whole is not None
+        self.by_symbol = frozenset() if self.is_whole else frozenset({"rate"})
         both = whole or engines["encoder"], whole or engines["decoder"]
         super().__init__(source, engines, *both, Regulation(regulating, expanding), SHARED)
         self.padding_id = self.config.padding_idx
@@ -48,14 +50,17 @@ class FastSpeechAcoustic(ParallelModel[FastSpeechConfig]):
         return controls.pace if self.is_whole else None  # the stage `synthesis` takes one alpha
 
     def synthesise(
-        self, ids: Sequence[np.ndarray], controls: Controls | Sequence[Controls] | None = None
+        self,
+        ids: Sequence[np.ndarray],
+        controls: Controls | Sequence[Controls] | None = None,
+        styles: Sequence[Sequence[Style]] = (),
     ) -> AcousticOutput:
         each = self.controls_of_items(ids, controls)
         symbols, lengths = self.pad(ids)
         if self.is_whole:
             mel, durations = self._by_whole(symbols, lengths, each)
         else:
-            rendered = self.render(symbols, lengths, each)
+            rendered = self.render(symbols, lengths, each, styles)
             mel, durations = rendered.decoded["mel"], rendered.repeats
         mel_lengths = durations.sum(1)
         return AcousticOutput(
@@ -81,8 +86,15 @@ class FastSpeechAcoustic(ParallelModel[FastSpeechConfig]):
     def read(self, encoded: Mapping[str, Array], text: int) -> tuple[np.ndarray, None]:
         return read_later(encoded["repeats"])()[:, :text], None
 
-    def settings_of(self, controls: Sequence[Controls]) -> dict[str, np.ndarray]:
-        return {"alpha": alphas_of(controls)}
+    def settings_of(
+        self, controls: Sequence[Controls], text: int, styles: Sequence[Sequence[Style]] = ()
+    ) -> dict[str, np.ndarray]:
+        """`settings` float32 [B, 1, text]: what durations are multiplied by."""
+
+        def numbers(row: int, style: Style) -> tuple[float]:
+            return (1 / paced(controls[row], style),)
+
+        return {"settings": settings_of_symbols(numbers, len(controls), text, styles)}
 
     def _by_whole(
         self, symbols: np.ndarray, lengths: np.ndarray, controls: Sequence[Controls]
@@ -113,12 +125,12 @@ class FastSpeechAcoustic(ParallelModel[FastSpeechConfig]):
 
 
 def regulating(encode: Run) -> Run:
-    """The encoder's run with what follows it: `repeats` int64 [B, N], of durations times `alpha` [B]."""
+    """The encoder's run with what follows it: `repeats` int64 [B, N], by `settings` [B, 1, N]."""
 
     def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
         lengths = inputs["lengths"]
         encoded = encode({"symbols": inputs["symbols"], "lengths": lengths})
-        repeats = round_half_even(encoded["duration"] * inputs["alpha"][:, None])
+        repeats = round_half_even(encoded["duration"] * inputs["settings"][:, 0])
         return {"encoded": encoded["encoded"], "lengths": lengths, "repeats": repeats}
 
     return run

@@ -14,6 +14,7 @@ from melforge.common.speech import AcousticOutput, Controls
 from melforge.common.synthesis.acoustic import AcousticModel
 from melforge.common.synthesis.driver import WarmUp
 from melforge.common.synthesis.stage_engines import StageEngines
+from melforge.common.text.style import Style
 from melforge.common.weights.voices import ModelSource
 from melforge.tacotron2.attention import attention_problem
 from melforge.tacotron2.config import PRENET_DROPOUT, Tacotron2Config
@@ -60,7 +61,10 @@ class Tacotron2Acoustic(AcousticModel[Tacotron2Config]):
         )
 
     def synthesise(
-        self, ids: Sequence[np.ndarray], controls: Controls | Sequence[Controls] | None = None
+        self,
+        ids: Sequence[np.ndarray],
+        controls: Controls | Sequence[Controls] | None = None,
+        styles: Sequence[Sequence[Style]] = (),
     ) -> AcousticOutput:
         """One batch: each entry of `ids` int64 [T_text], its noise from its controls' seed.
 

@@ -123,9 +123,8 @@ def run_once(engine: Any, source: ModelSource, bucket: Bucket | None, batch: int
         return
     run = engine.capturable()
     if regulates and stage.name == "encoder":
-        has_pitch = any(tensor.name == "pitch" for tensor in stage.outputs)
-        settings = {"settings": torch.empty(batch, 3, device=META)} if has_pitch else {}
-        inputs |= settings or {"alpha": torch.empty(batch, device=META)}
+        numbers = 3 if any(tensor.name == "pitch" for tensor in stage.outputs) else 1
+        inputs["settings"] = torch.empty(batch, numbers, sizes["text"], device=META)
         run = regulating(run)
     elif regulates:
         inputs["repeats"] = inputs["encoded"].new_empty(inputs["encoded"].shape[:2], dtype=torch.int64)

@@ -15,6 +15,7 @@ from melforge.common.errors import InputError
 from melforge.common.speech import AcousticOutput, Controls, MelTooLong, check_ids, controls_of_each
 from melforge.common.synthesis.driver import Driver
 from melforge.common.synthesis.stage_engines import StageEngines
+from melforge.common.text.style import Style
 from melforge.common.weights.voices import ModelSource
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class AcousticModel(Driver[Config]):
     """
 
     padding_id = 0  # of symbols behind a text's end
+    by_symbol: frozenset[str] = frozenset()  # the fields of `Style` that change what it speaks
 
     def __init__(
         self,
@@ -59,11 +61,15 @@ class AcousticModel(Driver[Config]):
 
     @abstractmethod
     def synthesise(
-        self, ids: Sequence[np.ndarray], controls: Controls | Sequence[Controls] | None = None
+        self,
+        ids: Sequence[np.ndarray],
+        controls: Controls | Sequence[Controls] | None = None,
+        styles: Sequence[Sequence[Style]] = (),
     ) -> AcousticOutput:
         """One batch: each entry of `ids` int64 [T_text]. MelTooLong where an item's mel does not fit.
 
-        `controls` are one for all, or one for each item; these have one `batch_key`.
+        `controls` are one for all, or one for each item; these have one `batch_key`. `styles`, of each item,
+        are those of its symbols, or none; `by_symbol` says what of them changes anything.
         """
 
     @property

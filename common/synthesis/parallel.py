@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,11 +14,12 @@ from melforge.common.arrays import Array, to_numpy
 from melforge.common.config.deployment import Bucket
 from melforge.common.engines import Engine, Run, as_capturable
 from melforge.common.errors import InputError
-from melforge.common.speech import Controls
+from melforge.common.speech import Controls, control_fields
 from melforge.common.synthesis.acoustic import AcousticModel, Config
 from melforge.common.synthesis.driver import WarmUp
 from melforge.common.synthesis.regulation import Regulation, TwoEngines
 from melforge.common.synthesis.stage_engines import StageEngines
+from melforge.common.text.style import PLAIN, Style
 from melforge.common.weights.voices import ModelSource
 
 if TYPE_CHECKING:
@@ -62,12 +63,17 @@ class ParallelModel(AcousticModel[Config]):
             both = as_capturable(encoder), as_capturable(decoder)
             regulation = self.kernel_between("regulation", *both) or regulation
             make = importlib.import_module("melforge.common.synthesis.two_graphs").TwoGraphs
-            settings = tuple(self.settings_of([Controls()]))
+            settings = tuple(self.settings_of([Controls()], 1))
             self.two_graphs = make(*both, regulation, settings, shared, self.batch_safe)
 
     @abstractmethod
-    def settings_of(self, controls: Sequence[Controls]) -> dict[str, np.ndarray]:
-        """What the regulated encoder takes beside symbols and lengths, a row for each item."""
+    def settings_of(
+        self, controls: Sequence[Controls], text: int, styles: Sequence[Sequence[Style]] = ()
+    ) -> dict[str, np.ndarray]:
+        """What the regulated encoder takes beside symbols and lengths, a row for each item.
+
+        `settings` float32 [B, n, text] has n numbers of each symbol, whose `styles` are none for plain items.
+        """
 
     @abstractmethod
     def read(self, encoded: Mapping[str, Array], text: int) -> tuple[np.ndarray, np.ndarray | None]:
@@ -77,13 +83,21 @@ class ParallelModel(AcousticModel[Config]):
         self, ids: Sequence[np.ndarray], controls: Controls | Sequence[Controls] | None = None
     ) -> np.ndarray:
         each = self.controls_of_items(ids, controls)
-        encoded = self.two_engines.encode(*self.pad(ids), **self.settings_of(each))
+        symbols, lengths = self.pad(ids)
+        encoded = self.two_engines.encode(symbols, lengths, **self.settings_of(each, symbols.shape[1]))
         return to_numpy(encoded["repeats"]).sum(1)
 
-    def render(self, symbols: np.ndarray, lengths: np.ndarray, controls: Sequence[Controls]) -> Rendered:
+    def render(
+        self,
+        symbols: np.ndarray,
+        lengths: np.ndarray,
+        controls: Sequence[Controls],
+        styles: Sequence[Sequence[Style]] = (),
+    ) -> Rendered:
         """A padded batch, by two CUDA graphs where there are some for these lengths."""
-        by_graphs = self.two_graphs and self._render_by(self.two_graphs, symbols, lengths, controls)
-        rendered = by_graphs or self._render_by(self.two_engines, symbols, lengths, controls)
+        settings = self.settings_of(controls, symbols.shape[1], styles)
+        by_graphs = self.two_graphs and self._render_by(self.two_graphs, symbols, lengths, controls, settings)
+        rendered = by_graphs or self._render_by(self.two_engines, symbols, lengths, controls, settings)
         assert rendered
         return rendered
 
@@ -93,8 +107,9 @@ class ParallelModel(AcousticModel[Config]):
         symbols: np.ndarray,
         lengths: np.ndarray,
         controls: Sequence[Controls],
+        settings: dict[str, np.ndarray],
     ) -> Rendered | None:
-        encoded = two.encode(symbols, lengths, **self.settings_of(controls))
+        encoded = two.encode(symbols, lengths, **settings)
         if encoded is None:
             return None
         repeats, pitch = self.read(encoded, symbols.shape[1])
@@ -123,9 +138,31 @@ class ParallelModel(AcousticModel[Config]):
             (bucket.text, bucket.mel) if bucket else (self._dims["text"].typical, self._dims["mel"].typical)
         )
         if self.two_graphs:
-            self.two_graphs.capture(batch, text, mel, **self.settings_of([Controls()] * batch))
+            self.two_graphs.capture(batch, text, mel, **self.settings_of([Controls()] * batch, text))
 
     def warm_ups(self, bucket: Bucket | None, batch: int) -> Iterator[WarmUp]:
         if self.is_captured:
             what = f"{self.source.model}, captured"
             yield WarmUp(what, str(bucket or ""), lambda: self.capture(bucket, batch))
+
+
+def settings_of_symbols(
+    numbers: Callable[[int, Style], Sequence[float]],
+    items: int,
+    text: int,
+    styles: Sequence[Sequence[Style]] = (),
+) -> np.ndarray:
+    """float32 [B, n, text]: the `numbers` of an item's row and of each symbol's style."""
+    plain = [numbers(row, PLAIN) for row in range(items)]
+    settings = np.repeat(np.array(plain, np.float32)[:, :, None], text, axis=2)
+    for row, own in enumerate(styles):
+        for style in set(own) - {PLAIN}:
+            places = [place for place, one in enumerate(own) if one == style]
+            settings[row, :, places] = numbers(row, style)
+    return settings
+
+
+def paced(controls: Controls, style: Style) -> float:
+    """The pace of symbols of a style, within the control's range."""
+    about = control_fields()["pace"][1]
+    return min(max(controls.pace * style.rate, about.low), about.high)

@@ -28,10 +28,10 @@ from melforge.common.synthesis.regulation import Regulation
 class TwoGraphs:
     """The regulation makes the first graph's function of the encoder's, and the second's of the decoder's.
 
-    The first takes `symbols` int64 [B, T_text], `lengths` int64 [B] and the inputs `settings`, all of which
-    it fetches from the host's memory. Of its outputs the second takes those that are `shared`, by name with
-    the axis that is as long as the text (None: no axis is), and `frames`, which counts 0, 1, ... T_mel - 1.
-    With `may_pad` nothing behind the end of an item changes it.
+    The first takes `symbols` int64 [B, T_text], `lengths` int64 [B] and the inputs `settings`, of which those
+    with three axes are [B, n, T_text]. It fetches all from the host's memory. Of its outputs the second takes
+    those that are `shared`, by name with the axis that is as long as the text (None: no axis is), and
+    `frames`, which counts 0, 1, ... T_mel - 1. With `may_pad` nothing behind the end of an item changes it.
     """
 
     def __init__(
@@ -74,6 +74,8 @@ class TwoGraphs:
         """
         batch, text = symbols.shape
         padded = self._lengths_for(self.encoder, text)
+        longer = ((0, 0), (0, 0), (0, padded.text - text))
+        settings = {n: np.pad(v, longer, "edge") if v.ndim == 3 else v for n, v in settings.items()}
         inputs = {"symbols": pad_to(symbols, (batch, padded.text)), "lengths": lengths, **settings}
         outputs = self.first(self._stage(inputs), own=True)
         if outputs is not None and self.encoder.buckets:

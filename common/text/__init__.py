@@ -2,11 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+
+from melforge.common.errors import InputError
+
+
+@dataclass(frozen=True)
+class SaidAs:
+    """How a part of a text is said, whatever stands there: SSML's sub and phoneme, an entry of a lexicon."""
+
+    start: int  # indices into the text; nothing else is read across them
+    end: int
+    spoken: str  # text, which may hold phonemes in braces (`phonemes.in_braces`); "" is silent
+
+
+def require_in_order(said: Sequence[SaidAs], text: str) -> None:
+    """An InputError for parts that overlap, are empty, out of order, or not in the text."""
+    end = 0
+    for one in said:
+        if not end <= one.start < one.end <= len(text):
+            raise InputError(
+                f"characters {one.start} to {one.end} of the text cannot be said as {one.spoken[:40]!r}: "
+                f"such parts must be in order, and between {end} and {len(text)}"
+            )
+        end = one.end
+
+
+def masked(text: str, said: Iterable[SaidAs]) -> str:
+    """The text, as long as it was, with a word in place of each of these parts: no sentence ends in one."""
+    parts, end = [], 0
+    for one in said:
+        first = "x" if text[one.start].islower() else "X"
+        parts += text[end : one.start], first + "x" * (one.end - one.start - 1)
+        end = one.end
+    return "".join([*parts, text[end:]]) if parts else text
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,6 +51,8 @@ class Utterance:
     symbols: tuple[str, ...]
     ids: np.ndarray  # int64 [T_text]
     pause: float  # seconds of silence that follow
+    # Where what each symbol speaks begins and ends in the given text; () where that is not known.
+    places: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -57,8 +92,8 @@ class Frontend(Protocol):
     name: str
     symbols: tuple[str, ...]
 
-    def __call__(self, text: str) -> Analysis: ...
+    def __call__(self, text: str, said: Sequence[SaidAs] = ()) -> Analysis: ...
 
-    def sentences(self, text: str) -> Iterator[Analysis]:
+    def sentences(self, text: str, said: Sequence[SaidAs] = ()) -> Iterator[Analysis]:
         """The parts of what a call gives, each made when it is asked for."""
-        yield self(text)
+        yield self(text, said)

@@ -215,9 +215,8 @@ class TestOnGpu:
         source = load_voice().source(model)
         driver = make_driver(source, "torch", "cuda", deployment=Deployment(kernels=KERNELS))
         driver.capture(None, 1)
-        settings = {"fastpitch": {"settings": [[1, 1, 0]]}, "fastspeech": {"alpha": [1]}}[model]
-        settings = {name: np.array(value, np.float32) for name, value in settings.items()}
         text = 96
+        settings = driver.settings_of([Controls()], text)
         for mode in ("default", "error"):  # the first time it captures
             torch.cuda.set_sync_debug_mode(mode)
             try:

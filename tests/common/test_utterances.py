@@ -20,7 +20,7 @@ class Moody:
         self.attention = attention
         self.calls: list[tuple[int | tuple[int, ...], list[str]]] = []
 
-    def synthesise(self, ids, controls) -> AcousticOutput:
+    def synthesise(self, ids, controls, styles=()) -> AcousticOutput:
         symbols = get_frontend("english").symbols
         texts = ["".join(symbols[i] for i in row) for row in ids]
         seeds = [one.seed for one in controls]
@@ -161,7 +161,7 @@ class Short(Moody):
         super().__init__(lambda text, seed: "")
         self.longest = longest
 
-    def synthesise(self, ids, controls) -> AcousticOutput:
+    def synthesise(self, ids, controls, styles=()) -> AcousticOutput:
         rows = [row for row, item in enumerate(ids) if len(item) * FRAMES > self.longest]
         if rows:
             self.calls.append((controls[0].seed, []))

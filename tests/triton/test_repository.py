@@ -250,9 +250,9 @@ def test_cuda_kernels_get_few_numbers_of_items(tts, monkeypatch):
     wanted = speaking.speak(tts.acoustic, tts.frontend.symbols, items)
     given = []
 
-    def synthesise(ids, controls):
+    def synthesise(ids, controls, styles=()):
         given.append(len(ids))
-        return original(ids, controls)
+        return original(ids, controls, styles)
 
     original = tts.acoustic.synthesise
     monkeypatch.setattr(tts.acoustic, "synthesise", synthesise)

@@ -133,14 +133,15 @@ def length_regulator_error() -> float:
     duration[0, :4] = torch.tensor([200.0, 2.5, 3.5, 0.5])
     duration *= torch.arange(64) < lengths[:, None]
     encoded = {"encoded": torch.zeros(2, 64, 4), "duration": duration}
-    given = {"symbols": lengths, "lengths": lengths, "alpha": torch.tensor([0.77, 1.3])}
+    given = {"symbols": lengths, "lengths": lengths, "settings": 0.5 + torch.rand(2, 1, 64)}
     plain = fastspeech_infer.regulating, fastspeech_infer.expanding
     if model == "fastpitch":
         encoded["pitch"] = torch.randn(2, 1, 64)
         given = {
             "symbols": lengths,
             "lengths": lengths,
-            "settings": torch.tensor([[1.3, -0.5, 2.0], [0.7, 1.5, -1.0]]),
+            "settings": torch.tensor([[1.3, -0.5, 2.0], [0.7, 1.5, -1.0]])[:, :, None]
+            * (0.5 + torch.rand(64)),
         }
         plain = regulating, expanding
     worst = 0.0

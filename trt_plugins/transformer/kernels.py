@@ -348,10 +348,10 @@ def durations_kernel(
 ):  # fmt: skip
     """duration (B, size) -> repeats int64 (B, size), one program per item.
 
-    HALF_UP (FastPitch): `settings` (B, 3) are an item's pace, factor and shift. Durations are clipped to
+    HALF_UP (FastPitch): `settings` (B, 3, size) are pace, factor and shift. Durations are clipped to
     LONGEST, divided by the pace and rounded half up; an item with no frames gets one per symbol. The pitch is
     multiplied by the factor, and the shift is added. `numbers` (2, B, size) holds both for the host.
-    Otherwise (FastSpeech) durations are multiplied by `settings` (B,) and rounded half to even.
+    Otherwise (FastSpeech) durations are multiplied by `settings` (B, 1, size) and rounded half to even.
     """
     item = tl.program_id(0)
     symbol = tl.arange(0, BLOCK)
@@ -360,8 +360,10 @@ def durations_kernel(
     length = tl.load(lengths + item)
     value = tl.load(duration + at, mask=known, other=0.0)
     if HALF_UP:
-        own = settings + item * 3
-        pace, factor, shift = tl.load(own), tl.load(own + 1), tl.load(own + 2)
+        own = settings + item * 3 * size + symbol
+        pace = tl.load(own, mask=known, other=1.0)
+        factor = tl.load(own + size, mask=known, other=1.0)
+        shift = tl.load(own + 2 * size, mask=known, other=0.0)
         value = tl.div_rn(tl.minimum(tl.maximum(value, 0.0), LONGEST), pace) + 0.5
         count = tl.where(symbol < length, value.to(tl.int64), 0)
         if tl.sum(count) == 0:
@@ -372,7 +374,7 @@ def durations_kernel(
         tl.store(numbers + items * size + at, changed, mask=known)
     else:
         # Adding 1.5 * 2 ** 23 rounds to an integer, half to even.
-        alpha = tl.load(settings + item)
+        alpha = tl.load(settings + at, mask=known, other=1.0)
         count = (value * alpha + 12582912.0 - 12582912.0).to(tl.int64)
     tl.store(repeats + at, count, mask=known)
     tl.store(new_lengths + item, length)

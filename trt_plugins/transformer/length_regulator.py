@@ -24,16 +24,15 @@ INDEX_ROWS = 16
 def regulating(encode: Run) -> Run:
     """The encoder's run with what follows it.
 
-    It takes FastPitch's `settings` float32 [B, 3] (pace, factor and shift of the pitch) or FastSpeech's
-    `alpha` float32 [B] beside the encoder's inputs. It gives `encoded`, `repeats` int64 [B, N], `lengths`
-    int64 [B] and, of a model with pitch, `pitch` and `numbers` float32 [2, B, N]: durations and pitch for the
-    host.
+    It takes `settings` beside the encoder's inputs: FastPitch's float32 [B, 3, N] (pace, factor and shift of
+    the pitch) or FastSpeech's [B, 1, N] (what durations are multiplied by). It gives `encoded`, `repeats`
+    int64 [B, N], `lengths` int64 [B] and, of a model with pitch, `pitch` and `numbers` float32 [2, B, N]:
+    durations and pitch for the host.
     """
 
     def run(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         given = dict(inputs)
-        alpha = given.pop("alpha", None)
-        settings = given.pop("settings", alpha)
+        settings = given.pop("settings")
         encoded = encode(given)
         duration, pitch = encoded["duration"], encoded.get("pitch")
         batch, size = duration.shape
@@ -46,7 +45,7 @@ def regulating(encode: Run) -> Run:
             made["pitch"], made["numbers"] = torch.empty_like(pitch), duration.new_empty(2, batch, size)
         sources = duration, pitch, inputs["lengths"], settings
         outputs = made["repeats"], made.get("pitch"), made["lengths"], made.get("numbers")
-        options = {"LONGEST": LONGEST_SYMBOL, "HALF_UP": alpha is None, "BLOCK": block_of(size)}
+        options = {"LONGEST": LONGEST_SYMBOL, "HALF_UP": pitch is not None, "BLOCK": block_of(size)}
         TritonLaunch(kernels.durations_kernel, (batch,), (*sources, *outputs, size, batch), options)()
         return made
 

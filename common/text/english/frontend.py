@@ -6,13 +6,14 @@ Unlike the published frontends it makes phonemes of every word. It reports what 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from melforge.common.errors import InputError
-from melforge.common.text import Analysis, Unspoken, Utterance
+from melforge.common.text import Analysis, SaidAs, Unspoken, Utterance, masked, require_in_order
 from melforge.common.text.english.normalise import Span, normalise
 from melforge.common.text.english.pronounce import Phones, read
 from melforge.common.text.split import CLAUSE_PAUSE, pause_between, split_sentences
@@ -61,22 +62,25 @@ class EnglishFrontend:
         self.max_symbols = max_symbols
         self._ids = {symbol: i for i, symbol in enumerate(self.symbols)}
 
-    def __call__(self, text: str) -> Analysis:
-        return Analysis.joined(self.sentences(text))
+    def __call__(self, text: str, said: Sequence[SaidAs] = ()) -> Analysis:
+        return Analysis.joined(self.sentences(text, said))
 
-    def sentences(self, text: str) -> Iterator[Analysis]:
+    def sentences(self, text: str, said: Sequence[SaidAs] = ()) -> Iterator[Analysis]:
         """The analysis of each sentence; what cannot be spoken is in that of the first one that has it."""
-        sentences = split_sentences(text)
+        require_in_order(said, text)
+        sentences = split_sentences(masked(text, said))
         reported: set[str] = set()
-        for number, (sentence, offset) in enumerate(sentences):
-            spans, left_out = normalise(sentence)
+        given = deque(said)
+        for number, (piece, offset) in enumerate(sentences):
+            sentence = text[offset : offset + len(piece)]
+            spans, left_out = normalise(sentence, _within(given, offset, offset + len(piece)))
             unspoken = {item.kind: item for item in reversed(left_out) if item.kind not in reported}
             reported.update(unspoken)
             end = offset + len(sentence)
             last = number + 1 == len(sentences)
             pause = 0.0 if last else pause_between(text, end, sentences[number + 1][1])
             yield Analysis(
-                tuple(self._utterances(sentence, self._tokens(spans), pause)),
+                tuple(self._utterances(sentence, offset, self._tokens(spans), pause)),
                 tuple(
                     Unspoken(item.symbol, offset + item.position, sentence)
                     for item in left_out
@@ -97,21 +101,23 @@ class EnglishFrontend:
                     tokens[-1] = min(tokens[-1], token, key=lambda t: _STRONGEST_FIRST.index(t.text))
                 elif tokens:
                     tokens.append(token)
-        readings = read([token.text for token in tokens])
+        readings = read([token.text for token in tokens], [token.phones for token in tokens])
         pairs = zip(tokens, readings, strict=True)
-        spoken = [_Token(t.text, t.start, t.end, t.phones or phones) for t, phones in pairs]
+        spoken = [_Token(t.text, t.start, t.end, phones) for t, phones in pairs]
         return [token for token in spoken if token.phones or token.text in _STRONGEST_FIRST]
 
-    def _utterances(self, sentence: str, tokens: list[_Token], pause: float) -> list[Utterance]:
+    def _utterances(self, sentence: str, offset: int, tokens: list[_Token], pause: float) -> list[Utterance]:
         parts = self._parts(tokens)
         utterances = []
         for number, part in enumerate(parts):
             start = 0 if number == 0 else part[0].start
             end = len(sentence) if number + 1 == len(parts) else max(parts[number + 1][0].start, part[-1].end)
             symbols: list[str] = []
+            places: list[tuple[int, int]] = []
             words = ""
             for token in part:
                 symbols += [token.text] if token.is_mark else [" ", *("@" + phone for phone in token.phones)]
+                places += [(offset + token.start, offset + token.end)] * token.size
                 words += _shown(token, words)
             if symbols[-1] == "-":
                 symbols.pop()
@@ -119,7 +125,12 @@ class EnglishFrontend:
                 symbols.append("." if number + 1 == len(parts) else ",")
             ids = np.array([self._ids[symbol] for symbol in symbols], dtype=np.int64)
             after = pause if number + 1 == len(parts) else CLAUSE_PAUSE
-            utterances.append(Utterance(sentence[start:end].strip(), words, tuple(symbols), ids, after))
+            end_place = offset + part[-1].end
+            places += [(end_place, end_place)] * (len(symbols) - len(places))  # a mark that nobody wrote
+            written = sentence[start:end].strip()
+            utterances.append(
+                Utterance(written, words, tuple(symbols), ids, after, tuple(places[: len(symbols)]))
+            )
         return utterances
 
     def _parts(self, tokens: list[_Token]) -> list[list[_Token]]:
@@ -137,6 +148,15 @@ class EnglishFrontend:
             start += len(part)
             left -= sum(token.size for token in part)
         return [part for part in parts if any(not token.is_mark for token in part)]
+
+
+def _within(given: deque[SaidAs], start: int, end: int) -> list[SaidAs]:
+    """Those that begin before `end`, taken out of `given`, with their places from `start` on."""
+    inside = []
+    while given and given[0].start < end:
+        one = given.popleft()
+        inside.append(SaidAs(one.start - start, one.end - start, one.spoken))
+    return inside
 
 
 def _in_capitals(letters: re.Match[str]) -> str:

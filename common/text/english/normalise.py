@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
+from melforge.common.text import SaidAs
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.addresses import address
-from melforge.common.text.english.reading.cursor import LeftOut, begin, first_reading
+from melforge.common.text.english.reading.cursor import Cursor, LeftOut, Reading, Rule, begin, first_reading
 from melforge.common.text.english.reading.formats import NUMBERS
 from melforge.common.text.english.reading.signs import SIGNS
 from melforge.common.text.english.reading.words import WORDS, ordinary_word
@@ -29,6 +32,9 @@ _ALIKE = {
 _PLAIN_MARKS = frozenset(".,()/°'\u2044 $%&+-=<>@#*~")  # what letters and signs of full width are made of
 _WORD_BREAKS = frozenset("\u00ad\u200b\ufeff\u2060")  # invisible, and nothing is lost
 _NOT_CLEAN = re.compile("[^\t-\r -~]")
+_WRITTEN_WORD = re.compile(r"[A-Za-z']{1,60}")
+_PHONEMES = re.compile(r"\{([^{}]*)\}")
+_LOOK_BACK = 100  # characters: no rule looks further
 _LETTERS = (ordinary_word, address, *WORDS, *SIGNS)  # not every letter begins a word: "ⁿ"
 
 
@@ -38,37 +44,92 @@ class Span(NamedTuple):
     text: str
     start: int
     end: int
-    phones: tuple[str, ...] = ()  # of a word whose accents tell how it is said
+    phones: tuple[str, ...] = ()  # of a word whose accents tell how it is said, or that are given
 
 
-def normalise(text: str) -> tuple[list[Span], list[LeftOut]]:
-    """A sentence in words and marks, and what of it is not spoken.
+def normalise(text: str, said: Sequence[SaidAs] = ()) -> tuple[list[Span], list[LeftOut]]:
+    """A sentence in words and marks, and what of it is not spoken. `said` are parts with words of their own.
 
     Words in capitals are spelled; a word's "-" joins it to the next.
     """
-    characters, positions, left_out = _clean(text)
-    spans, unread = _read(characters)
+    characters, positions, left_out, given = _clean_around(text, said) if said else (*_clean(text), ())
+    spans, unread = _read(characters, given)
     if positions is not None:
         spans = [Span(s.text, positions[s.start], positions[s.end - 1] + 1, s.phones) for s in spans]
         unread = [LeftOut(o.symbol, positions[o.position], o.kind) for o in unread]
     return spans, left_out + unread
 
 
-def _read(text: str) -> tuple[list[Span], list[LeftOut]]:
+class _Given(NamedTuple):
+    """A part of the cleaned text that is not read, and what is said there."""
+
+    start: int
+    end: int
+    spans: list[Span]
+
+
+def _read(text: str, given: Sequence[_Given] = ()) -> tuple[list[Span], list[LeftOut]]:
     spans: list[Span] = []
     left_out: list[LeftOut] = []
     cursor = begin(text)
+    parts = iter((*given, _Given(len(text), len(text), [])))
+    part = next(parts)
     while char := cursor.char:
+        if cursor.at == part.start:
+            spans += part.spans
+            cursor.advance(Reading("", part.end))
+            part = next(parts)
+            continue
         if char.isspace():
             cursor.move(cursor.at + 1)
             continue
         rules = NUMBERS if char.isdecimal() else _LETTERS if char.isalpha() else SIGNS
         reading = first_reading(rules, cursor)
+        if reading.end > part.start:
+            reading = _reading_up_to(part.start, rules, cursor)
         if reading.spoken:
             spans.append(Span(reading.spoken, cursor.at, reading.end, tuple(reading.phones.split())))
         left_out += reading.left_out
         cursor.advance(reading)
     return spans, left_out
+
+
+def _reading_up_to(end: int, rules: tuple[Rule, ...], cursor: Cursor) -> Reading:
+    """The reading at the cursor where the text ends at `end`."""
+    start = max(0, cursor.at - _LOOK_BACK)
+    reading = first_reading(rules, replace(cursor, text=cursor.text[start:end], at=cursor.at - start))
+    left_out = [one._replace(position=one.position + start) for one in reading.left_out]
+    return reading._replace(end=reading.end + start, left_out=tuple(left_out))
+
+
+def _clean_around(text: str, said: Sequence[SaidAs]) -> tuple[str, list[int], list[LeftOut], list[_Given]]:
+    """As _clean; the parts that are said otherwise stay as they are: they are context for the rest only."""
+    out: list[str] = []
+    positions: list[int] = []
+    left_out: list[LeftOut] = []
+    given: list[_Given] = []
+    end = 0
+    for one in (*said, SaidAs(len(text), len(text), "")):
+        cleaned, places, lost = _clean(text[end : one.start])
+        out += cleaned, text[one.start : one.end]
+        positions += range(end, one.start) if places is None else [end + place for place in places]
+        left_out += [item._replace(position=end + item.position) for item in lost]
+        start = len(positions)
+        positions += range(one.start, one.end)
+        spans, lost = _said(one.spoken, text[one.start : one.end])
+        given.append(
+            _Given(start, len(positions), [s._replace(start=start, end=len(positions)) for s in spans])
+        )
+        left_out += [item._replace(position=one.start) for item in lost]
+        end = one.end
+    return "".join(out), positions, left_out, given[:-1]
+
+
+def _said(spoken: str, written: str) -> tuple[list[Span], list[LeftOut]]:
+    """What is said in place of what is written: a written word stays, with the phonemes given for it."""
+    if (phonemes := _PHONEMES.fullmatch(spoken)) and _WRITTEN_WORD.fullmatch(written):
+        return [Span(written, 0, 0, tuple(phonemes[1].split()))], []
+    return normalise(spoken)
 
 
 def _clean(text: str) -> tuple[str, list[int] | None, list[LeftOut]]:

@@ -28,8 +28,8 @@ _LABELS = words("""vitamin plan grade group class type exhibit section option pa
 _SENTENCE_MARKS = frozenset(".?!:;")
 
 
-def read(tokens: Sequence[str]) -> list[Phones]:
-    """Phones of every token of a sentence. A token is a word, or a mark, which gets ().
+def read(tokens: Sequence[str], given: Sequence[Phones] = ()) -> list[Phones]:
+    """Phones of every token of a sentence: those `given` for it, if any. A mark gets ().
 
     Words in capitals are spelled ("FBI", "GPUs"), and so are single capitals, but for "I" and the article. A
     word's part before a hyphen keeps it ("re-", "elect"); "A-" is the letter in any place.
@@ -38,7 +38,8 @@ def read(tokens: Sequence[str]) -> list[Phones]:
     follower: Phones = ()
     for index in range(len(tokens) - 1, -1, -1):
         is_word = tokens[index][:1].isalpha() or tokens[index][1:2].isalpha()
-        out[index] = follower = _in_context(tokens, index, follower) if is_word else ()
+        known = given[index] if given else ()
+        out[index] = follower = known or (_in_context(tokens, index, follower) if is_word else ())
     return out
 
 

@@ -16,7 +16,7 @@ from itertools import zip_longest
 import numpy as np
 
 from melforge.common.errors import InputError
-from melforge.common.text import Analysis, Unspoken, Utterance
+from melforge.common.text import Analysis, SaidAs, Unspoken, Utterance, require_in_order
 from melforge.common.text.cmudict import load_cmudict, load_heteronyms
 from melforge.common.text.published.cleaners import FASTPITCH, FASTSPEECH, TACOTRON2, chain, collapse_blanks
 from melforge.common.text.published.numbers import currencies, mask_currencies
@@ -60,16 +60,22 @@ class _PublishedFrontend(ABC):
         self._to_ascii = to_ascii
         self._ids = {symbol: i for i, symbol in enumerate(self.symbols) if symbol not in without_id}
 
-    def __call__(self, text: str) -> Analysis:
+    def __call__(self, text: str, said: Sequence[SaidAs] = ()) -> Analysis:
         """A text of up to max_symbols as one utterance; a longer one by sentences, then by clauses."""
-        return Analysis.joined(self.sentences(text))
+        return Analysis.joined(self.sentences(text, said))
 
-    def sentences(self, text: str) -> Iterator[Analysis]:
+    def sentences(self, text: str, said: Sequence[SaidAs] = ()) -> Iterator[Analysis]:
         """The analysis of each utterance."""
-        for piece, offset, encoded, pause in self._parts(text):
-            utterance = Utterance(piece, encoded.normalised, encoded.symbols, encoded.ids, pause)
+        require_in_order(said, text)
+        spoken, origin = _rewritten(text, said)
+        for piece, offset, encoded, pause in self._parts(spoken):
+            places = origin[offset : offset + len(piece)] if said else ()
+            written = text[places[0][0] : places[-1][1]] if places else piece
+            utterance = Utterance(written, encoded.normalised, encoded.symbols, encoded.ids, pause)
             is_spoken = any(symbol[-1].isalnum() for symbol in encoded.symbols)
             unspoken = self._unspoken(piece, offset, encoded.dropped)
+            if said:
+                unspoken = [Unspoken(u.symbol, origin[u.position][0], written) for u in unspoken]
             yield Analysis((utterance,) if is_spoken else (), tuple(unspoken))
 
     def encode(self, text: str) -> Encoded:
@@ -147,6 +153,26 @@ class _PublishedFrontend(ABC):
     def _mask(self, text: str) -> str:
         """The text with spaces in place of what is not spelt by its characters."""
         return _BRACES.sub(lambda match: " " * len(match[0]), text)
+
+
+def _rewritten(text: str, said: Sequence[SaidAs]) -> tuple[str, list[tuple[int, int]]]:
+    """The text with what is said in its parts, and from where to where in the text each character stems."""
+    out: list[str] = []
+    origin: list[tuple[int, int]] = []
+    end = 0
+    for one in (*said, SaidAs(len(text), len(text), "")) if said else ():
+        out.append(text[end : one.start])
+        origin += [(place, place + 1) for place in range(end, one.start)]
+        # FastPitch takes what touches an opening brace for letters.
+        blank = (
+            " "
+            if one.spoken.startswith("{") and not text[max(0, one.start - 1) : one.start].isspace()
+            else ""
+        )
+        out.append(blank + one.spoken)
+        origin += [(one.start, one.end)] * len(out[-1])
+        end = one.end
+    return ("".join(out), origin) if said else (text, origin)
 
 
 def _spelt(text: str, clean: Callable[[str], str] = str) -> list[str]:

@@ -17,6 +17,7 @@ from melforge.common.text.english.reading.money import price
 from melforge.common.text.english.reading.telephone import phone_abroad
 from melforge.common.text.english.reading.words import size_by
 from melforge.common.text.english.word_parts import words
+from melforge.common.text.phonemes import in_braces
 from melforge.common.text.symbols import ARPABET
 
 _MONEY = re.compile(r"[$£€¥₹₩₽₪₺₴₫₱₦฿₿]([-−–]?)(?=[ .]?\d)\s?")
@@ -30,7 +31,7 @@ _ION = re.compile(r"([⁰¹²³⁴⁵⁶⁷⁸⁹]?)([⁺⁻])(?![⁰¹²³⁴�
 _PER_AMOUNT = re.compile(
     r"\s?\d+(?:\.\d+)?\s?(?:[mdc]?[lL]|[cmk]?m[²³23]?|k?g|mg|hrs?|h|min|days?|mi|lb|oz|tsp|tbsp)(?!\w)"
 )
-_PHONEMES = re.compile(r"\{((?:[A-Z]{1,2}[012]?\s?){1,40})\}")
+_PHONEMES = re.compile(r"\{([A-Z][A-Z012\s]{0,160})\}")  # 40 of them
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>|<!--[^<>]{0,200}-->")
 _ADDRESS = re.compile(r"@\w|://")
 _ENCLOSED_ADDRESS = re.compile(r"<[^<>\s@:]{1,64}(?:@|://)[^<>\s]{1,200}>")  # "<jo@example.com>"
@@ -105,8 +106,8 @@ def enclosed(cursor: Cursor) -> Reading | None:
     """Phonemes in braces ({HH AH0}) are said as given; markup (<b>) and citations ([1]) are not said."""
     char, text = cursor.char, cursor.text
     if char == "{" and (match := _PHONEMES.match(text, cursor.at)):
-        phones = match[1].split()
-        return Reading(f"{{{' '.join(phones)}}}", match.end()) if set(phones) <= set(ARPABET) else None
+        is_known = set(match[1].split()) <= set(ARPABET)
+        return Reading(in_braces(match[1]), match.end()) if is_known else None
     if char == "[" and not cursor.is_after_blank and (match := _CITATION.match(text, cursor.at)):
         return cursor.leave_out(match.end(), "[")
     if char == "<" and _ENCLOSED_ADDRESS.match(text, cursor.at):
