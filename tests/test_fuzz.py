@@ -193,6 +193,7 @@ def peak() -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(SECONDS + 300)
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux, where memory is counted in kilobytes")
 @pytest.mark.parametrize("make", [sounds, checkpoints, lists])
 def test_whatever_is_read_is_no_fault(make, tmp_path):

@@ -1,4 +1,4 @@
-"""Connections of clients: HTTP by h11, with a deadline for each request's headers, and only so many."""
+"""Connections of clients: WebSockets, HTTP by h11 with a deadline for headers, and only so many of them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.exceptions import InvalidState
 
 from melforge.common.serve.settings import ServeSettings
 
@@ -93,6 +95,16 @@ class HttpConnection(H11Protocol):
         else:
             self.transport.write(FULL)
             self.transport.close()
+
+
+class LiveConnection(WebSocketsSansIOProtocol):
+    """uvicorn's WebSocket, which fails where a message is no UTF-8 and its sender has closed behind it."""
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            super().data_received(data)
+        except InvalidState:
+            self.handle_parser_exception()
 
 
 def most_connections(settings: ServeSettings) -> int:

@@ -91,20 +91,26 @@ class Session:
         self.speaker = asyncio.create_task(self._speak())
 
     async def run(self) -> None:
-        """Serves the client until it ends or leaves."""
+        """Serves the client until it has heard the end, or leaves."""
+        receiving = asyncio.create_task(self.socket.receive())
         try:
-            while (received := await self.socket.receive())["type"] == "websocket.receive":
+            while True:
+                await asyncio.wait({receiving, self.speaker}, return_when=asyncio.FIRST_COMPLETED)
+                if not receiving.done():
+                    await self.speaker
+                    break
+                if (received := receiving.result())["type"] == "websocket.disconnect":
+                    break
                 try:
-                    if await self._take(message_of(received.get("text"))):
-                        await self.speaker
-                        break
+                    await self._take(message_of(received.get("text")))
                 except ApiError as error:
                     await self._send({"type": "error", **error.content})
+                receiving = asyncio.create_task(self.socket.receive())
         finally:
+            receiving.cancel()
             await self._be_silent()
 
-    async def _take(self, message: dict[str, Any]) -> bool:
-        """Handles a message; returns True if it was the last."""
+    async def _take(self, message: dict[str, Any]) -> None:
         kind = message.pop("type", None)
         if kind == "session":
             fields = {**DEFAULTS, **message}
@@ -123,7 +129,6 @@ class Session:
             self._enqueue(self.text.rest())
             if kind == "end":
                 self.waiting.put_nowait(None)
-                return True
         elif kind == "cancel":
             await self._be_silent()
             self.text.rest()
@@ -134,7 +139,6 @@ class Session:
             raise ApiError(
                 400, "type: session, text, flush, cancel or end is wanted", "type", "invalid_value"
             )
-        return False
 
     def _enqueue(self, sentences: list[str]) -> None:
         for sentence in sentences:

@@ -14,7 +14,7 @@ from typing import Any
 import uvicorn
 
 from melforge.common.serve.app import make_app
-from melforge.common.serve.connections import HttpConnection, most_connections
+from melforge.common.serve.connections import HttpConnection, LiveConnection, most_connections
 from melforge.common.serve.logs import exit_now, set_up_logging
 from melforge.common.serve.metrics import log
 from melforge.common.serve.pairs import LoadOptions, Pairs
@@ -46,6 +46,7 @@ def make_server(service: Service) -> Server:
     config = uvicorn.Config(
         make_app(service),
         http=connection,
+        ws=LiveConnection,
         log_config=None,
         access_log=False,
         server_header=False,

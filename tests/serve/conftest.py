@@ -19,6 +19,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SPEECH = "/v1/audio/speech"
 JSON = {"Content-Type": "application/json"}
+UPGRADE = (
+    b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+)
 PATIENCE = 200.0  # seconds that a test waits for what must come, on a machine that is busy with other things
 
 

@@ -15,7 +15,7 @@ from websockets.sync.client import connect
 
 from melforge.common.serve import connections
 from melforge.common.serve.logs import BURST, MOST_LINES, WINDOW, JsonLines, Seldom, c_libraries_silenced
-from tests.serve.conftest import PATIENCE, SPEECH, own_pcm, running, serving, wait_for
+from tests.serve.conftest import PATIENCE, SPEECH, UPGRADE, own_pcm, running, serving, wait_for
 from tests.serve.test_api import speak_instead
 
 HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -87,6 +87,16 @@ def test_a_body_that_is_no_http_has_one_answer_and_leaves_no_fault(server, caplo
             assert method == "HEAD" or answers.count(b"HTTP/1.1 400") == (kind == "application/json")
     wait_for(lambda: not server.service.running)
     assert not [line for line in caplog.records if line.exc_info]
+
+
+@pytest.mark.serve
+def test_a_message_that_is_no_utf_8_leaves_no_fault_though_its_sender_closes_behind_it(server, caplog):
+    with connected(server.url) as one:
+        one.sendall(f"GET {SPEECH}/live HTTP/1.1\r\nHost: localhost\r\n".encode() + UPGRADE + b"\r\n")
+        assert one.recv(12) == b"HTTP/1.1 101"
+        one.sendall(b"\x81\x81\0\0\0\0\xff" + b"\x88\x80\0\0\0\0")  # both at once
+        assert one.makefile("rb").read().endswith(b"\x88\x00")  # the close is answered
+    assert not [line for line in caplog.records if "UTF-8" not in line.message]
 
 
 @pytest.mark.serve

@@ -23,7 +23,7 @@ import pytest
 import soundfile
 
 from melforge.common.serve.requests import SpeechRequest
-from tests.serve.conftest import PATIENCE, SPEECH, serving, speech, wait_for
+from tests.serve.conftest import PATIENCE, SPEECH, UPGRADE, serving, speech, wait_for
 
 SECONDS = float(os.environ.get("MELFORGE_FUZZ_SECONDS", "60"))
 SEED = int(os.environ.get("MELFORGE_FUZZ_SEED", "0"))
@@ -70,10 +70,6 @@ HEADERS = (
     b"X-Request-Id: \xff\xfe",
     b" folded: yes",
     b"X: " + b"y" * 70000,
-)
-UPGRADE = (
-    b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
 )
 
 

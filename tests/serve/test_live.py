@@ -97,11 +97,12 @@ def test_a_sentence_is_spoken_before_the_text_ends(server, connect):
         assert sentences_of(receive(socket, "sentence.done"))[0][0] == "Another one"
 
 
-def test_cancelling_is_silence_and_what_follows_is_spoken(server, connect):
+@pytest.mark.parametrize("before", [[], [{"type": "end"}]])
+def test_cancelling_is_silence_and_what_follows_is_spoken(server, connect, before):
     with connect(server) as socket:
         send(socket, OWN, {"type": "text", "text": "A long one, and so on. " * 40})
         receive(socket, "sentence")
-        send(socket, {"type": "cancel"})
+        send(socket, *before, {"type": "cancel"})
         receive(socket, "cancelled")
         assert server.service.running == 0 and server.service.scheduler.jobs <= 2  # within their step
         send(socket, {"type": "text", "text": "Something else."}, {"type": "end"})
