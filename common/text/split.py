@@ -26,8 +26,8 @@ _NEVER_LAST = _words("""mr mrs ms mx dr drs prof rev hon gen brig col
     pres supt insp msgr messrs mme mlle fr amb atty e.g i.e eg ie vs v cf viz ca approx esp incl asst mgr pfc
     cpt cpo mmes sra srta emer""")
 # Not the end before a number: "No. 5", "p. 12".
-_BEFORE_NUMBER = _words("""no nos fig figs vol vols p pp ch chap sec sect art eq eqs op par para ext tel apt
-    ste rm bldg mar dec hwy rte rt fl ser pt ph rs sun sat wed hr hrs min mins sec secs lb lbs oz arts cl
+_BEFORE_NUMBER = _words("""no nos n° nº fig figs vol vols p pp ch chap sec sect art eq eqs op par para ext tel
+    apt ste rm bldg mar dec hwy rte rt fl ser pt ph rs sun sat wed hr hrs min mins sec secs lb lbs oz arts cl
     chs pg pgs ll sc mk bk bks prop reg ref acct lot qty pkt gen ex exod lev num deut josh judg sam kgs chr
     chron ps pss prov eccl isa jer ezek dan hos matt mt mk lk jn rom cor gal eph phil col thess tim tit heb
     jas pet""")
@@ -50,9 +50,9 @@ _STARTERS = _words("""a after all also although an and another are as at because
 _AFTER_TIME = _words("""monday tuesday wednesday thursday friday saturday sunday january february march april
     may june july august september october november december eastern central mountain pacific greenwich""")
 
-_OPENING = "\"'“‘„«([{—–-¿¡"
+_OPENING = "\"'“‘„«([{—–-¿¡\u2060"
 # No pattern has a lookahead behind a repetition: that takes quadratic time on 100 000 full stops.
-MARK = re.compile(r"[.!?…。！？]+[\"'”’»)\]}*]*(?:\[\d{1,4}\])*|[\n\f\u2028\u2029]\s*")
+MARK = re.compile(r"[.!?…。！？]+[\"'”’»)\]}*\u2060]*(?:\[\^?\d{1,4}\])*|[\n\f\u2028\u2029]\s*")
 _WORD = re.compile(r"[^\W_]")
 _NEXT_WORD = re.compile(rf"\s*[{re.escape(_OPENING)}]*(\w{{0,24}}\.?)")
 _NUMERAL = re.compile(r"[IVXLC]{2,8}\.?|[VX]\.?")
@@ -82,7 +82,8 @@ def split_sentences(text: str) -> list[tuple[str, int]]:
         if text[mark.start()] in "\n\f\u2028\u2029":
             line = text[line_start : mark.start()].rstrip()
             widest = max(widest, len(line))
-            ends = _is_paragraph_break(mark.group()) or _is_line_break_meant(text, end, len(line), widest)
+            ends = _is_paragraph_break(mark.group()) or "\u2028" in mark.group()
+            ends = ends or _is_line_break_meant(text, end, len(line), widest)
             line_start = end
             if _is_paragraph_break(mark.group()):
                 widest = 0

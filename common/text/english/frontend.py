@@ -14,6 +14,7 @@ import numpy as np
 
 from melforge.common.errors import InputError
 from melforge.common.text import Analysis, SaidAs, Unspoken, Utterance, masked, require_in_order
+from melforge.common.text.english.layout import plain_text
 from melforge.common.text.english.normalise import Span, normalise
 from melforge.common.text.english.pronounce import Phones, read
 from melforge.common.text.split import CLAUSE_PAUSE, pause_between, split_sentences
@@ -68,21 +69,28 @@ class EnglishFrontend:
     def sentences(self, text: str, said: Sequence[SaidAs] = ()) -> Iterator[Analysis]:
         """The analysis of each sentence; what cannot be spoken is in that of the first one that has it."""
         require_in_order(said, text)
-        sentences = split_sentences(masked(text, said))
+        plain, layout = plain_text(text)
+        sentences = split_sentences(masked(plain, said)) or [("", 0)][: len(layout)]
+        layout.reverse()
         reported: set[str] = set()
         given = deque(said)
         for number, (piece, offset) in enumerate(sentences):
-            sentence = text[offset : offset + len(piece)]
-            spans, left_out = normalise(sentence, _within(given, offset, offset + len(piece)))
+            end = offset + len(piece)
+            spans, left_out = normalise(plain[offset:end], _within(given, offset, end))
+            is_last = number + 1 == len(sentences)
+            following = len(text) if is_last else sentences[number + 1][1]
+            left_out = [item._replace(position=offset + item.position) for item in left_out]
+            while layout and layout[-1].position < following:
+                left_out.append(layout.pop())
+            left_out.sort(key=lambda item: item.position)
             unspoken = {item.kind: item for item in reversed(left_out) if item.kind not in reported}
             reported.update(unspoken)
-            end = offset + len(sentence)
-            last = number + 1 == len(sentences)
-            pause = 0.0 if last else pause_between(text, end, sentences[number + 1][1])
+            written = text[offset:end]
+            pause = 0.0 if is_last else pause_between(plain, end, following)
             yield Analysis(
-                tuple(self._utterances(sentence, offset, self._tokens(spans), pause)),
+                tuple(self._utterances(written, offset, self._tokens(spans), pause)),
                 tuple(
-                    Unspoken(item.symbol, offset + item.position, sentence)
+                    Unspoken(item.symbol, item.position, written)
                     for item in left_out
                     if unspoken.get(item.kind) is item
                 ),

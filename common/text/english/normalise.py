@@ -13,8 +13,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from melforge.common.text import SaidAs
+from melforge.common.text.english.layout import FILL
 from melforge.common.text.english.reading import tables
-from melforge.common.text.english.reading.addresses import address
+from melforge.common.text.english.reading.addresses import address, network_address
 from melforge.common.text.english.reading.cursor import Cursor, LeftOut, Reading, Rule, begin, first_reading
 from melforge.common.text.english.reading.formats import NUMBERS
 from melforge.common.text.english.reading.signs import SIGNS
@@ -23,19 +24,21 @@ from melforge.common.text.english.reading.words import WORDS, ordinary_word
 _ALIKE = {
     **dict.fromkeys("‘’‛ʼ`´ʹ＇", "'"),
     **dict.fromkeys("“”„‟«»〝〞＂", '"'),
-    **dict.fromkeys("‐‑‒⁃", "-"),
+    **dict.fromkeys("‐‑‒", "-"),
     **dict.fromkeys("✕✖⨯", "×"),
     **dict.fromkeys("―⸺⸻", "—"),
     **dict(zip("⁄∕、，‚،。।；؛：∶！？؟・【】（）˚∗∼⁓", "//,,,,..;;::!?? ()()°*~~", strict=True)),
     **dict.fromkeys("「」『』", '"'),
 }
 _PLAIN_MARKS = frozenset(".,()/°'\u2044 $%&+-=<>@#*~")  # what letters and signs of full width are made of
-_WORD_BREAKS = frozenset("\u00ad\u200b\ufeff\u2060")  # invisible, and nothing is lost
+_WORD_BREAKS = frozenset(f"\u00ad\u200b\ufeff{FILL}")  # invisible, and nothing is lost
 _NOT_CLEAN = re.compile("[^\t-\r -~]")
 _WRITTEN_WORD = re.compile(r"[A-Za-z']{1,60}")
 _PHONEMES = re.compile(r"\{([^{}]*)\}")
 _LOOK_BACK = 100  # characters: no rule looks further
-_LETTERS = (ordinary_word, address, *WORDS, *SIGNS)  # not every letter begins a word: "ⁿ"
+_LETTERS = (ordinary_word, network_address, address, *WORDS, *SIGNS)  # not every letter begins a word: "ⁿ"
+_DIGITS = (network_address, *NUMBERS)
+_OTHERS = (network_address, *SIGNS)
 
 
 class Span(NamedTuple):
@@ -55,7 +58,7 @@ def normalise(text: str, said: Sequence[SaidAs] = ()) -> tuple[list[Span], list[
     characters, positions, left_out, given = _clean_around(text, said) if said else (*_clean(text), ())
     spans, unread = _read(characters, given)
     if positions is not None:
-        spans = [Span(s.text, positions[s.start], positions[s.end - 1] + 1, s.phones) for s in spans]
+        spans = [Span(s.text, positions[s.start], _end(text, positions[s.end - 1]), s.phones) for s in spans]
         unread = [LeftOut(o.symbol, positions[o.position], o.kind) for o in unread]
     return spans, left_out + unread
 
@@ -83,7 +86,7 @@ def _read(text: str, given: Sequence[_Given] = ()) -> tuple[list[Span], list[Lef
         if char.isspace():
             cursor.move(cursor.at + 1)
             continue
-        rules = NUMBERS if char.isdecimal() else _LETTERS if char.isalpha() else SIGNS
+        rules = _DIGITS if char.isdecimal() else _LETTERS if char.isalpha() else _OTHERS
         reading = first_reading(rules, cursor)
         if reading.end > part.start:
             reading = _reading_up_to(part.start, rules, cursor)
@@ -130,6 +133,14 @@ def _said(spoken: str, written: str) -> tuple[list[Span], list[LeftOut]]:
     if (phonemes := _PHONEMES.fullmatch(spoken)) and _WRITTEN_WORD.fullmatch(written):
         return [Span(written, 0, 0, tuple(phonemes[1].split()))], []
     return normalise(spoken)
+
+
+def _end(text: str, last: int) -> int:
+    """Behind the character at `last` and what stands for nothing behind it."""
+    end = last + 1
+    while text.startswith(FILL, end):
+        end += 1
+    return end
 
 
 def _clean(text: str) -> tuple[str, list[int] | None, list[LeftOut]]:

@@ -110,6 +110,8 @@ def abbreviation(cursor: Cursor) -> Reading | None:
     if len(word) == 1:
         letter = in_latin(word)
         return _initial(cursor, letter, end, following) if letter else None
+    if word == "Fr" and following[:1].isdecimal():  # Swiss francs
+        return None
     if key in ("dr", "st"):
         spoken = "Doctor" if key == "dr" else "Saint"
     elif key in tables.ABBREVIATIONS:
@@ -135,7 +137,7 @@ def book(cursor: Cursor) -> Reading | None:
     return Reading(name, verse.end()) if name and verse else None
 
 
-@form(r"[Nn][º°]\s?(?=\d)")
+@form(r"[Nn][º°]\.?\s?(?=\d)")
 def numero(cursor: Cursor, m: re.Match) -> str:
     """Nº 5, n° 5."""
     return "" if cursor.touches_word else "number "

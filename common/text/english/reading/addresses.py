@@ -18,15 +18,22 @@ _SCHEME = re.compile(r"^(?:https?|ftp)://", re.IGNORECASE)
 _TLD = "|".join(sorted(tables.TOP_LEVEL_DOMAINS, key=len, reverse=True))
 _ENDINGS = "|".join(sorted(tables.FILE_ENDINGS, key=len, reverse=True))
 _LARGE_ENDINGS = "|".join(ending.upper() for ending in _ENDINGS.split("|") if len(ending) > 2)  # not "B.C"
-_EMAIL = re.compile(r"[\w.+%-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w@])")
+_EMAIL = re.compile(r"[\w.+%&'-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w@])")
 _URL = re.compile(
     r"(?:(?:https?|ftp)://|www\.)[^\s<>\"]{1,2000}"
-    rf"|(?:[A-Za-z0-9-]{{1,63}}\.){{1,8}}(?:{_TLD})(?![\w-]|\.\w)(?:[/?#:][^\s<>\"]{{0,2000}})?",
+    rf"|(?:(?:[A-Za-z0-9-]{{1,63}}\.){{1,8}}(?:{_TLD})(?![\w-]|\.\w)|localhost(?=:\d|/))(?:[/?#:][^\s<>\"]{{0,2000}})?",
     re.IGNORECASE,
 )
 _FILE = re.compile(
-    rf"(?:[\w.-]{{1,100}}[/\\]){{0,12}}[\w-]{{1,100}}(?:\.[\w-]{{1,40}}){{0,3}}\.(?:{_ENDINGS}|{_LARGE_ENDINGS})(?!\w)(?:\?\w+=[\w=&%.+-]{{0,200}})?"
+    rf"(?:[\w.-]{{1,100}}[/\\]){{0,12}}[\w-]{{1,100}}(?:\.[\w-]{{1,40}}){{0,3}}\.(?:{_ENDINGS}|{_LARGE_ENDINGS})(?!\w)(?:\?\w+=[\w=&%.+-]{{0,200}})?(?:\.\d{{1,4}}(?!\w)){{0,3}}"
 )
+_PLACE = re.compile(r":(\d{1,6})(?::(\d{1,5}))?(?![\w:])")  # "main.c:42:7"
+_HEX = re.compile(r"(?:[\dA-Fa-f]{2}([:-]))(?:[\dA-Fa-f]{2}\1){4}[\dA-Fa-f]{2}(?![\w:])")
+_IPV6 = re.compile(
+    r"(?=[\dA-Fa-f:.]{0,44}::|(?:[\dA-Fa-f]{1,4}:){7})"
+    r"(?:[\dA-Fa-f]{1,4}(?=:)|(?=::))(?::{1,2}[\dA-Fa-f]{1,4}){0,7}(?:::)?(?:/(\d{1,3}))?(?![\w:])"
+)
+_DIGIT_OR_LETTER = re.compile(r"\d|[A-Za-z]+|::|:")
 _PATH = re.compile(
     r"(?:[A-Za-z]:\\|\\\\|~/|\.{1,2}/|/)(?=[A-Za-z_.])[\w.+%@~-]{1,255}(?:[/\\][\w.+%@~-]{0,255}){0,40}"
 )
@@ -44,6 +51,33 @@ _HANDLE = re.compile(r"@(\w[\w.]{0,62}\w|\w)")
 _NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|.", re.DOTALL)
 
 
+def network_address(cursor: Cursor) -> Reading | None:
+    """3C:22:FB:10:2B:9E, fe80::1: digits and letters one by one."""
+    text, at = cursor.text, cursor.at
+    may_begin = text.find(":", at, at + 5) >= 0 or text[at + 2 : at + 3] == "-"
+    if not may_begin or not cursor.is_after_blank:
+        return None
+    if match := _HEX.match(text, at):
+        pairs = match[0].split(match[1])
+        return Reading(", ".join(map(_one_by_one, pairs)), match.end())
+    match = _IPV6.match(text, at)
+    if not match or len(match[0]) < 3:
+        return None
+    groups = match[0].partition("/")[0]
+    mask = f" slash {say.integer(match[1])}" if match[1] else ""
+    return Reading(_one_by_one(groups) + mask, match.end())
+
+
+def _one_by_one(written: str) -> str:
+    names = {":": "colon", "::": "colon colon"}
+    parts = _DIGIT_OR_LETTER.findall(written)
+    return " ".join(
+        names.get(part)
+        or (say.digits(part) if part.isdecimal() else " ".join(map(letter_name, part.upper())))
+        for part in parts
+    )
+
+
 def address(cursor: Cursor) -> Reading | None:
     """An address is read part by part; the "https://" before one is not."""
     can_begin = cursor.is_after_blank and (cursor.char.isalpha() or cursor.char in "/~\\.")
@@ -56,6 +90,10 @@ def address(cursor: Cursor) -> Reading | None:
             spoken = [_spoken_part(cursor, part) for part in parts]
             letters = [part for part in parts if part.isalpha()]
             end = cursor.at + len(written)
+            if pattern is _FILE and (place := _PLACE.match(cursor.text, end)):
+                spoken.append(f", line {say.integer(place[1])}")
+                spoken.append(f", column {say.integer(place[2])}" if place[2] else "")
+                end = place.end()
             return Reading(" ".join(filter(None, spoken)), end, left_out_of(cursor, letters))
     return None
 

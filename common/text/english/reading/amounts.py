@@ -6,6 +6,7 @@ import re
 
 from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
+from melforge.common.text.english.reading.capitals import NUMBERED
 from melforge.common.text.english.reading.cursor import NUMBER, Cursor, N, Reading
 from melforge.common.text.english.reading.dates import month_day
 from melforge.common.text.english.reading.money import said_price
@@ -19,7 +20,7 @@ _SPACED_THOUSANDS = re.compile(
 )
 _GOES_ON = re.compile(r"[/:]\d|\s?=")
 _MILLIONS = re.compile(
-    r"m(?=\s(?:people|users|views|followers|customers|jobs|homes|subscribers|downloads|copies|tonnes|tons|barrels"
+    r"[mMBT](?=\s(?:people|users|views|followers|customers|jobs|homes|subscribers|downloads|copies|tonnes|tons|barrels"
     r"|shares|workers|children|viewers|visitors|fans|voters|households|passengers|vehicles|cases|doses|years|Americans|Britons|euros?|pounds|dollars|yen|members|readers|players"
     r"|listeners|students|patients|migrants|refugees|units|phones|devices|computers|laptops|notebooks|sets|items"
     r"|pages|words|records|visits|hits|songs|albums|tickets|deaths|acres|hectares|residents|adults|employees"
@@ -27,6 +28,8 @@ _MILLIONS = re.compile(
     r"|in\s(?:profits?|sales|cash|debt|revenue|damages|funding|bonuses|fees|taxes))\b)"
 )
 _MILLIONS_OF_MONEY = re.compile(r"m(?=\s?(?:USD|EUR|GBP|JPY|INR|CHF|AUD|CAD|NZD|€|£)(?!\w))")
+_BEFORE_QUANTITY = words("""to from over under nearly almost about some around roughly than least most worth
+    population reach reached hit exceed exceeded total totaling ~ > <""")
 _POPULATED = words("pop population")
 _HALF_DAY = re.compile(r"\s?[apAP]\.?[mM]\b")
 _SET_FOLLOWS = re.compile(r"(?:\s\(\d{1,2}(?:-\d{1,2})?\))?,?\s[0-7][-–][0-7](?![\w-])")
@@ -52,13 +55,15 @@ _MONEY_AFTER = re.compile(
 # Before a number of four digits: it is a year, whatever follows ...
 _BEFORE_YEAR = words("""in since by until till year years during circa summer winter spring fall autumn early
     late mid class ad a.d ce january february march april may june july august september october november
-    december born died established est founded model copyright ©""")
+    december fy cy born died established est founded model copyright ©""")
 # ... and before these it is a count, unless a word above stands before it.
-_COUNTED = words(
-    "people men women children feet percent degrees police sheep fish pounds dollars or more per"
-)
+_COUNTED = words("people men women children feet percent degrees police sheep fish pounds dollars more per")
+_OR_MORE = re.compile(r"\sor\s(?:more|less|fewer|so)\b")
 _NO_YEAR = words("# no nos number")
 _NO_MODEL = words("AD BC CE BCE ISO US UK EU UN AND OR THE OF TO IN FY")
+_TRACKS = words(
+    "track lesson exercise episode day week step disc cd chapters tracks scene slide verse stanza"
+)
 _ROOMS = words("""room flight suite apartment apt highway route channel area unit bus interstate boeing airbus
     building gate xbox hwy http error status line form rte ste rm office fahrenheit porsche""")
 
@@ -152,7 +157,8 @@ def _is_code(cursor: Cursor, numbers: list[str]) -> bool:
     if not all(number.isdecimal() for number in numbers) or cursor.text[cursor.at + len(numbers[0])] != "-":
         return False
     is_numbered = cursor.previous.lower().rstrip(".") in ("#", "no", "number", "case", "docket")
-    return _is_behind_letters(cursor) or (is_numbered and len(numbers[1]) - len(numbers[0]) > 1)
+    is_apart = len(numbers[1]) - len(numbers[0]) > 1 or int(numbers[1]) < int(numbers[0])
+    return _is_behind_letters(cursor) or (is_numbered and is_apart)
 
 
 def _is_set(cursor: Cursor, numbers: list[str], end: int) -> bool:
@@ -166,7 +172,7 @@ def _is_set(cursor: Cursor, numbers: list[str], end: int) -> bool:
 def _magnitude(cursor: Cursor, numbers: list[str], end: int) -> tuple[str, int]:
     counted = _MILLIONS.match(cursor.text, end) or _MILLIONS_OF_MONEY.match(cursor.text, end)
     if counted:
-        return " million", counted.end()
+        return f" {_MAGNITUDES[counted[0].upper()]}", counted.end()
     before = cursor.earlier if cursor.previous in (":", "of") else cursor.previous
     if before.rstrip(".").lower() in _POPULATED and _MILLION.match(cursor.text, end):  # "pop. 1.3m"
         return " million", end + 1
@@ -181,7 +187,14 @@ def _magnitude(cursor: Cursor, numbers: list[str], end: int) -> tuple[str, int]:
             is_name or cursor.previous.rstrip(".").lower() in LETTERED or not (cursor.previous or following)
         )
         is_name = is_name or (numbers == ["3"] and match[2] == "M" and not following[:1].islower())
-        if match[2] in "kK" or is_name:
+        # "12B" is a seat; "3B views", "1.5B" and "grew to 2B" are not
+        is_name = is_name or (
+            match[2] in "BT"
+            and len(numbers[-1]) < 3
+            and not _MILLIONS.match(cursor.text, end)
+            and cursor.previous.lower() not in _BEFORE_QUANTITY
+        )
+        if is_name or (match[2] in "kK" and "." not in numbers[-1]):
             return "", end
     word = match[1].lower() if match[1] else match[2]
     return f" {_MAGNITUDES.get(word, word)}", match.end()
@@ -197,6 +210,8 @@ def _plain_number(cursor: Cursor, number: str, end: int, is_counted: bool) -> st
         return say.decimal(number)
     if len(number) == 4 and not is_counted and _is_year(cursor, int(number), previous, end):
         return say.year(int(number))
+    if number[0] == "0" and len(number) < 4 and (room in NUMBERED or room in _TRACKS):  # "Chapter 01"
+        return say.cardinal(int(number))
     is_room = room in _ROOMS or (previous == "code" and cursor.earlier.lower() in ("error", "status"))
     is_room = is_room or (len(number) == 3 and cursor.earlier.lower() == "flight")
     if len(number) in (3, 4) and is_room and number[-2:] != "00" and number[0] != "0":
@@ -228,7 +243,8 @@ def _is_year(cursor: Cursor, value: int, previous: str, end: int) -> bool:
     if is_named and following not in _COUNTED:
         return True
     is_plural = len(following) > 3 and following[-1] == "s" and not following.endswith(("ss", "us", "is"))
-    return is_dated or not (is_plural or following in _COUNTED)
+    is_counted = is_plural or following in _COUNTED or _OR_MORE.match(cursor.text, end) is not None
+    return is_dated or not is_counted
 
 
 def _could_be_year(number: str) -> bool:

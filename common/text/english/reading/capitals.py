@@ -18,6 +18,13 @@ NUMBERED = words("""chapter part volume vol book act scene section article appen
     level figure table title war episode stage season round game mark element bowl verse canto unit lesson
     division tier corps wars quarter psalm annex category apollo rocky version protocol page p pp saturn
     gemini ares""")
+_REIGN = re.compile(
+    r"\b(?:reign|rule[drs]?\b|king|queen|emperor|empress|pope|pharaoh|throne|crown|dynasty|died|death|monarch"
+    r"|(?:sons?|daughter|brother|count)\sof|succe(?:ed|ss)|abdicat|duke|prince|earl\b|sultan|heir|bishop|caliph)"
+)
+_FICTION = re.compile(
+    r"\b(?:films?|movies?|games?|sequel|trilogy|episode|played?|playing|watch|released?|album|model)\b"
+)
 _ALWAYS_NUMBERED = words("type class phase stage tier level category schedule")
 _ALSO_IN_SMALL = words("chapter section part volume vol act scene book appendix page p pp")
 _TITLES = words("king queen pope emperor popes tsar kaiser")
@@ -52,6 +59,14 @@ _FORMULA = re.compile(rf"(?=[A-Z]+[a-z0-9])(?:(?:{_ELEMENT})\d{{0,2}}){{2,10}}")
 def _is_given_name(word: str) -> bool:
     """Whether a word is a man's first name, whose bearers are numbered: "Robert Kennedy III"."""
     return word.lower() in _GIVEN_NAMES or (word.lower() in _MONARCHS and word.lower() not in _TITLES)
+
+
+def _is_ruler(cursor: Cursor, name: str) -> bool:
+    """Whether a name that is not listed is a ruler's: no dictionary has it, or a reign is told of."""
+    if not name.istitle() or len(name) < 4:
+        return False
+    around = cursor.text[max(cursor.at - 60, 0) : cursor.at + 60]
+    return _REIGN.search(around) is not None or not (is_known(name.lower()) or _FICTION.search(around))
 
 
 def letter_name(letters: str) -> str:
@@ -175,7 +190,8 @@ def _said_roman(cursor: Cursor, base: str, number: int, end: int) -> str:
     if base.islower():  # "(iii)"
         is_item = cursor.text[cursor.at - 1 : cursor.at] == "(" and cursor.text.startswith(")", end)
         return say.cardinal(number) if is_item and len(base) > 1 and set(base) <= set("ivx") else ""
-    if key in _MONARCHS and is_name and (len(base) > 1 or base in "VX"):
+    is_ruler = key in _MONARCHS or (len(base) > 1 and set(base) <= set("IVX") and _is_ruler(cursor, before))
+    if is_ruler and is_name and (len(base) > 1 or base in "VX"):
         return f"the {say.ordinal(number)}"
     if following.lower() in _COUNTED_BY_ORDINALS and set(base) <= set("IVXL"):
         return say.ordinal(number)

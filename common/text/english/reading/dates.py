@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
+from melforge.common.text.english.homographs.word_classes import CLOSED
 from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.cursor import Cursor, Reading, Rule, form
-from melforge.common.text.english.reading.times import clock
 from melforge.common.text.english.word_parts import words
 
 _MONTH = "|".join(sorted(tables.MONTH_NUMBERS, key=len, reverse=True))
@@ -22,6 +22,7 @@ _DATE_FOLLOWS = re.compile(
     rf",?\s(?:the\s)?(?:\d{{1,2}}(?:st\b|nd\b|rd\b|th\b|/|:\d|\s?[-–]\s?\d|\s?[ap]\.?m|\s?[,.)\]]|\s?$|\s(?:{_MONTH})\b)|(?:{_MONTH})\b)",
     re.IGNORECASE,
 )
+_DAY_OF = re.compile(r"\d(?:st|nd|rd|th)?\sof\s[A-Za-z]{3,9}\.?\s$")  # before "3rd of May 20"
 _DAY_FOLLOWS = re.compile(r"\s(?:the\s)?(?:\d{1,2}(?:st|nd|rd|th)?|\d{4})(?![\w:]|[.,]\d|\s?%)")
 # In small letters these are mostly words: before a day or a year, not after "you" ("you may 5").
 _WORDS_TOO = words("may march mar dec sep")
@@ -35,19 +36,23 @@ _OTHER_DAY = re.compile(r"(?:,\s|\s&\s|\sand\s|\sor\s)([A-Z][a-z]{2,4})\b")
 _SHORT_YEAR = re.compile(r"\s'\d\d(?!\w)")
 _MONTHS_ONLY = words("feb aug sept oct nov dec apr")
 _IN = words("in since until till last next early late mid through by")
+_TIME_FOLLOWS = re.compile(r"\s?\d\d:\d\d(?!\d)")
+_OF_SECONDS = words("""long delay delays later left timeout timeouts window clip clips break remaining elapsed
+    interval countdown wait pause ad limit cooldown ago apart each duration""")
+_FOR_SECONDS = words("in for after within every wait waits waited timeout under over takes took lasts lasted")
+_BEFORE_SECONDS = _FOR_SECONDS | words("""is was to than about only by at of least most = : < > ~ ( , [ until
+    hold last first next another exactly around roughly up nearly almost""")
 _DAY_NAMES = words("mon tues wednes thurs fri satur sun")
 
 
 @form(
     r"(\d{4})([-/]|\.(?=\d\d\.\d\d))(\d{1,2})\2(\d{1,2})(?!\d|[-.]\d)"
-    r"(?:[T ](\d{2}):(\d{2})(?::\d{2}(?:\.\d+)?)?(Z|UTC)?)?"
+    r"(?:T(?=\d\d:\d\d))?"
 )
 def iso_date(cursor: Cursor, m: re.Match) -> str:
     """2021-03-04, 2021-03-04T15:30:00Z."""
     spoken = _date(int(m[1]), int(m[3]), int(m[4]))
-    if spoken and m[5]:
-        spoken += f", {clock(int(m[5]), int(m[6]))}" + (" UTC" if m[7] else "")
-    return spoken
+    return f"{spoken}," if spoken and _TIME_FOLLOWS.match(cursor.text, m.end()) else spoken
 
 
 @form(r"(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d{2})(?![\w/]|[.,-]\d)")
@@ -106,7 +111,9 @@ def day_of_month(cursor: Cursor) -> Reading | None:
 
 def month_day(cursor: Cursor, number: str) -> str:
     """The ordinal of a day right behind its month ("May 5"), "" for any other number."""
-    if cursor.earlier[:1].isdecimal() or cursor.earlier == "of":  # "5 May 20"
+    if cursor.earlier[:1].isdecimal():  # "5 May 20"
+        return ""
+    if cursor.earlier == "of" and _DAY_OF.search(cursor.text[max(cursor.at - 20, 0) : cursor.at]):
         return ""
     is_day = number.isdecimal() and len(number) < 3 and 1 <= int(number) <= 31
     return say.ordinal(int(number)) if is_day and is_month(cursor.previous, cursor.earlier) else ""
@@ -140,6 +147,18 @@ def month(cursor: Cursor) -> Reading | None:
         return None
     name = month_name(key)
     return Reading(name + ("" if cursor.behind_word != "." else cursor.last_stop(end)), end)
+
+
+@form(rf"(?i:({_MONTH}))-(\d{{1,2}})(?:-(\d{{4}}|\d\d))?(?![\w-])")
+def month_and_day(cursor: Cursor, m: re.Match) -> str:
+    """Mar-12, Apr-30-2024."""
+    is_date = is_day(tables.MONTH_NUMBERS[m[1].lower()], int(m[2]))
+    is_date = is_date and m[1][0].isupper() and not cursor.previous[:1].isdecimal()  # "30 June-2 July"
+    if cursor.touches_word or not is_date:
+        return ""
+    return f"{month_name(m[1])} {say.ordinal(int(m[2]))}" + (
+        f", {say.year(_full_year(m[3]))}" if m[3] else ""
+    )
 
 
 def weekday(cursor: Cursor) -> Reading | None:
@@ -189,14 +208,26 @@ def season(cursor: Cursor, m: re.Match) -> str:
     return f"{say.year(first)} {say.two_digits(second) if second else 'two thousand'}"
 
 
-@form(r"(?:(10|100|1000|1,000)s(?=\s+of\b)|(\d{3}0|[02-9]0)'?s(?!\w))")
+@form(r"(?:(10|100|1000|1,000)s(?=\s+of\b)|(\d{3}0|[02-9]0)('?)s(?!\w))")
 def decade(cursor: Cursor, m: re.Match) -> str:
-    """1990s, 80's, 1000s of."""
+    """1990s, 80's, 1000s of; not "in 30s"."""
+    if m[2] and len(m[2]) == 2 and not m[3] and are_seconds(cursor, m.end()):
+        return ""
     if m[1]:
         return {"10": "tens", "100": "hundreds"}.get(m[1], "thousands")
     if m[2] == "00":
         return "two thousands" if cursor.previous.lower() in ("the", "early", "late", "mid-", "mid") else ""
     return say.decade(int(m[2]))
+
+
+def are_seconds(cursor: Cursor, end: int) -> bool:
+    """Whether the "s" of "30s" stands for seconds: "in 30s", "a 30s delay"; not "in her 30s", "80s music"."""
+    following = cursor.next(end).lower()
+    if following in _OF_SECONDS or cursor.text.startswith("-", end):
+        return True
+    is_range = following in ("and", "or", "-", "–", "to", "&") and cursor.previous.lower() not in _FOR_SECONDS
+    is_style = following.isalpha() and following not in CLOSED
+    return cursor.previous.lower() in _BEFORE_SECONDS and not (is_style or is_range)
 
 
 def is_day(month: int, day: int) -> bool:

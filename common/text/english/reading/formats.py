@@ -9,12 +9,13 @@ from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.amounts import amount
 from melforge.common.text.english.reading.capitals import letter_name, letters_and_digits
 from melforge.common.text.english.reading.cursor import NUMBER, Cursor, Reading, Rule, first_reading, form
-from melforge.common.text.english.reading.dates import DATES, dated_fraction, decade, is_day
+from melforge.common.text.english.reading.dates import DATES, are_seconds, dated_fraction, decade, is_day
 from melforge.common.text.english.reading.money import european_price, pence, pence_per
 from melforge.common.text.english.reading.streets import house_in_queens, house_number
 from melforge.common.text.english.reading.telephone import DIGITS
 from melforge.common.text.english.reading.times import TIMES, duration
 from melforge.common.text.english.reading.units import plural_unit, unit_after, unit_name
+from melforge.common.text.english.reading.words import version
 from melforge.common.text.english.word_parts import words
 
 _FRACTION = re.compile(r"(?:(\d{1,4})[ -])?(\d{1,4})/(\d{1,4})(?:rds?|ths?|nds?|RD|TH|ND)?(?![\w/]|\.\d)")
@@ -28,13 +29,16 @@ _HALVED_BEHIND_HYPHEN = re.compile(r"-(?:price|off|time)\b")
 _CRICKET = re.compile(r"\b(?:posted|declared|wickets?|innings|overs|cricket|batting|Test|stumps|runs)\b")
 _SIZES = words("thick wide long deep high tall by of x in and")
 _CODES = words("section sec article art rule clause paragraph para § §§ code subsection exception title")
+_PORTS = words("""80 443 3000 3001 3306 4000 4200 5000 5173 5432 6379 8000 8001 8080 8081 8443 8888 9000 9090
+    27017""")
 _SCORES = {("24", "7"): "twenty-four seven", ("9", "11"): "nine eleven", ("7", "11"): "seven eleven"}
 _SCORES |= {("20", "20"): "twenty twenty"}
 _RATED = words("rated rate rates rating score scored scores : gave give gives got get gets solid")
+_PAGES = words("page slide part step item question track disc photo image frame")
 _HALVED = words("price dozen time marathon way off mast")
 _HEIGHT = r"(\d{1,3})\s?['′](?:\s?-?\s?)(\d{1,2}(?:\.\d)?)\s?(?:\"|″|'')"
 _FEET = re.compile(r"['′](?![\w'])")
-_DECIMAL_COMMA = re.compile(r"(\d{1,3}),(\d{1,2})(?![\d,])(?:\s(million|billion)\b)?")
+_DECIMAL_COMMA = re.compile(r"(\d{1,3}),(\d{1,2})(?!\d|,\d)(?:\s(million|billion)\b)?")
 _NUMBER_WORDS = words("two three four five six seven eight nine ten several some")
 
 
@@ -50,6 +54,8 @@ def verse(cursor: Cursor, m: re.Match) -> str:
 @form(r"(\d+(?:\.\d+)?)(?::|\s:\s)(\d{1,3}(?:,\d{3})+|\d+)(?::(\d{1,3}))?(?![\d:])")
 def ratio(cursor: Cursor, m: re.Match) -> str:
     """16:9, 1:2:3."""
+    if m[1] in _PORTS and m[2] in _PORTS:
+        return f"{say.short(m[1])} colon {say.short(m[2])}"
     said = f"{say.decimal(m[1])} to {say.integer(m[2])}"
     return f"{said} to {say.integer(m[3])}" if m[3] else said
 
@@ -69,10 +75,9 @@ def ip_address(cursor: Cursor, m: re.Match) -> str:
     """192.168.0.1, 127.0.0.1:8080."""
     if cursor.touches_word or m[1].count(".000"):
         return ""
-    parts = [say.digits(part) if len(part) > 2 else say.integer(part) for part in m[1].split(".")]
-    return " dot ".join(parts) + (
-        f" colon {say.digits(m[2])}" if m[2] else f" slash {say.integer(m[3])}" if m[3] else ""
-    )
+    first, *rest = m[1].split(".")
+    parts = " dot ".join(["ten" if first == "10" else say.digits(first), *map(say.digits, rest)])
+    return parts + (f" colon {say.digits(m[2])}" if m[2] else f" slash {say.integer(m[3])}" if m[3] else "")
 
 
 @form(r"(\d{1,4})((?:\((?:[a-zA-Z]|\d{1,2}|[ivx]{2,4})\)){1,5})(?!\w)")
@@ -114,16 +119,20 @@ def ordinal_in_law(cursor: Cursor, m: re.Match) -> str:
 
 
 @form(
-    r"([1-4])Q(?!\w)|([12])H(?=\s(?:\d{4}|'\d\d|[Pp]rofit|[Nn]et|[Ss]ales|[Rr]esults|[Ee]arnings|[Ll]oss|[Rr]evenue))"
+    r"(?:([1-4])Q|([12])H(?=\d\d|\s(?:\d{4}|'\d\d|[Pp]rofit|[Nn]et|[Ss]ales|[Rr]esults|[Ee]arnings|[Ll]oss|[Rr]evenue)))"
+    r"(\d\d|\d{4})?(?!\w)"
 )
 def part_of_year(cursor: Cursor, m: re.Match) -> str:
-    """3Q, 1H profit."""
-    return f"{say.ordinal(int(m[1] or m[2]))} {'quarter' if m[1] else 'half'}"
+    """3Q, 3Q21, 1H profit."""
+    year = f" of {say.year(int(m[3][-2:]) + 2000)}" if m[3] else ""
+    return f"{say.ordinal(int(m[1] or m[2]))} {'quarter' if m[1] else 'half'}{year}"
 
 
-@form(r"\d+(?:\.\d+){2,}(?!\w)")
+@form(r"(\d+(?:\.\d+){2,})(?:-(\d+))?(?!\w)")
 def dotted_numbers(cursor: Cursor, m: re.Match) -> str:
-    """1.2.3, 192.168.0.1, 1.234.567."""
+    """1.2.3, 5.15.0-91, 1.234.567."""
+    if m[2]:
+        return f"{' point '.join(map(say.integer, m[1].split('.')))} dash {say.integer(m[2])}"
     parts = m[0].split(".")
     if len(parts) > 2 and all(len(part) == 3 for part in parts[1:]) and 1 <= len(parts[0]) <= 3:
         return say.integer(m[0].replace(".", ""))  # a European million
@@ -161,7 +170,7 @@ def swiss_thousands(cursor: Cursor, m: re.Match) -> str:
     return say.integer(m[1].replace("'", ""))
 
 
-@form(r"(\d{1,3}(?:[. \u00a0\u202f]\d{3})+),(\d{1,2})(?![\d,])")
+@form(r"(\d{1,3}(?:[. \u00a0\u202f]\d{3})+),(\d{1,2})(?!\d|,\d)")
 def european_number(cursor: Cursor, m: re.Match) -> str:
     """12.345,67."""
     return say.decimal(f"{re.sub(r'[^0-9]', '', m[1])}.{m[2]}")
@@ -198,6 +207,12 @@ def degrees(cursor: Cursor, m: re.Match) -> str:
     return spoken + {"N": " north", "S": " south", "E": " east", "W": " west"}.get(m[4] or "", "")
 
 
+@form(r"\d{1,4}(?:/\d{1,4}){2,4}(?![\w/])")
+def slashed_numbers(cursor: Cursor, m: re.Match) -> str:
+    """2024/2/30, which is no date."""
+    return " slash ".join(map(say.integer, m[0].split("/")))
+
+
 def fraction(cursor: Cursor) -> Reading | None:
     """3/4 mile, 2 1/2 cups, 24/7; on 3/4."""
     m = _FRACTION.match(cursor.text, cursor.at)
@@ -219,6 +234,8 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
     if dated := dated_fraction(cursor, top, bottom):
         return dated
     before = cursor.previous.lower()
+    if before in _PAGES:
+        return f"{say.cardinal(top)} of {say.cardinal(bottom)}"
     if top > 30 and bottom <= 10 and _CRICKET.search(cursor.text[max(cursor.at - 60, 0) : m.end() + 60]):
         return f"{say.short(m[2])} for {say.cardinal(bottom)}"
     is_rating = bottom in (5, 10) and (
@@ -233,6 +250,7 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
     if top > bottom > 1 and top % bottom == 0:
         return f"{say.cardinal(top)} divided by {say.cardinal(bottom)}"
     is_date = 12 < bottom < 32 and bottom not in (16, 20) and m[0][-1].isdecimal() and not cursor.is_equation
+    is_date = is_date and cursor.next(m.end()) != "of"  # "1/25 of them"
     if is_date and is_day(top, bottom):
         return f"{tables.MONTHS[top - 1]} {say.ordinal(bottom)}"
     return say.fraction(top, bottom)
@@ -272,7 +290,7 @@ def _with_unit(cursor: Cursor, spoken: str, end: int, is_more_than_one: bool) ->
     return Reading(f"{spoken} of {article} {name}", end)
 
 
-@form(r"(\d{1,3}(?:,\d{3})+|\d+)(?:\s?(?:st|nd|rd|th|ST|ND|RD|TH)(s|ly)?(?!\w)|[ºª](?!\s?[CFK]))")
+@form(r"(\d{1,3}(?:,\d{3})+|\d+)(?:\s?(?:st|nd|rd|th|ST|ND|RD|TH)(s|ly|'s)?(?!\w)|[ºª](?!\s?[CFK]))")
 def ordinal(cursor: Cursor, m: re.Match) -> str:
     """21st, 5ths, 1º."""
     number = m[1].replace(",", "")
@@ -325,6 +343,8 @@ def plural_number(cursor: Cursor, m: re.Match) -> str:
     """747s, F-16s, six 5s; not 30s, which are seconds or a decade."""
     behind_hyphen = cursor.text[max(cursor.at - 1, 0) : cursor.at] == "-"
     is_many = cursor.previous.lower() in _NUMBER_WORDS
+    if not behind_hyphen and not is_many and are_seconds(cursor, m.end()):  # "under 300s"
+        return ""
     return say.plural(say.short(m[1])) if behind_hyphen or is_many or len(m[1]) == 3 else ""
 
 
@@ -359,6 +379,7 @@ NUMBERS: tuple[Rule, ...] = (
         motor_oil,
         ordinal_in_law,
         part_of_year,
+        version,
         dotted_numbers,
         degrees,
         minutes_and_seconds,
@@ -372,6 +393,7 @@ NUMBERS: tuple[Rule, ...] = (
         european_price,
         european_number,
         decimal_comma,
+        slashed_numbers,
         fraction,
         short_fraction,
         decade,

@@ -12,7 +12,7 @@ from melforge.common.text.english.reading.cursor import NUMBER, Cursor, Reading,
 from melforge.common.text.english.reading.units import per_unit
 from melforge.common.text.english.word_parts import words
 
-_EURO_COMMA = re.compile(r"(\d{1,3}(?:\.\d{3}){0,4}),(\d{2})(?![\d,])")
+_EURO_COMMA = re.compile(r"(\d{1,3}(?:\.\d{3}){0,4}),(\d{2})(?!\d|,\d)")
 _MAGNITUDE = re.compile(
     r"\s?-?((?i:hundred|thousand|million|billion|trillion|quadrillion|lakh|crore|mln|bln)|bn|Bn|BN|mn|tn|mm|MM|mil)(?!\w)"
     r"|\s?([kKmMbBtT])(?!\w|')"
@@ -145,7 +145,8 @@ def _with_cents(number: str, one: str, many: str, cent: str, cents: str) -> str:
 
 
 def _parse(text: str, at: int, currency: str) -> _Price:
-    if currency[-1:] == "€" and (comma := _EURO_COMMA.match(text, at)):
+    comma = _EURO_COMMA.match(text, at)
+    if comma and (currency[-1:] == "€" or "." in comma[1]):
         return _Price(f"{comma[1].replace('.', '')}.{comma[2]}", "", comma.end())
     number = NUMBER.match(text, at)
     assert number  # callers have seen a digit
@@ -153,7 +154,7 @@ def _parse(text: str, at: int, currency: str) -> _Price:
     if not magnitude:
         return _Price(number[0], "", number.end())
     word = magnitude[1] or magnitude[2]
-    is_per = magnitude[2] and magnitude[0][0].isspace() and not word.isupper()  # "$5 m"
+    is_per = magnitude[2] and magnitude[0][0].isspace() and not (word.isupper() or word == "b")  # "$5 m"
     if is_per:
         return _Price(number[0], "", number.end())
     return _Price(number[0], f" {_MAGNITUDES.get(word.lower(), word.lower())}", magnitude.end())

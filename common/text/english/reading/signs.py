@@ -32,10 +32,12 @@ _PER_AMOUNT = re.compile(
     r"\s?\d+(?:\.\d+)?\s?(?:[mdc]?[lL]|[cmk]?m[²³23]?|k?g|mg|hrs?|h|min|days?|mi|lb|oz|tsp|tbsp)(?!\w)"
 )
 _PHONEMES = re.compile(r"\{([A-Z][A-Z012\s]{0,160})\}")  # 40 of them
-_TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>|<!--[^<>]{0,200}-->")
+_TAG = re.compile(
+    r"</?[a-zA-Z][\w:-]{0,40}(?:\s[^<>=]{1,40}=[^<>]{0,200}|\s[\w-]{1,40})?\s?/?>|<!--[^<>]{0,200}-->"
+)
 _ADDRESS = re.compile(r"@\w|://")
 _ENCLOSED_ADDRESS = re.compile(r"<[^<>\s@:]{1,64}(?:@|://)[^<>\s]{1,200}>")  # "<jo@example.com>"
-_CITATION = re.compile(r"\[\d{1,3}\]")
+_CITATION = re.compile(r"\[(?:\d{1,3}|\^\w{1,20})\]")
 _APOSTROPHE_YEAR = re.compile(r"'(\d0)s(?!\w)|'(\d\d)(?![\w'])")
 _ELISION = re.compile(r"'(twas|tis|em|til|cause|bout|round|n)(?!\w)'?", re.IGNORECASE)
 _FULL = {"em": "them", "til": "until", "cause": "because", "bout": "about", "round": "around", "n": "and"}
@@ -53,6 +55,7 @@ _TICKER = re.compile(r"[A-Z]{1,5}(?!\w)")
 _REGIONAL_A, _REGIONAL_Z = "\U0001f1e6", "\U0001f1ff"
 _MAX_CLUSTER = 24  # characters of one emoji
 _EQUATION_FOLLOWS = re.compile(r"[\d.]{1,12}\s?[=+*×÷−]")
+_IONS = words("Cl Br F I OH CN SCN NO2 NO3 HCO3 HS HSO4 MnO4 ClO4 e")
 _NOW = words("present now today date")
 _DECADE = re.compile(r"'\d\ds?(?!\w)")
 _RATING = re.compile(r"(?:4\.00?|5\.0|5|10|100)(?!\w|[.,/]\d)")
@@ -163,6 +166,8 @@ def mark(cursor: Cursor) -> Reading | None:
         return Reading("", end)  # twelve:thirty
     if marks == "." and cursor.touches_word and after.islower():
         return Reading("dot", end)  # node.js
+    if marks == "." and cursor.next(end).islower() and say.roman(cursor.previous):  # "Louis XVI. lost"
+        return Reading("", end)
     if marks == "." and after.isalpha() and not cursor.touches_word:  # .NET, .env
         following = cursor.next(end)
         is_name = following.lower() in tables.TOP_LEVEL_DOMAINS or following in tables.FILE_ENDINGS
@@ -228,7 +233,9 @@ def dash(cursor: Cursor) -> Reading | None:
     if cursor.previous[:1] in "'1234567890" and after == "'" and following == "'":  # "'70s-'80s"
         return Reading("to" if _DECADE.match(text, end) else "", end)
     if following[:1].isdecimal() and (before.isdecimal() or before in ('"', "″")):  # "5- 6", "2"-3""
-        return Reading("to", end)
+        return Reading("minus" if cursor.is_equation else "to", end)
+    if cursor.previous in _IONS and dashes == "-" and cursor.touches_word and not after.isalnum():
+        return Reading("minus", end)
     return Reading("-" if dashes == "–" else "", end)
 
 
@@ -317,8 +324,8 @@ def symbol(cursor: Cursor) -> Reading | None:
         return None
     end = _row(cursor, char)
     before_number = cursor.next(end)[:1].isdecimal()
-    if char == "*" and before_number and end - cursor.at == 1 and last in _BEFORE_OPERATOR:
-        spoken = "times"
+    if char == "*" and (operator := _star(cursor, end)):
+        spoken = operator
     elif char in "*#" and end - cursor.at == 1 and cursor.previous.lower() in _KEYS:
         spoken = "star" if char == "*" else "pound"  # "press #", "dial *67"
     elif char == "~" and _is_before_price(cursor, end):
@@ -341,6 +348,21 @@ def symbol(cursor: Cursor) -> Reading | None:
     else:
         spoken = "" if char in tables.SILENT else tables.SYMBOLS[char]
     return Reading(spoken, end)
+
+
+def _star(cursor: Cursor, end: int) -> str:
+    """ "3 * 4", "w * h" and "x*y": times; "f**2": a power; "" for stars of emphasis and in "f*ck"."""
+    count, text, before = end - cursor.at, cursor.text, cursor.previous
+    following = cursor.next(end)
+    if count > 2 or not (before[-1:].isalnum() or before[-1:] == ")") or not following[:1].isalnum():
+        return "times" if count == 1 and before[-1:] == ")" and following == "(" else ""
+    is_apart = text[cursor.at - 1].isspace() and text[end].isspace()
+    is_joined = not text[cursor.at - 1].isspace() and not text[end].isspace()
+    has_digit = before[-1:].isdecimal() or following[:1].isdecimal() or before[-1:] == ")"
+    if count == 2:
+        return "to the power of" if has_digit or (cursor.is_equation and (is_apart or is_joined)) else ""
+    is_product = has_digit or cursor.is_equation or len(before) == len(following) == 1
+    return "times" if is_apart or (is_joined and is_product) else ""
 
 
 def _is_per_amount(cursor: Cursor, end: int) -> bool:

@@ -48,6 +48,7 @@ DESIGNATORS = {
 _AFTER_STREET = words("Suite Apt Ste Unit NW NE SW SE N S E W Rm Room Fl Floor Apartment Bldg and")
 _SENTENCE_ENDS = (".", ",", ";", ":", "?", "!", ")", "&", '"', "(", "-", "–", "—", "/")
 _FULL_KINDS = frozenset(tables.STREETS.values())
+_SMALL_KINDS = words("st str ave av blvd rd ln hwy pkwy")
 _ALSO_NAMES = words("Pl Ct Ter Cir Sq Way Pt Trl")
 _COUNTY_ROADS = words("Rd Road Hwy Highway Rte Route")
 _NO_NAMES = words("dr mr mrs ms st the a an my our your his her their this that is was")
@@ -120,12 +121,13 @@ def _is_kind(word: str) -> bool:
 def street(cursor: Cursor) -> Reading | None:
     """Elm St, 9th Ave., King Dr: the kind of a street behind its name."""
     word, end = cursor.word, cursor.word_end
-    kind = tables.STREETS.get(word)
+    is_ordinal = cursor.previous[-2:].lower() in ("st", "nd", "rd", "th") and cursor.previous[:1].isdecimal()
+    is_small = word in _SMALL_KINDS and (is_ordinal or cursor.earlier.isdecimal())  # "40 W 3rd st."
+    kind = tables.STREETS.get(word.capitalize() if is_small else word)
     if not kind:
         return None
     is_name = cursor.previous[:1].isupper() and cursor.previous.lower() not in _NO_NAMES
     is_name = is_name or (cursor.previous.isdecimal() and word in ("Fwy", "Hwy", "Expy", "Tpke"))
-    is_ordinal = cursor.previous[-2:].lower() in ("st", "nd", "rd", "th") and cursor.previous[:1].isdecimal()
     if not (is_name or is_ordinal):
         return None
     stop = cursor.behind_word == "."

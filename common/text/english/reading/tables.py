@@ -52,7 +52,7 @@ UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm �
     amp; Nm: newton-meter; pc pcs: piece; µL μL uL: microliter; mM: millimolar; µM μM: micromolar; nM:
     nanomolar; ng: nanogram; kDa: kilodalton; pct: percent; cts: cent; sqft: square foot; sqm: square
     meter; Mbit: megabit; kbit: kilobit; Gbit: gigabit; Sv: sievert; mSv: millisievert; µSv μSv:
-    microsievert; doz: dozen""")
+    microsievert; cwt: hundredweight; doz: dozen""")
 # Written otherwise than is correct, mostly in other capitals.
 LIKE_UNITS = _pairs("""Pct PCT: pct; KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm cms: cm; MM: mm; ML Ml:
     mL; MG: mg; LB LBS Lbs: lb; OZ Oz: oz; FT: ft; YD YDS: yd; KMH Kmh: kmh; KPH: kph; MPH Mph: mph; PSI:
@@ -73,7 +73,7 @@ PLURALS = {
         "horsepower": "horsepower",
     },
     **{"kelvin": "kelvins", "kilohertz": "kilohertz", "megahertz": "megahertz", "gigahertz": "gigahertz"},
-    **{"terahertz": "terahertz", "dozen": "dozen"},
+    **{"terahertz": "terahertz", "dozen": "dozen", "hundredweight": "hundredweight"},
 }
 
 # symbol or code -> name, names of more, hundredth, hundredths ("" where there is none)
@@ -95,7 +95,7 @@ CURRENCIES: dict[str, list[str]] = {
 CURRENCY_CODES = _pairs(
     "USD: $; EUR: €; GBP: £; JPY: ¥; INR: ₹; KRW: ₩; RUB: ₽; ILS: ₪; TRY: ₺; CHF: CHF; BTC: ₿; "
     "AUD: AUD; CAD: CAD; NZD: NZD; HKD: HKD; SGD: SGD; CNY: CNY; RMB: RMB; BRL: BRL; SEK: SEK; NOK: NOK; "
-    "DKK: DKK; MXN: MXN; PLN: PLN; ZAR: ZAR; Rs: ₹"
+    "DKK: DKK; MXN: MXN; PLN: PLN; ZAR: ZAR; Rs: ₹; Fr SFr: CHF"
 )
 DOLLARS = _pairs("""US: US; A AU: Australian; C CA: Canadian; NZ: New Zealand; HK: Hong Kong; S: Singapore""")
 STREETS = _pairs("""St Str: Street; Dr: Drive; Ave Av: Avenue; Blvd: Boulevard; Rd: Road; Ln: Lane; Pl:
@@ -147,10 +147,17 @@ SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: acc
     received; sgt: Sergeant; thx thnx: thanks; tmrw tmw: tomorrow; tonite: tonight; wk: week; wks: weeks;
     yr: year; yrs: years; hrs: hours; mins: minutes; secs: seconds; lbs: pounds; tbsp: tablespoon; tsp:
     teaspoon; qtr: quarter; mth: month; mths: months; tkt: ticket; tkts: tickets; txt: text; txts: texts;
-    govts: governments; vs: versus; wkly: weekly; yrly: yearly""")
+    govts: governments; vs: versus; wkly: weekly; yrly: yearly; utd: United""")
 # With an apostrophe for what is left out.
 SHORTENED = _pairs("""gov't: government; gov'ts: governments; int'l: international; nat'l: national; dep't:
     department; ass'n: association; cont'd: continued; sec'y: secretary; o'er: over; ne'er: never""")
+# Written without their apostrophe.
+SHORTENED |= {
+    word.replace("'", ""): word
+    for word in words("""they're you're they've you've we've could've should've would've that's what's
+    there's here's who's i'm doesn't didn't don't isn't aren't wasn't weren't hasn't haven't hadn't wouldn't
+    couldn't shouldn't they'll you'll ain't""")
+}
 # Digits for sounds, in small letters only.
 RESPELLED = _pairs("""gr8: great; l8r: later; l8: late; m8: mate; h8: hate; w8: wait; b4: before; sk8: skate;
     str8: straight; every1: everyone; any1: anyone; some1: someone; 2day: today; 2nite: tonight; 2night:
@@ -213,8 +220,9 @@ ACRONYM_WORDS = words("""NASA NATO UNESCO UNICEF OPEC AIDS LASER RADAR SONAR SCU
     DARPA SWAT RAM ROM PIN SIM COVID SARS NASDAQ CRISPR BIOS LAN WAN ASEAN MENSA NIMBY YOLO FOMO ERISA DACA
     HIPAA LIDAR MIDI PIXAR IKEA FIAT EPCOT UNIX CAD DRAM POTUS FLOTUS ICANN""")
 ACRONYMS = _pairs("""JPEG JPG: jay peg; SQL: sequel; WYSIWYG: wizzy wig; OK: okay; TOEFL: toe full;
-    ASCII: askey; NOAA: Noah; SCSI: scuzzy; PhD: PHD; MSc: MSC; BSc: BSC; WWI: World War One; WWII: World
-    War Two; GIF: giff; FICA: fie ka; MOMA: moma; SCOTUS: scotus; IPv4: IPV four; IPv6: IPV six""")
+    ASCII: askey; iOS: IOS; NOAA: Noah; SCSI: scuzzy; PhD: PHD; MSc: MSC; BSc: BSC; WWI: World War One;
+    WWII: World War Two; GIF: giff; FICA: fie ka; MOMA: moma; SCOTUS: scotus; IPv4: IPV four; IPv6: IPV
+    six""")
 # Capitals of three letters or fewer that are said as words wherever they stand; longer ones are looked up.
 SHORT_WORDS = words("""a am an as at be by do go he hi if in is it me my no of oh on or so to up we ok all and
     any are ask bad big boy but buy can car cat cut dad day did die dog eat end far few fix for fun get god
@@ -292,8 +300,7 @@ SIGNS = {
     },
     **{":-(": "sad face", ";)": "winking face", ";-)": "winking face", ":D": "grinning face"},
     **{":-D": "grinning face", "<3": "heart", ":P": "tongue out", ":'(": "crying face"},
-    **{"</3": "broken heart", "^_^": "happy face", "XD": "laughing face", "&amp;": "and"},
-    **{"&lt;": "less than", "&gt;": "greater than", "&nbsp;": "", "&quot;": "", "&#39;": ""},
+    **{"</3": "broken heart", "^_^": "happy face", "XD": "laughing face"},
 }
 SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ", "0123456789-+n", strict=True))
 # Layout, which is silent: quotation marks, bullets, lines.

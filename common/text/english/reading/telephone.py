@@ -22,6 +22,7 @@ _DIALLED = re.compile(
     re.IGNORECASE,
 )
 _SHORT_CODES = words("911 999 112 411 101 988 211 311 511 611 711 811")
+_OTHER_CODE = re.compile(r"\s(?:or|and)\s(\d{3})(?!\w)")
 _CALLS = words("call calls caller callers operator operators dispatcher dispatchers hotline tape tapes")
 _CODES = words("isbn issn pmid oclc ssn pin passcode password cvv cvc otp ext extension x zip postcode")
 _CODED = _CODES | words("code account routing serial order tracking reference confirmation id member policy")
@@ -35,7 +36,7 @@ _STATE_NAMES = frozenset(tables.STATES.values())
 
 
 @form(
-    r"(?:\+?(\d{1,3})[ .-])?(?:\((\d{3})\)\s?|(\d{3})[ .-])(\d{3})[ .-](\d{4})"
+    r"(?:\+?(\d{1,3})[ .-])?(?:\((\d{3})\)[ -]?|(\d{3})[ .-])(\d{3})[ .-](\d{4})"
     rf"{_EXTENSION}(?![\w-]|\.\d)"
 )
 def phone(cursor: Cursor, m: re.Match) -> str:
@@ -63,9 +64,9 @@ def vanity_number(cursor: Cursor, m: re.Match) -> str:
     return ("one " if m[0].startswith("1") and m[0][1] in "-. " else "") + f"{area}, {' '.join(parts)}"
 
 
-@form(r"[1-9]\d?(?:-[1-9]\d?){3,8}(?![\w-])")
+@form(r"(?:0|[1-9]\d?)(?:-(?:0|[1-9]\d?)){2,8}(?![\w-])")
 def drawn_numbers(cursor: Cursor, m: re.Match) -> str:
-    """10-18-19-22."""
+    """10-18-19-22, a record of 10-6-1."""
     numbers = m[0].split("-")
     return ", ".join(map(say.integer, numbers)) if max(map(len, numbers)) > 1 else ""
 
@@ -77,7 +78,10 @@ def drawn_numbers(cursor: Cursor, m: re.Match) -> str:
 )
 def digit_groups(cursor: Cursor, m: re.Match) -> str:
     """078-05-1120, 1234 5678 1234 5678, 020 7946 0958."""
-    return ", ".join(say.digits(group) for group in re.split("[-/ .]", m[0]))
+    groups = re.split("[-/ .]", m[0])
+    if all(len(group) == 4 and "1000" < group < "2100" for group in groups):  # years in a row
+        return ""
+    return ", ".join(map(say.digits, groups))
 
 
 @form(r"(\d{3})-([A-Z]{4})(?![\w-])")
@@ -108,6 +112,9 @@ def code(cursor: Cursor, m: re.Match) -> str:
     number, before = m[0], cursor.previous.rstrip(".").lower()
     if number in _SHORT_CODES:
         is_code = _is_dialled(cursor) or cursor.next(m.end()) in _CALLS or cursor.text.strip(" .") == "911"
+        other = _OTHER_CODE.match(cursor.text, m.end())
+        is_code = is_code or (other is not None and other[1] in _SHORT_CODES)
+        is_code = is_code or (before in ("or", "and") and cursor.earlier in _SHORT_CODES)
     elif (before == "code" and cursor.earlier.lower() not in _OTHER_CODES) or (
         before in _CODED and len(number) > 7
     ):

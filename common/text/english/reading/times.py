@@ -9,8 +9,11 @@ from melforge.common.text.english.reading.cursor import Cursor, Rule, form
 from melforge.common.text.english.reading.units import plural_unit
 from melforge.common.text.english.word_parts import words
 
-_HALF = r"(?:\s?([AaPp])(?:\.\s?[Mm](?:\.|(?!\w))|[Mm](?!\w)))"
+_ZONE = r"(?:(?i:[ECMP][SD]T|GMT|UTC|BST|CES?T|JST|HST|(?:AK|AE|NZ)[SD]T)|IST|EES?T|SGT|MSK|[ECMP]T)(?!\w)"
+_HALF = rf"(?:\s?([AaPp])(?:\.\s?[Mm](?:\.|(?!\w))|[Mm](?:(?!\w)|(?={_ZONE}))))"
+_IN_ZONE = rf"(?:\s?({_ZONE}))?"
 _PERIODS = {"s": "second", "m": "minute", "h": "hour", "d": "day", "w": "week"}
+_DATE = re.compile(r"\d{1,4}[-/.]\d|.*\d{4}$")
 _WHOLE = words("noon midnight midday")
 _TO_MINUTES = re.compile(r"\s?[-–]\s?(?:[1-9]|1[0-2]):(?!00)\d\d(?!\d|:)")
 _DEPARTS = re.compile(r"\b(?:leaves?|departs?|arrives?|starts?|begins?|kicks?\soff|meet|opens|ends)\sat\s$")
@@ -22,34 +25,46 @@ _DAYTIME_FOLLOWS = re.compile(
 _BEFORE_TIME = words("at by until till from before after since around about to and between , (")
 
 
-@form(rf"(\d{{1,2}}):(\d{{2}})(?::(\d{{2}}))?(?![\d:]|,\d{{3}})(\.\d+)?{_HALF}?(h|Z)?(?!\w)")
+@form(
+    rf"(\d{{1,2}}):(\d{{2}})(?::(\d{{2}})|(?!,\d{{3}}))(?![\d:])((?:\.|(?<=:\d\d:\d\d),)\d+)?{_HALF}?(?:h|(Z))?"
+    rf"{_IN_ZONE}(?:(?<=[-T:.\d]{{8}})([+−-])(\d\d):?(\d\d)(?!:))?(?!\w)"
+)
 def time(cursor: Cursor, m: re.Match) -> str:
-    """15:30, 3:30 p.m., 1:02:03.5."""
-    hour, minute, second, point, half = int(m[1]), int(m[2]), m[3], m[4], m[5]
+    """15:30, 3:30 p.m., 9:45EST, 1:02:03.5, 08:05:09+02:00."""
+    hour, minute, second, half = int(m[1]), int(m[2]), m[3], m[5]
+    point = m[4] and m[4].replace(",", ".")
     if minute > 59 or (hour > 24 and half):
         return ""
     if not half and _RATIO.search(cursor.text, max(cursor.at - 20, 0), cursor.at):
         return ""  # "a ratio of 3:20"
     if point and not minute and not second:  # "1:00.50"
         return f"{counted(hour, 'minute')} zero {say.decimal(point)} seconds"
+    zone = _zone("UTC" if m[6] else m[7])
+    if m[8]:
+        zone = f", {'plus' if m[8] == '+' else 'minus'} {counted(int(m[9]), 'hour')}"
+        zone += f" {say.cardinal(int(m[10]))}" if int(m[10]) else ""
+    is_whole = second == "00" and not point and (half or minute)
+    if is_whole and (half or _DATE.match(cursor.previous) or m[1][0] == "0"):
+        second = None
     if second and not half and not point:
-        return f"{counted(hour, 'hour')} {counted(minute, 'minute')} and {counted(int(second), 'second')}"
+        said = f"{counted(hour, 'hour')} {counted(minute, 'minute')}"
+        return said + ("" if is_whole else f" and {counted(int(second), 'second')}") + zone
     is_named = not minute and cursor.next(m.end()).lower() in _WHOLE  # "12:00 noon"
     is_named = is_named or (not minute and not half and _TO_MINUTES.match(cursor.text, m.end()) is not None)
     is_named = is_named or (not minute and _TO_HALF.match(cursor.text, m.end()) is not None)  # "7:00-9 PM"
-    spoken = clock(hour, minute, bool(half or second or point or is_named))
+    spoken = clock((hour or 12) if half else hour, minute, bool(half or second or point or is_named))
     spoken += f" {say.two_digits(int(second))}" if second else ""
     spoken += f" {say.decimal(point)}" if point else ""
-    return spoken + _half_day(cursor, m, half) + (" UTC" if m[6] == "Z" else "")
+    return spoken + _half_day(cursor, m, half) + zone
 
 
-@form(rf"(\d{{1,2}})\.([0-5]\d)(?:\.([0-5]\d))?{_HALF}")
+@form(rf"(\d{{1,2}})\.([0-5]\d)(?:\.([0-5]\d))?{_HALF}{_IN_ZONE}")
 def dotted_time(cursor: Cursor, m: re.Match) -> str:
     """9.30 a.m., 6.45pm."""
     if not 1 <= int(m[1]) <= 12:
         return ""
     second = f" {say.two_digits(int(m[3]))}" if m[3] else ""
-    return clock(int(m[1]), int(m[2]), is_exact=True) + second + _half_day(cursor, m, m[4])
+    return clock(int(m[1]), int(m[2]), is_exact=True) + second + _half_day(cursor, m, m[4]) + _zone(m[5])
 
 
 @form(r"([01]?\d|2[0-3])\.([0-5]\d)(?![\w.]|,\d)")
@@ -62,10 +77,12 @@ def dotted_hour(cursor: Cursor, m: re.Match) -> str:
     return clock(int(m[1]), int(m[2])) if is_time else ""
 
 
-@form(rf"(\d{{1,2}}){_HALF}")
+@form(rf"(\d{{1,2}}){_HALF}{_IN_ZONE}")
 def hour(cursor: Cursor, m: re.Match) -> str:
-    """3 pm."""
-    return say.cardinal(int(m[1])) + _half_day(cursor, m, m[2]) if int(m[1]) <= 24 else ""
+    """3 pm, 9amEST."""
+    if int(m[1]) > 24:
+        return ""
+    return say.cardinal(int(m[1])) + _half_day(cursor, m, m[2]) + _zone(m[3])
 
 
 @form(r"([01]\d|2[0-3])([0-5]\d)\s?(?:hours|hrs|h)(?!\w)(?!\sof\b)")
@@ -128,6 +145,10 @@ def duration(cursor: Cursor, m: re.Match) -> str:
         return f"{counted(int(m[1]), 'hour')} {say.two_digits(int(m[2]))}" if " " not in m[0] else ""
     spoken = f"{counted(int(m[1]), 'hour')} {counted(int(m[2]), 'minute')}"
     return spoken + (f" {counted(int(m[3]), 'second')}" if m[3] else "")
+
+
+def _zone(letters: str | None) -> str:
+    return f" {letters.upper()}" if letters else ""
 
 
 def clock(hour: int, minute: int, is_exact: bool = False) -> str:

@@ -59,6 +59,7 @@ _WINDS = words("N S E W NE NW SE SW")
 ROADS = words("I US Hwy Highway Route Rte Rt Interstate Road Exit")
 _OPEN_QUOTE = re.compile(r'(?<!\d)"')  # behind a digit it means inches
 _BEFORE_FEET = ("ft", "ft.", "foot", "feet", "'")
+_YEAR = re.compile(r"1[1-9]\d\d(?!\d)\s|20\d\d\s")
 _LOOK_BACK = 200  # characters in which an open quotation mark is looked for
 _PERIODS = words("second minute hour day week month year night person item unit share dozen capita")
 
@@ -155,6 +156,9 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
         return True
     if gap == "-" or (symbol == "K" and not gap):
         return False
+    is_year = not gap[1:] and _YEAR.match(cursor.text, cursor.at) is not None
+    if is_year and cursor.text.startswith(". ", match.end()) and (following := cursor.next(match.end() + 1)):
+        return not (following[:1].isupper() or following == "of")  # "1907 J. Harlan", "1912 W. of"
     if symbol in "AB" and cursor.text[match.end() : match.end() + 2] in (".D", ".C"):  # "200 A.D."
         return False
     if symbol == "A":
@@ -183,9 +187,10 @@ def _is_temperature(cursor: Cursor, match: re.Match) -> bool:
 
 def per_unit(cursor: Cursor, end: int) -> tuple[str, int]:
     """ "/s²" -> " per second squared"; "" where no unit follows."""
-    if twice := _PER_TWICE.match(cursor.text, end):  # "mg/kg/day"
+    if twice := _PER_TWICE.match(cursor.text, end):  # "mg/kg/day", "$10/user/month"
         names = [unit_name(part) or tables.PER_ONLY.get(part) or part for part in twice.groups()]
-        if unit_name(twice[1]) and (unit_name(twice[2]) or names[1] in _PERIODS):
+        is_unit = unit_name(twice[1]) and unit_name(twice[2])
+        if is_unit or (names[1] in _PERIODS and len(names[0]) > 2):
             return f" per {names[0]} per {names[1]}", twice.end()
     match = _PER.match(cursor.text, end)
     name = unit_name(match[1]) or tables.PER_ONLY.get(match[1]) if match else None

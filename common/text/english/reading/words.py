@@ -28,6 +28,7 @@ from melforge.common.text.english.reading.capitals import (
     roman,
 )
 from melforge.common.text.english.reading.cursor import Cursor, Reading, Rule, form
+from melforge.common.text.english.reading.dates import month_and_day
 from melforge.common.text.english.reading.formulas import derivative, difference, logarithm, quotient
 from melforge.common.text.english.reading.latin import in_latin, is_term, latin_parts, left_out_of, scripts_of
 from melforge.common.text.english.reading.money import price
@@ -41,7 +42,9 @@ _BLANK_DIGIT = re.compile(r"\.?\s?(?=\d)")
 _LETTERS_AND_DIGITS = re.compile(r"[A-Za-z]+\d[A-Za-z\d]*")
 _PLURAL_BRACKET = re.compile(r"\((e?s)\)(?!\w)")
 _SMALL_WORDS = words("is if of to in or so we by at as on an be do no he it me my up us go hi ok pi am")
-_AND = re.compile(r"&(?:amp;)?([A-Z]{1,3})(?!\w)")
+_DOLLAR = re.compile(r"\$\s?(?=\d)")
+_AND = re.compile(r"&([A-Z]{1,3})(?!\w)")
+_CLOSINGS = words("faithfully truly sincerely ever affectionately respectfully obediently")
 _OR = words("he his him she her s")
 _PRONOUNS = {("he", "him"), ("she", "her"), ("him", "his"), ("her", "hers")}
 _SHORT_FORMS = tables.SHORT_FORMS | tables.SHORTENED
@@ -54,12 +57,17 @@ _COUNTDOWN = words("minute minutes second seconds hour hours day days")
 _ROMAN_ORDINAL = re.compile(r"([IVXLC]{1,6})(?:th|st|nd|rd)")
 
 
-@form(r"(?:v\.?\s?|V(?=\d+\.))(\d+(?:\.\d+)*)(?!\w)")
+@form(
+    r"(v\.?\s?|V(?=\d+\.))?(\d+(?:\.\d+)*)"
+    r"(?:-?(alpha|beta|rc|dev|pre|preview|nightly|snapshot|stable|lts|RC|LTS)(?:([.-]?)(\d+))?)?(?!\w)"
+)
 def version(cursor: Cursor, m: re.Match) -> str:
-    """v2.0; not V8."""
-    if cursor.touches_word:
+    """v2.0, v1.2.3-beta.4, 3.0-rc2; not V8."""
+    if cursor.touches_word or not (m[1] or m[3]):
         return ""
-    return "version " + " point ".join(say.integer(part) for part in m[1].split("."))
+    said = ("version " if m[1] else "") + " point ".join(map(say.integer, m[2].split(".")))
+    said += f" {m[3] if len(m[3]) > 3 else m[3].upper()}" if m[3] else ""
+    return said + (f" {'point ' if m[4] == '.' else ''}{say.integer(m[5])}" if m[5] else "")
 
 
 @form(r"([A-Z])(\d{1,2})\s?[-–]\s?\1(\d{1,2})(?![\w-])")
@@ -79,6 +87,8 @@ def word_with_digits(cursor: Cursor) -> Reading | None:
         return None
     if respelled := tables.respelled(match[0]):
         return Reading(respelled, match.end())
+    if cursor.word in ("FY", "CY"):  # a year follows: "FY2023/24"
+        return Reading(cursor.word, cursor.word_end)
     if match[0][:3] in tables.CURRENCY_CODES and match[0][3:].isdecimal():  # USD5
         return price(replace(cursor, at=cursor.at + 3), tables.CURRENCY_CODES[match[0][:3]])
     own = cursor.possessive(match.end())
@@ -132,11 +142,10 @@ def money(cursor: Cursor) -> Reading | None:
         and cursor.text[end + 1 : end + 2].isdecimal()
     ):
         return price(replace(cursor, at=end + 1), tables.CURRENCY_CODES[word])  # CAD$20
-    is_dollar = word in tables.DOLLARS or word == "R"
-    if is_dollar and cursor.behind_word == "$" and cursor.text[end + 1 : end + 2].isdecimal():
-        return price(replace(cursor, at=end + 1), word + "$")
+    if (word in tables.DOLLARS or word == "R") and (sign := _DOLLAR.match(cursor.text, end)):
+        return price(replace(cursor, at=sign.end()), word + "$")
     if word in tables.CURRENCY_CODES and (blank := _BLANK_DIGIT.match(cursor.text, end)):
-        if "." in blank[0] and word != "Rs":
+        if "." in blank[0] and word not in ("Rs", "Fr"):
             return None
         return price(replace(cursor, at=blank.end()), tables.CURRENCY_CODES[word])
     return None
@@ -230,6 +239,7 @@ WORDS: tuple[Rule, ...] = (
     *(
         calendar_range,
         calendar_list,
+        month_and_day,
         version,
         offset,
         code_range,
@@ -267,6 +277,8 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
         return number
     is_plural = len(word) > 2 and word[-1] == "s" and word[:-1].isupper()  # "28 HRs"
     if not is_plural and (full := _SHORT_FORMS.get(word.lower())):
+        if full == "years" and cursor.next(end) in _CLOSINGS:  # of a letter
+            full = "yours"
         return full if word.islower() else word if word.isupper() and len(word) < 5 else full.capitalize()
     if word in _BEHIND_NAMES and cursor.previous:
         return _BEHIND_NAMES[word]

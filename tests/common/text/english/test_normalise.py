@@ -157,6 +157,16 @@ NONSENSE = [
     "\u0301",
     "²",
     "x⁻²",
+    "&#39;",
+    "&lt",
+    "> ",
+    "[a](",
+    "~~a",
+    "```c\n",
+    "<p>",
+    "1:",
+    "a::",
+    "x*",
 ]
 NONSENSE_TO_SEARCH = [unit for unit in NONSENSE if "\0" not in unit]  # no word of a command line may have one
 
