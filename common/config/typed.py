@@ -127,7 +127,7 @@ def typed(value: Any, hint: Any, text: str | None = None) -> Any:
         for choice in arguments:
             if (value == choice and type(value) is type(choice)) or text == choice:
                 return choice
-        raise TypeError(f"one of {', '.join(map(repr, arguments))}, not {value!r}")
+        raise TypeError(f"{_name(hint)}, not {value!r}")
     if origin in (tuple, list, Sequence) and isinstance(value, list | tuple):
         if origin is not tuple or arguments[-1] is Ellipsis:
             return (list if origin is list else tuple)(typed(item, arguments[0]) for item in value)
@@ -164,6 +164,8 @@ def _name(hint: Any) -> str:
         if origin is not tuple or arguments[-1] is Ellipsis:
             return f"a list, each item {_name(arguments[0])}"
         return f"a list of {len(arguments)} items ({', '.join(map(_name, arguments))})"
+    if origin is typing.Literal:
+        return f"one of {', '.join(map(repr, arguments))}"
     if origin is dict:
         return f"a mapping, each value {_name(arguments[1])}"
     return "a mapping" if hint is dict else getattr(hint, "__name__", str(hint))

@@ -20,6 +20,14 @@ class SaidAs:
     spoken: str  # text, which may hold phonemes in braces (`phonemes.in_braces`); "" is silent
 
 
+class OwnWords(Protocol):
+    """What knows how parts of any text are said: lexicons."""
+
+    def add_to(self, said: Sequence[SaidAs], text: str) -> Sequence[SaidAs]:
+        """`said`, and between these parts its own, in order."""
+        ...
+
+
 def require_in_order(said: Sequence[SaidAs], text: str) -> None:
     """An InputError for parts that overlap, are empty, out of order, or not in the text."""
     end = 0
@@ -91,6 +99,7 @@ class Frontend(Protocol):
 
     name: str
     symbols: tuple[str, ...]
+    own_words: OwnWords | None  # which are said in every text
 
     def __call__(self, text: str, said: Sequence[SaidAs] = ()) -> Analysis: ...
 

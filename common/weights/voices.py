@@ -26,6 +26,7 @@ from melforge.common.text import Frontend
 from melforge.common.text.frontends import FRONTENDS, frontend_class
 
 VOICE_FILE = "voice.yaml"
+LEXICON_FILE = "lexicon.yaml"  # which a voice may have beside it
 SCALE = "#scale"  # behind the name of an int8 tensor: what each of its rows is multiplied with
 WEIGHTS = "weights.safetensors"  # of a model, in the folder of a run, a voice, an ear or a cache
 DEFAULT_FOLDER = Path(__file__).resolve().parents[2] / "voices"
@@ -33,13 +34,19 @@ DEFAULT_FOLDER = Path(__file__).resolve().parents[2] / "voices"
 
 @dataclass(frozen=True)
 class FrontendSpec:
-    """A text frontend by its name and constructor options."""
+    """A text frontend by its name and constructor options, with the files of its lexicons."""
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    lexicons: tuple[Path, ...] = ()  # of entries alike the first one's counts
 
     def build(self) -> Frontend:
-        return frontend_class(self.name)(**self.options)
+        frontend = frontend_class(self.name)(**self.options)
+        if self.lexicons:
+            from melforge.common.config.lexicon import lexicons_of
+
+            frontend.own_words = lexicons_of(self.lexicons)
+        return frontend
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,6 +210,8 @@ def read_voice(folder: Path) -> Voice:
     require_known(entries, [f.name for f in fields(VoiceFile)])
     file = build(VoiceFile, entries, path)
     frontend = _read_frontend(entries["frontend"])
+    if (lexicon := folder / LEXICON_FILE).is_file():
+        frontend = replace(frontend, lexicons=(lexicon,))
     models = {
         name: _model_of_voice(name, entry, folder, file.mel, frontend)
         for name, entry in entries_of(file.models, entries["models"].place).items()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from melforge.common.errors import InputError
-from melforge.common.text import Analysis, SaidAs, Unspoken, Utterance, masked, require_in_order
+from melforge.common.text import Analysis, OwnWords, SaidAs, Unspoken, Utterance, masked, require_in_order
 from melforge.common.text.english.layout import plain_text
 from melforge.common.text.english.normalise import Span, normalise
 from melforge.common.text.english.pronounce import Phones, read
@@ -54,6 +54,7 @@ class EnglishFrontend:
     """Text to utterances. Each begins with a space, which is the leading silence, and ends in a mark."""
 
     name = "english"
+    own_words: OwnWords | None = None
 
     def __init__(self, max_symbols: int = MAX_SYMBOLS) -> None:
         """`max_symbols`: longer sentences are cut into clauses, symbols an utterance."""
@@ -69,6 +70,8 @@ class EnglishFrontend:
     def sentences(self, text: str, said: Sequence[SaidAs] = ()) -> Iterator[Analysis]:
         """The analysis of each sentence; what cannot be spoken is in that of the first one that has it."""
         require_in_order(said, text)
+        if self.own_words:
+            said = self.own_words.add_to(said, text)
         plain, layout = plain_text(text)
         sentences = split_sentences(masked(plain, said)) or [("", 0)][: len(layout)]
         layout.reverse()

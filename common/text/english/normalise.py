@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -105,27 +106,29 @@ def _reading_up_to(end: int, rules: tuple[Rule, ...], cursor: Cursor) -> Reading
     return reading._replace(end=reading.end + start, left_out=tuple(left_out))
 
 
-def _clean_around(text: str, said: Sequence[SaidAs]) -> tuple[str, list[int], list[LeftOut], list[_Given]]:
+def _clean_around(
+    text: str, said: Sequence[SaidAs]
+) -> tuple[str, list[int] | None, list[LeftOut], list[_Given]]:
     """As _clean; the parts that are said otherwise stay as they are: they are context for the rest only."""
-    out: list[str] = []
-    positions: list[int] = []
-    left_out: list[LeftOut] = []
-    given: list[_Given] = []
-    end = 0
-    for one in (*said, SaidAs(len(text), len(text), "")):
-        cleaned, places, lost = _clean(text[end : one.start])
-        out += cleaned, text[one.start : one.end]
-        positions += range(end, one.start) if places is None else [end + place for place in places]
-        left_out += [item._replace(position=end + item.position) for item in lost]
-        start = len(positions)
-        positions += range(one.start, one.end)
+    characters, positions, left_out = text, list[int](), list[LeftOut]()
+    if is_changed := _NOT_CLEAN.search(text) is not None:
+        parts, end = list[str](), 0
+        for one in (*said, SaidAs(len(text), len(text), "")):
+            cleaned, places, lost = _clean(text[end : one.start])
+            parts += cleaned, text[one.start : one.end]
+            positions += range(end, one.start) if places is None else [end + place for place in places]
+            positions += range(one.start, one.end)
+            left_out += [item._replace(position=end + item.position) for item in lost]
+            end = one.end
+        characters = "".join(parts)
+    given = []
+    for one in said:
+        start = bisect_left(positions, one.start) if is_changed else one.start
+        end = start + one.end - one.start
         spans, lost = _said(one.spoken, text[one.start : one.end])
-        given.append(
-            _Given(start, len(positions), [s._replace(start=start, end=len(positions)) for s in spans])
-        )
+        given.append(_Given(start, end, [Span(span.text, start, end, span.phones) for span in spans]))
         left_out += [item._replace(position=one.start) for item in lost]
-        end = one.end
-    return "".join(out), positions, left_out, given[:-1]
+    return characters, positions if is_changed else None, left_out, given
 
 
 def _said(spoken: str, written: str) -> tuple[list[Span], list[LeftOut]]:

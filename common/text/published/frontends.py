@@ -4,6 +4,8 @@
 is too long for one utterance, and reports what the published code drops silently.
 """
 
+from __future__ import annotations
+
 import re
 import unicodedata
 from abc import ABC, abstractmethod
@@ -16,7 +18,7 @@ from itertools import zip_longest
 import numpy as np
 
 from melforge.common.errors import InputError
-from melforge.common.text import Analysis, SaidAs, Unspoken, Utterance, require_in_order
+from melforge.common.text import Analysis, OwnWords, SaidAs, Unspoken, Utterance, require_in_order
 from melforge.common.text.cmudict import load_cmudict, load_heteronyms
 from melforge.common.text.published.cleaners import FASTPITCH, FASTSPEECH, TACOTRON2, chain, collapse_blanks
 from melforge.common.text.published.numbers import currencies, mask_currencies
@@ -50,6 +52,7 @@ class _PublishedFrontend(ABC):
 
     name: str
     symbols: tuple[str, ...]
+    own_words: OwnWords | None = None
 
     def __init__(self, symbol_set: str, without_id: str, to_ascii: Callable[[str], str], max_symbols: int):
         """`without_id`: symbols that the published code drops although they stand in the set."""
@@ -67,6 +70,8 @@ class _PublishedFrontend(ABC):
     def sentences(self, text: str, said: Sequence[SaidAs] = ()) -> Iterator[Analysis]:
         """The analysis of each utterance."""
         require_in_order(said, text)
+        if self.own_words:
+            said = self.own_words.add_to(said, text)
         spoken, origin = _rewritten(text, said)
         for piece, offset, encoded, pause in self._parts(spoken):
             places = origin[offset : offset + len(piece)] if said else ()

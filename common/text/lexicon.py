@@ -1,0 +1,200 @@
+"""A lexicon: words, phrases and patterns, and what is said where they are written.
+
+A text is walked once, word by word; at each place the longest entry of all lexicons counts, and of equal ones
+that of the first lexicon. `melforge.common.config.lexicon` reads the files.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, NamedTuple, Protocol
+
+from melforge.common.text import SaidAs
+from melforge.common.text.english.homographs.nouns import is_adjective
+from melforge.common.text.english.homographs.verbs import is_third_person, is_verb
+from melforge.common.text.english.word_parts import plural
+
+LONGEST_KEY = 100  # characters, also of what a pattern matches: they keep the work linear
+
+_TOKEN = re.compile(r"\s+|[\w\u0300-\u036f]+|[^\w\s]")
+_CONTEXT = re.compile(r"[A-Za-z']+|[.,;:?!]")
+_CONTEXT_LENGTH = 150  # characters on each side that tell a part of speech
+_LEXEMES = ""  # the key of a node's lexemes: no token is empty
+_TAKEN = "\0"  # in place of each character that others say
+_ALIKE = str.maketrans("‘’‐‑", "''--")
+
+
+@dataclass(frozen=True)
+class Lexeme:
+    """An entry: what is said where its key is written, as far as its conditions allow."""
+
+    key: str
+    spoken: str  # text with phonemes in braces; of a pattern it may have \1 for the first group
+    place: str = ""  # file and line
+    case: bool = False  # written as the key is, with its capitals
+    part_of_speech: str = ""
+    pattern: re.Pattern[str] | None = None
+
+
+class Found(NamedTuple):
+    """An entry in a text."""
+
+    start: int
+    end: int
+    spoken: str
+    lexeme: Lexeme
+
+
+class Lexicon:
+    """The lexemes of a file, or of a request."""
+
+    def __init__(self, lexemes: Iterable[Lexeme]):
+        self.words: dict[str, Any] = {}  # a tree: token -> what may follow it
+        self.patterns: list[Lexeme] = []
+        # What has more conditions is tried first.
+        for lexeme in sorted(lexemes, key=lambda one: (not one.part_of_speech, not one.case)):
+            if lexeme.pattern is not None:
+                self.patterns.append(lexeme)
+                continue
+            node = self.words
+            for token in _keys(_TOKEN.findall(lexeme.key)):
+                node = node.setdefault(token, {})
+            node.setdefault(_LEXEMES, []).append(lexeme)
+        patterns = [one.pattern for one in self.patterns if one.pattern is not None]
+        # Where none of them matches, one call says so.
+        self.any_pattern = re.compile(
+            "|".join(f"(?{'i' * (p.flags & re.I > 0)}:{p.pattern})" for p in patterns)
+        )
+
+    @property
+    def current(self) -> Lexicon:
+        return self
+
+    def found(self, tokens: _Tokens, at: int) -> Iterator[Found]:
+        """The lexemes whose keys are written at a token; start and end are numbers of tokens."""
+        node, end = self.words, at
+        while (node := node.get(tokens.keys[end])) is not None:
+            end += 1
+            for lexeme in node.get(_LEXEMES, ()):
+                if tokens.allow(lexeme, at, end):
+                    yield Found(at, end, lexeme.spoken, lexeme)
+                    break
+        start = tokens.starts[at]
+        if not self.patterns or not self.any_pattern.match(tokens.open, start, start + LONGEST_KEY):
+            return
+        for lexeme in self.patterns:
+            assert lexeme.pattern is not None
+            match = lexeme.pattern.match(tokens.open, start, start + LONGEST_KEY)
+            end = tokens.number_of.get(match.end(), 0) if match else 0
+            if match and end > at and _TAKEN not in match[0] and tokens.allow(lexeme, at, end):
+                yield Found(at, end, match.expand(lexeme.spoken), lexeme)
+
+
+class CurrentLexicon(Protocol):
+    """A lexicon that may be another one for the next text."""
+
+    @property
+    def current(self) -> Lexicon: ...
+
+
+class Lexicons:
+    """Several lexicons; of entries of the same length the first lexicon's counts."""
+
+    def __init__(self, *lexicons: CurrentLexicon):
+        self.lexicons = lexicons
+
+    def add_to(self, said: Sequence[SaidAs], text: str) -> Sequence[SaidAs]:
+        """`said`, and between these parts what the lexicons have for the text, in order."""
+        entries = [SaidAs(one.start, one.end, one.spoken) for one in self.find(text, said)]
+        return sorted([*said, *entries], key=lambda one: one.start) if entries else said
+
+    def find(self, text: str, said: Sequence[SaidAs] = ()) -> Iterator[Found]:
+        """The entries in a text, outside of `said`; an entry's 's is part of it."""
+        current = [one.current for one in self.lexicons]
+        tokens = _Tokens(text, said)
+        if any(one.patterns for one in current):
+            places = {at for at, key in enumerate(tokens.keys) if key.strip()}
+        else:
+            places = {at for one in current for at, key in enumerate(tokens.keys) if key in one.words}
+        free = 0
+        for at in sorted(places):
+            found = [one for lexicon in current for one in lexicon.found(tokens, at)] if at >= free else []
+            if found:
+                longest = max(found, key=lambda one: one.end)
+                is_own = longest.lexeme.pattern is None and tokens.has_possessive(longest.end)
+                free = longest.end + 2 if is_own else longest.end
+                spoken = _possessive(longest.spoken) if is_own else longest.spoken
+                yield Found(tokens.starts[at], tokens.starts[free], spoken, longest.lexeme)
+
+
+class _Tokens:
+    """The words, blanks and signs of a text."""
+
+    def __init__(self, text: str, said: Sequence[SaidAs]):
+        parts, end = [], 0
+        for one in said:
+            parts += text[end : one.start], _TAKEN * (one.end - one.start)
+            end = one.end
+        self.text = text
+        self.open = "".join([*parts, text[end:]]) if said else text  # to lexicons
+        written = _TOKEN.findall(self.open)
+        self.keys = [*_keys(written), "\n"]  # which no key is
+        self.starts = [0, *accumulate(map(len, written))]
+        self._number_of: dict[int, int] = {}
+
+    @property
+    def number_of(self) -> dict[int, int]:
+        """The token that begins at an offset."""
+        if not self._number_of:
+            self._number_of = {start: number for number, start in enumerate(self.starts)}
+        return self._number_of
+
+    def has_possessive(self, at: int) -> bool:
+        return self.keys[at : at + 2] == ["'", "s"]
+
+    def allow(self, lexeme: Lexeme, at: int, end: int) -> bool:
+        """Whether a lexeme's conditions hold where its key is written."""
+        start, stop = self.starts[at], self.starts[end]
+        if lexeme.case and lexeme.pattern is None and _plain(self.text[start:stop]) != _plain(lexeme.key):
+            return False
+        if not lexeme.part_of_speech:
+            return True
+        before = _CONTEXT.findall(self.text[max(0, start - _CONTEXT_LENGTH) : start])
+        behind = _CONTEXT.findall(self.text[stop : stop + _CONTEXT_LENGTH])
+        sentence = [*before, self.text[start:stop], *behind]
+        return PARTS_OF_SPEECH[lexeme.part_of_speech](sentence, len(before))
+
+
+def _is_verb(sentence: Sequence[str], index: int) -> bool:
+    is_in_s = sentence[index].lower().endswith("s")
+    return is_verb(sentence, index) or (is_in_s and is_third_person(sentence, index))
+
+
+PARTS_OF_SPEECH = {
+    "noun": lambda sentence, index: not _is_verb(sentence, index),
+    "verb": _is_verb,
+    "adjective": is_adjective,
+}
+
+
+def _keys(tokens: Iterable[str]) -> list[str]:
+    """As tokens are compared: in lower case, with all blanks and apostrophes alike."""
+    return [
+        " " if token.isspace() else token.lower() if token.isascii() else _plain(token).lower()
+        for token in tokens
+    ]
+
+
+def _plain(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFC", text.translate(_ALIKE)).split()) or text
+
+
+def _possessive(spoken: str) -> str:
+    if not spoken.endswith("}"):
+        return f"{spoken}'s"
+    phones = tuple(spoken[:-1].split())
+    return f"{' '.join((spoken[:-1], *plural(phones)))}}}"

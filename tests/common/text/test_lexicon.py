@@ -1,0 +1,150 @@
+"""Lexicons: what their files may hold, what they find in a text, and that a file is read again."""
+
+import os
+
+import pytest
+
+from melforge.common.config import lexicon as files
+from melforge.common.config.lexicon import LexiconFile, lexicons_of, read_lexicon
+from melforge.common.errors import InputError
+from melforge.common.text import SaidAs
+from melforge.common.text.frontends import FRONTENDS, get_frontend
+from melforge.common.text.lexicon import Lexicons
+
+ENTRIES = r"""
+SQL: sequel
+POSTGRESQL: {words: post gress, case: false}
+Melforge: {ipa: ˈmɛlfɔːrdʒ}
+Kokoro: {x_sampa: '"koUk@roU'}
+New York: {arpabet: N UW1 | Y AO1 R K}
+New York City: the big apple
+US: the States
+DeVito: {words: duh vee toe, case: true}
+'INC-(\d+)': {pattern: true, words: 'incident \1'}
+'v(\d+)\.(\d+)': {pattern: true, case: false, words: 'release \1 dot \2'}
+live:
+- {arpabet: L AY1 V, part_of_speech: adjective}
+- {words: dwell, part_of_speech: verb}
+read: {words: studied, part_of_speech: verb}
+C++: see plus plus
+don't: shall not
+naïve: simple
+ugh: ''
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text: str, name: str = "lexicon.yaml"):
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("SQL and sql, Kokoro and kokoro", "sequel / {K OW1 K AH0 R OW0} / {K OW1 K AH0 R OW0}"),
+        ("mySQL SQLite sql_x", ""),
+        ("SQL-based", "sequel"),
+        ("SQL's and Melforge’s", "sequel's / {M EH1 L F AO0 R JH IH0 Z}"),
+        ("New York, new  york\nCity", "{N UW1} {Y AO1 R K} / the big apple"),
+        ("New Yorker in New\nYork", "{N UW1} {Y AO1 R K}"),
+        ("the US gave us", "the States"),
+        ("DeVito devito", "duh vee toe"),
+        ("INC-42 inc-42 XINC-42 INC-42x", "incident 42"),
+        ("V1.22 v1", "release 1 dot 22"),
+        ("They live in a live show.", "dwell / {L AY1 V}"),
+        ("They will read it. A read.", "studied"),
+        ("C++ C+", "see plus plus"),
+        ("Don’t, don't", "shall not / shall not"),
+        ("naïve nai\u0308ve", "simple / simple"),
+        ("ugh", ""),
+        ("PostgreSQL postgresql", "post gress / post gress"),
+    ],
+)
+def test_the_longest_entry_is_said(write, text, said):
+    found = lexicons_of([write(ENTRIES)]).find(text)
+    assert " / ".join(one.spoken for one in found) == said
+
+
+def test_of_entries_alike_the_first_lexicon_has_the_word(write):
+    first, second = write("a b: one\nc: two", "a.yaml"), write("a: three\nb: four\nc: five", "b.yaml")
+    found = list(lexicons_of([first, second]).find("a b c a"))
+    assert [one.spoken for one in found] == ["one", "two", "three"]
+    assert found[2].lexeme.place == f"{second}, line 1"
+
+
+def test_what_others_say_is_not_the_lexicons(write):
+    text = "SQL in New York City is SQL"
+    said = [SaidAs(0, 3, "x"), SaidAs(text.index("City"), text.index("City") + 4, "town")]
+    spoken = lexicons_of([write(ENTRIES)]).add_to(said, text)
+    assert [one.spoken for one in spoken] == ["x", "{N UW1} {Y AO1 R K}", "town", "sequel"]
+
+
+@pytest.mark.parametrize("name", FRONTENDS)
+def test_every_frontend_speaks_a_lexicon(write, name):
+    frontend = get_frontend(name)
+    frontend.own_words = lexicons_of([write(ENTRIES)])
+    (utterance,) = frontend("Melforge speaks SQL.").utterances
+    assert "@M @EH1 @L @F @AO0 @R @JH" in " ".join(utterance.symbols)
+    assert utterance.normalised.lower().endswith("speaks sequel.")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: b\nx: 5", "line 2: 'x' must be text, a mapping or a list of such, not 5"),
+        ("x: {ipa: b7}", "line 1: 'x': '7' in 'b7' is no phoneme of IPA"),
+        ("a: b\n\nx: {arpabet: HH XX}", "line 3: 'x': 'XX' in 'HH XX' is no phoneme of ARPAbet"),
+        ("x:\n  word: y", "line 2: unknown key 'word'; did you mean 'words'?"),
+        ("x: {words: y, ipa: b}", "line 1: give one of words, arpabet, ipa, x_sampa, not words, ipa"),
+        ("x: {case: true}", "line 1: 'x': give one of words, arpabet, ipa, x_sampa, not none"),
+        (
+            "x: {words: y, part_of_speech: thing}",
+            "line 1: part_of_speech must be one of 'noun', 'verb', 'adjective' or null, not 'thing'",
+        ),
+        ("x y: {words: z, part_of_speech: noun}", "line 1: 'x y': part_of_speech is for single words"),
+        ("x(: {words: y, pattern: true}", "line 1: 'x(': no regular expression"),
+        ("x: {words: '\\2', pattern: true}", "line 1: 'x': no regular expression: invalid group reference"),
+        ("(a)\\1: {words: y, pattern: true}", "groups have neither names nor references"),
+        ("x: a\nx: b", "line 2: x stands here a second time"),
+        (f"{'x' * 101}: b", "a key has 1 to 100 characters"),
+        ("' ': b", "a key has 1 to 100 characters"),
+        (f"x: {'y' * 501}", "what is said 500 at most"),
+        ("no: way", "line 1: the key False is not text"),
+    ],
+)
+def test_what_is_wrong_is_named_with_file_and_line(write, text, message):
+    path = write(text)
+    with pytest.raises(InputError) as error:
+        read_lexicon(path)
+    assert str(path) in str(error.value) and message in str(error.value)
+
+
+def test_a_changed_file_is_read_again_and_a_broken_one_is_not(write, monkeypatch, caplog):
+    monkeypatch.setattr(files, "LOOK_EVERY", -1.0)
+    path = write("word: one")
+    lexicons = Lexicons(LexiconFile(path))
+
+    def said() -> list[str]:
+        return [one.spoken for one in lexicons.find("word")]
+
+    def change(text: str) -> None:
+        path.write_text(text, encoding="utf-8")
+        when = path.stat().st_mtime_ns + 1_000_000_000
+        os.utime(path, ns=(when, when))
+
+    assert said() == ["one"]
+    change("word: two")
+    assert said() == ["two"] and not caplog.messages
+    change("word: 5")
+    assert said() == said() == ["two"]
+    assert [message for message in caplog.messages if "line 1: 'word' must be text" in message]
+    assert len(caplog.messages) == 1
+    path.unlink()
+    assert said() == ["two"] and len(caplog.messages) == 2
+    path.write_text("word: three", encoding="utf-8")
+    assert said() == ["three"]
