@@ -54,6 +54,7 @@ PACKAGES = {
     "sounddevice": "play",
     "tritonclient": "triton-client",
     "pyarrow": "parquet",
+    "fsspec": "remote",
     "ray": "ray",
     "jiwer": "eval",
 }

@@ -150,6 +150,7 @@ NEEDS: dict[str, Need] = {
         lambda: has_tensorrt(portable=True),
     ),
     "pycuda": Need("pycuda", "pip install pycuda", modules("pycuda.driver")),
+    "s3": Need("s3fs and moto's server", "pip install s3fs 'moto[server]'", modules("s3fs", "moto.server")),
     "triton": Need("Triton", "pip install triton, on Linux", modules("triton")),
     "cuda_bindings": Need("cuda.bindings", "PyTorch's build for CUDA", modules("cuda.bindings.nvrtc")),
     "nvrtc": Need("cuda.bindings and NVRTC", "PyTorch's build for CUDA", has_nvrtc),

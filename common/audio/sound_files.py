@@ -172,7 +172,7 @@ def encode_audio(audio: np.ndarray, rate: int, format: str = "wav") -> bytes:
     return file.getvalue()
 
 
-def write_sound(file: IO[bytes], audio: np.ndarray, rate: int, format: str) -> None:
+def write_sound(file: BinaryIO, audio: np.ndarray, rate: int, format: str) -> None:
     """audio (S,) -> a sound file: wav and flac with 16 bits, ogg (Vorbis) or mp3. Hours need little memory.
 
     Nothing is ever clipped: a signal whose peak is above 1 is scaled down as a whole, with a warning.
@@ -209,7 +209,7 @@ def wav_header(rate: int, data_bytes: int | None = None) -> bytes:
     return struct.pack("<4sI4s", b"RIFF", riff, b"WAVE") + format + struct.pack("<4sI", b"data", data)
 
 
-def _write_wav(file: IO[bytes], blocks: Iterable[np.ndarray], samples: int, rate: int) -> None:
+def _write_wav(file: BinaryIO, blocks: Iterable[np.ndarray], samples: int, rate: int) -> None:
     """As libsndfile writes it, which takes longer to import than a sentence's samples to write."""
     if not (isinstance(rate, int) and 0 < rate < 1 << 31):
         raise InputError(f"cannot write wav at {rate} Hz: a sampling rate is a whole positive number")
@@ -218,7 +218,7 @@ def _write_wav(file: IO[bytes], blocks: Iterable[np.ndarray], samples: int, rate
         file.write(to_pcm16(block).astype("<i2", copy=False).tobytes())
 
 
-def _write_by_libsndfile(target: IO[bytes], blocks: Iterable[np.ndarray], rate: int, format: str) -> None:
+def _write_by_libsndfile(target: BinaryIO, blocks: Iterable[np.ndarray], rate: int, format: str) -> None:
     import soundfile
 
     container, coding = FORMATS[format]

@@ -10,14 +10,14 @@ from contextlib import suppress
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from pathlib import Path
 
 from melforge.common.bulk.feed import WorkerLost, feed
+from melforge.common.bulk.folder import RunFolder
 from melforge.common.bulk.shards import BulkSettings, Shard, ShardReport, ShardSpeaker
 
 
 def speak_here(
-    speech: BulkSettings, folder: Path, shards: Iterable[Shard], workers: int
+    speech: BulkSettings, folder: RunFolder, shards: Iterable[Shard], workers: int
 ) -> Iterator[ShardReport]:
     """The shards' reports as they are finished; one worker is the calling process."""
     if workers > 1:
@@ -32,7 +32,7 @@ def speak_here(
 class Processes:
     """A `Crew` of processes. They die with the process that started them, however it ends."""
 
-    def __init__(self, speech: BulkSettings, folder: Path):
+    def __init__(self, speech: BulkSettings, folder: RunFolder):
         self._given = speech, folder
         self._running: dict[SpawnProcess, Connection] = {}
 
@@ -69,7 +69,7 @@ class Processes:
             process.join()
 
 
-def _work(speech: BulkSettings, folder: Path, link: Connection) -> None:
+def _work(speech: BulkSettings, folder: RunFolder, link: Connection) -> None:
     """Runs in a worker process: loads the models, then speaks one shard after the other."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the parent
     threading.Thread(target=_end_with_parent, daemon=True).start()

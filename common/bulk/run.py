@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import importlib
 import json
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from melforge.common.bulk.folder import RunFolder, read_rows
 from melforge.common.bulk.shards import (
     NOT_SPOKEN,
     NOT_SPOKEN_COLUMNS,
@@ -31,7 +30,6 @@ from melforge.common.bulk.shards import (
     Shard,
     ShardReport,
     cut_shards,
-    read_rows,
     shard_name,
     write_rows,
 )
@@ -45,7 +43,7 @@ RUN = "run.json"
 ROWS_AT_ONCE = 65536  # of the manifest
 TELL_SECONDS = 10.0  # between two lines of progress, where stderr is no terminal
 # (speech, folder, shards) -> their reports as they are finished.
-SpeakShards = Callable[[BulkSettings, Path, Iterable[Shard]], Iterator[ShardReport]]
+SpeakShards = Callable[[BulkSettings, RunFolder, Iterable[Shard]], Iterator[ShardReport]]
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ class Part:
 
 def speak_table(
     table: Table,
-    folder: Path,
+    folder: RunFolder,
     speech: BulkSettings,
     shard_size: int,
     speak: SpeakShards,
@@ -109,17 +107,18 @@ def speak_table(
     count = -(-total // shard_size)
     own = [number for number in range(count) if number in part]
     # A second run waits here, and then finds nothing to do.
-    with locked(folder / f"{part.number} of {part.count}"):
+    with locked(folder.path / f"{part.number} of {part.count}"):
         begin(folder, run)
-        remove_half_shards(folder, own)
-        left = [number for number in own if not (folder / shard_name(number)).is_dir()]
+        folder.remove_half_shards(map(shard_name, own))
+        finished = folder.shards()
+        left = [number for number in own if shard_name(number) not in finished]
         progress = RunProgress(total, len(own), len(left), shard_size, price, progress_file)
         wanted = set(left)
         shards = (shard for shard in cut_shards(table, shard_size) if shard.number in wanted)
         for report in speak(speech, folder, shards) if left else ():
             progress.add(report)
-        remove_half_shards(folder, own)
-        missing = sum(not (folder / shard_name(number)).is_dir() for number in range(count))
+        folder.remove_half_shards(map(shard_name, own))
+        missing = count - len(folder.shards())
         not_spoken, seconds = (0, progress.seconds) if missing else finish(folder, count, speech.output)
     return Summary(total, not_spoken, seconds, progress.seconds, progress.took, missing)
 
@@ -147,28 +146,19 @@ def as_json(speech: BulkSettings) -> dict[str, Any]:
     return {**{name: value for name, value in models.items() if name != "device"}, **settings}
 
 
-def begin(folder: Path, run: Mapping[str, Any]) -> None:
+def begin(folder: RunFolder, run: Mapping[str, Any]) -> None:
     """Prepares the folder: a new one, or that of the same run which was interrupted."""
     run = json.loads(json.dumps(run, default=str))
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file: give a folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    path, begun = folder / RUN, any(folder.glob("[0-9]*"))
-    if path.exists() and begun:
-        if difference := differs(json.loads(path.read_text(encoding="utf-8")), run):
+    folder.make()
+    known, names = folder.read(RUN), folder.names() - {RUN}
+    begun = any(name[0].isdecimal() for name in names)
+    if known is not None and begun:
+        if difference := differs(json.loads(known), run):
             raise InputError(f"{folder} holds another run ({difference}): give another folder, or remove it")
-    elif begun or any(file.name != RUN and file.suffix != ".tmp" for file in folder.iterdir()):
+    elif names:
         raise InputError(f"{folder} is not empty, and holds no run that could go on: give another folder")
     else:
-        write_bytes(path, json.dumps(run, indent=1, ensure_ascii=False).encode())
-
-
-def remove_half_shards(folder: Path, numbers: Iterable[int]) -> None:
-    """What workers of these shards, which were killed, have left."""
-    names = set(map(shard_name, numbers))
-    for path in folder.glob(".*.tmp"):
-        if path.name.split(".")[1] in names:
-            shutil.rmtree(path, ignore_errors=True)
+        folder.write(RUN, json.dumps(run, indent=1, ensure_ascii=False).encode())
 
 
 def differs(before: Any, now: Any, name: str = "") -> str:
@@ -183,26 +173,25 @@ def differs(before: Any, now: Any, name: str = "") -> str:
     return "" if before == now else f"{name}: {json.dumps(before)}, not {json.dumps(now)}"
 
 
-def finish(folder: Path, shards: int, output: str) -> tuple[int, float]:
+def finish(folder: RunFolder, shards: int, output: str) -> tuple[int, float]:
     """The lists of the whole run, of those of its shards: texts that were not spoken, seconds of audio."""
-    folders = [folder / shard_name(number) for number in range(shards)]
     seconds = 0.0
+
+    def rows(name: str) -> Iterator[list[str]]:
+        for number in range(shards):
+            yield from read_rows(folder.read(f"{shard_name(number)}/{name}"))
 
     def spoken() -> Iterator[list[str]]:
         nonlocal seconds
-        for row in chain.from_iterable(read_rows(shard / SPOKEN) for shard in folders):
+        for row in rows(SPOKEN):
             seconds += float(row[2])
             yield row
 
-    temporary = Path(tempfile.mkdtemp(".tmp", ".lists.", folder))
-    write = write_parquet_rows if output == PARQUET else write_rows
-    manifest = temporary / Path(SPOKEN).with_suffix(".parquet" if output == PARQUET else ".csv").name
-    write(manifest, SPOKEN_COLUMNS, spoken())
-    failed = chain.from_iterable(read_rows(shard / NOT_SPOKEN) for shard in folders)
-    not_spoken = write_rows(temporary / NOT_SPOKEN, NOT_SPOKEN_COLUMNS, failed)
-    for file in temporary.iterdir():
-        file.replace(folder / file.name)
-    temporary.rmdir()
+    with folder.lists() as lists:
+        write = write_parquet_rows if output == PARQUET else write_rows
+        manifest = Path(SPOKEN).with_suffix(".parquet" if output == PARQUET else ".csv").name
+        write(lists / manifest, SPOKEN_COLUMNS, spoken())
+        not_spoken = write_rows(lists / NOT_SPOKEN, NOT_SPOKEN_COLUMNS, rows(NOT_SPOKEN))
     return not_spoken, seconds
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from melforge.common.audio.sound_files import FORMATS, write_sound
-from melforge.common.bulk.texts import LONGEST_CELL, TableText, require_parquet
+from melforge.common.bulk.folder import RunFolder
+from melforge.common.bulk.texts import TableText, require_parquet
 from melforge.common.errors import InputError
 from melforge.common.runner import AnalysedText, TextToSpeech
 from melforge.common.speech import Audio, Controls
@@ -90,7 +89,7 @@ def seed_of(seed: int, name: str) -> int:
 class ShardSpeaker:
     """The models in one process, and the folder of the run."""
 
-    def __init__(self, speech: BulkSettings, folder: Path):
+    def __init__(self, speech: BulkSettings, folder: RunFolder):
         self.speech, self.folder = speech, folder
         self.tts = TextToSpeech.load(**speech.models)
         self.tts.require_controls(speech.controls)
@@ -111,22 +110,8 @@ class ShardSpeaker:
 
     def speak(self, shard: Shard) -> ShardReport:
         """Speaks a shard; its folder appears under its name at the end, or not at all."""
-        target = self.folder / shard.name
-        temporary = self.folder / f".{shard.name}.{os.urandom(4).hex()}.tmp"
-        temporary.mkdir()
-        try:
-            report = self._write_shard(shard, temporary)
-            try:
-                temporary.rename(target)
-            except OSError:
-                if not target.is_dir():  # else a worker that was taken for lost has finished it
-                    raise
-        except OSError as error:
-            way = "what is finished stays, and the same command goes on"
-            raise type(error)(error.errno, f"cannot write {target}: {error.strerror}; {way}") from None
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-        return report
+        with self.folder.shard(shard.name) as temporary:
+            return self._write_shard(shard, temporary)
 
     def analyse(self, text: TableText) -> tuple[AnalysedText, str]:
         """A text's utterances, and what of it cannot be spoken. An InputError where nothing can be."""
@@ -263,15 +248,3 @@ def write_rows(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]
     if not total:
         path.unlink()
     return total
-
-
-def read_rows(path: Path) -> Iterator[list[str]]:
-    """The rows without the heading; none where there is no file."""
-    import csv
-
-    csv.field_size_limit(LONGEST_CELL)
-    if path.exists():
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = csv.reader(file)
-            next(rows)
-            yield from rows

@@ -6,6 +6,7 @@ import argparse
 import functools
 import json
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from melforge.common.cli.parser import USER_ERROR
 from melforge.common.cluster.connect import LOCAL, require_ray
 from melforge.common.errors import InputError
 from melforge.common.files import require_writable_file
+from melforge.common.remote import fetch_file, is_address
 
 if TYPE_CHECKING:
     from melforge.common.bulk.run import SpeakShards
@@ -51,12 +53,18 @@ def is_table(args: argparse.Namespace) -> bool:
 
 
 def speak_table(args: argparse.Namespace) -> int:
+    require_fitting(args)
+    with tempfile.TemporaryDirectory() as copies:
+        path = fetch_file(args.input, Path(copies)) if is_address(args.input) else Path(args.input)
+        return speak_rows(Table(path, args.text_column, args.id_column, args.skip_bad), args)
+
+
+def speak_rows(table: Table, args: argparse.Namespace) -> int:
+    from melforge.common.bulk.folder import run_folder
     from melforge.common.bulk.run import Part, duration, speak_table
     from melforge.common.serve.pairs import LoadOptions
 
-    require_fitting(args)
     controls = options.controls_from(args)
-    table = Table(Path(args.input), args.text_column, args.id_column, args.skip_bad)
     how = LoadOptions(backend=args.backend, device=args.device, threads=args.threads).with_threads()
     speech = BulkSettings(
         models={**options.load_options(args), "threads": how.threads},
@@ -67,7 +75,7 @@ def speak_table(args: argparse.Namespace) -> int:
         strict=args.strict,
         warm_up=args.warm_up,
     )
-    folder = Path(args.output)
+    folder = run_folder(args.output)
     speak = workers_from(args, how)
     progress = Path(args.progress) if args.progress else None
     if progress is not None:
@@ -123,7 +131,7 @@ def require_fitting(args: argparse.Namespace) -> None:
         raise InputError("--format, for tables of texts, needs a file: give -i FILE")
     if Path(args.input).is_dir():
         raise InputError(f"{args.input} is a folder: give a table of texts")
-    if not Path(args.input).is_file():
+    if not is_address(args.input) and not Path(args.input).is_file():
         raise FileNotFoundError(f"{args.input} not found")
     if args.output is None or args.output == "-":
         raise InputError(f"{args.input} is a table of texts: give a folder with -o DIR")

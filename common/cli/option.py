@@ -31,6 +31,7 @@ from melforge.common.config.deployment import MOST_THREADS
 from melforge.common.config.typed import typed
 from melforge.common.config.yaml_file import Entry
 from melforge.common.errors import InputError, unknown
+from melforge.common.remote import NO_ADDRESS, is_address
 
 PLAIN = (bool, int, float, str, Path)
 
@@ -65,11 +66,9 @@ def threads(text: str) -> int:
 
 
 def local(text: str) -> str:
-    """A path. As one, s3://bucket/run would be the folder "s3:" here."""
-    if re.match(r"(\w+=)?[A-Za-z][\w+.-]+://", text):
-        raise argparse.ArgumentTypeError(
-            f"must be a file or a folder of this machine, not {text}: mount it, or copy it"
-        )
+    """A path: as one, s3://bucket/run would be the folder "s3:" here."""
+    if is_address(text.rpartition("=")[2]):
+        raise argparse.ArgumentTypeError(f"{NO_ADDRESS}, not {text}: mount it, or copy it")
     return text
 
 
@@ -77,7 +76,7 @@ not_negative = partial(positive, least=0)
 # What a value is by the word for it in a table; by other words it is text.
 TYPES: dict[str, Callable[[str], Any]] = {
     **{"N": positive, "N0": not_negative, "X": float, "SECONDS": float, "SHARE": share, "THREADS": threads},
-    **{"FILE": local, "PATH": local, "OUT": local, "DIR": lambda text: Path(local(text)), "HZ": positive},
+    **{"FILE": local, "DIR": lambda text: Path(local(text)), "HZ": positive},
 }
 
 

@@ -22,6 +22,7 @@ from melforge.common.cli.phrases import (
 )
 from melforge.common.errors import InputError
 from melforge.common.files import is_file
+from melforge.common.remote import NO_ADDRESS, is_address
 from melforge.common.stages.choose import KINDS
 from melforge.common.text import unspoken_rows
 
@@ -39,9 +40,9 @@ OPTIONS = f"""
 text:
   --text TEXT        what to speak
   words [TEXT]       the same, without --text
-  -i, --input FILE   .txt with a phrase a line (line N makes N.wav; lines that begin with "# " are left out),
+  -i, --input TEXTS  .txt with a phrase a line (line N makes N.wav; lines that begin with "# " are left out),
         .tsv with name and text, - for stdin; a table: below
-  -o, --output PATH  sound file (.wav .flac .ogg .mp3), folder, or - for wav on stdout (default: speech.wav;
+  -o, --output OUT   sound file (.wav .flac .ogg .mp3), folder, or - for wav on stdout (default: speech.wav;
         for many phrases: the folder speech)
 {options.MODEL_OPTIONS}{options.CONTROLS}{bulk.OPTIONS}
 more:
@@ -88,6 +89,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return list_available(args.json, args.voice)
     if bulk.is_table(args):
         return bulk.speak_table(args)
+    for place, flag in ((args.input, "-i"), (args.output, "-o")):
+        if is_address(place):
+            raise InputError(f"{flag} {NO_ADDRESS}, unless it is of a table of texts: give --format")
 
     phrases = [Phrase(SINGLE, args.text, "")] if args.text is not None else read_phrases(args.input)
     if args.show_text:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from melforge.common.cli import options
 from melforge.common.errors import InputError, unknown
+from melforge.common.remote import sent
 
 if TYPE_CHECKING:
     from melforge.common.triton.repository import Layout
@@ -50,7 +50,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     if hears:
         how = {"kinds": ("recogniser",), "choose": lambda args: [read_source(args).model]}
     parser = options.Parser(description=__doc__, epilog=EPILOG, **how)
-    options.add_table(parser, OPTIONS, folder=Path, output=Path, queue_delay=options.not_negative)
+    options.add_table(parser, OPTIONS, queue_delay=options.not_negative)
     parser.exclude("folder", "output", required=True)
     return parser.parse_args(argv)
 
@@ -91,7 +91,15 @@ def write_ear(args: argparse.Namespace, layout: Layout) -> list[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
-    args.folder = args.folder or args.output
+    place = args.folder or args.output
+    with sent(place) as args.folder:
+        models = write(args)
+    print(f"{place}: {', '.join(models)}")
+    return 0
+
+
+def write(args: argparse.Namespace) -> list[str]:
+    """The names of the repository's models."""
     from melforge.common.triton.choice import Choice
     from melforge.common.triton.repository import Layout, write_repository
 
@@ -99,9 +107,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise InputError(f"{args.folder} is a file: give a folder for the repository")
     layout = Layout(args.device, args.instances, args.batch_size, args.queue_delay)
     if args.ear is not None:
-        models = write_ear(args, layout)
-        print(f"{args.folder}: {', '.join(models)}")
-        return 0
+        return write_ear(args, layout)
     names = ("acoustic", "vocoder", "voice", "backend", "threads", "decoder", "deployments", "overrides")
     given = {name: getattr(args, name) for name in names}
     choice = Choice(checkpoints=tuple(args.checkpoint), warm_up=args.warm_up, **given)
@@ -116,5 +122,4 @@ def main(argv: Sequence[str] | None = None) -> int:
         from melforge.common.triton.stage_models import write_stages
 
         models += write_stages(args.folder, choice, layout, args.stages, args.stages_precision or "fp32")
-    print(f"{args.folder}: {', '.join(models)}")
-    return 0
+    return models

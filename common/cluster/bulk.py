@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 from melforge.common.bulk.feed import WorkerLost, feed
+from melforge.common.bulk.folder import RunFolder
 from melforge.common.bulk.shards import BulkSettings, Shard, ShardReport, ShardSpeaker
 from melforge.common.cluster.connect import connected
 from melforge.common.errors import InputError
@@ -40,18 +40,19 @@ class Share:
 
 
 def speak_on_ray(
-    speech: BulkSettings, folder: Path, shards: Iterable[Shard], address: str, share: Share
+    speech: BulkSettings, folder: RunFolder, shards: Iterable[Shard], address: str, share: Share
 ) -> Iterator[ShardReport]:
-    """The shards' reports as they are finished. All machines see the folder under the same path."""
+    """The shards' reports as they are finished. All machines see the folder by the same path or address."""
     with connected(address) as ray:
         workers, gpus = share.of(ray.cluster_resources())
-        yield from feed(Actors(ray, speech, folder.resolve(), share.cpus, gpus), workers, shards)
+        folder = replace(folder, path=folder.path.resolve())
+        yield from feed(Actors(ray, speech, folder, share.cpus, gpus), workers, shards)
 
 
 class Worker:
     """A Ray actor. Its models are loaded by a call, so that errors come as answers."""
 
-    def __init__(self, speech: BulkSettings, folder: Path):
+    def __init__(self, speech: BulkSettings, folder: RunFolder):
         self._given = speech, folder
         self._speaker: ShardSpeaker | None = None
 
@@ -66,7 +67,7 @@ class Worker:
 class Actors:
     """A `Crew` of Ray's actors, by numbers."""
 
-    def __init__(self, ray: Any, speech: BulkSettings, folder: Path, cpus: int, gpus: float):
+    def __init__(self, ray: Any, speech: BulkSettings, folder: RunFolder, cpus: int, gpus: float):
         self._ray = ray
         self._remote = ray.remote(num_cpus=cpus, num_gpus=gpus, max_restarts=0)(Worker)
         self._given = ray.put(speech), folder

@@ -20,6 +20,7 @@ from melforge.common.config.yaml_file import Entry, entries_of, read_yaml
 from melforge.common.errors import InputError, unknown
 from melforge.common.files import what_it_is, written_whole
 from melforge.common.registry import get_model, names
+from melforge.common.remote import fetch_folder, is_address
 from melforge.common.speech import Controls, control_fields
 from melforge.common.stages.choose import KINDS
 from melforge.common.text import Frontend
@@ -161,13 +162,13 @@ def find_folder(what: str, name_or_path: str | Path | None, home: Path, file: st
     """The folder of a voice or an ear (`what`) by its name in `home` or by its path, also that of its `file`.
 
     Without either it is the first in `home`, which must hold one. An InputError, or a FileNotFoundError of a
-    path, where there is none.
+    path, where there is none. One in an object store is copied into the cache.
     """
     available = names_in(home, file)
     name = str(available[0] if name_or_path is None else name_or_path)
     if name in available:
         return home / name
-    path, noun = Path(name), what.split()[1]
+    path, noun = fetch_folder(name) if is_address(name) else Path(name), what.split()[1]
     folder = path.parent if path.name == file else path
     if (folder / file).is_file():
         return folder

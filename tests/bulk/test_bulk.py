@@ -304,8 +304,11 @@ def test_a_strict_run_lists_symbols_that_cannot_be_spoken(tiny_voice, tmp_path):
         (("--subtitles", "srt"), "--subtitles is for phrases"),
         (("--price", "-1"), "--price must not be negative"),
         (("--shards", "3/2"), "--shards must be as in 2/8"),
-        (("-o", "s3://bucket/run"), "must be a file or a folder of this machine, not s3://bucket/run"),
-        (("-i", "gs://bucket/in.csv"), "must be a file or a folder of this machine, not gs://bucket/in.csv"),
+        (
+            ("--progress", "s3://bucket/run.json"),
+            "--progress must be a file or a folder of this machine, not s3",
+        ),
+        (("-i", "nosuch://bucket/in.csv"), "nosuch://bucket/in.csv: "),
         (("-o", "-"), "is a table of texts: give a folder with -o DIR"),
         (("-i", "-", "--format", "wav"), "needs a file: give -i FILE"),
         (("-i", ".", "--format", "wav"), ". is a folder: give a table of texts"),
@@ -319,6 +322,14 @@ def test_mistakes_are_sentences(words, message, tiny_voice, tmp_path):
     with pytest.raises(InputError) as error:
         main([*words_of(tiny_voice, table, tmp_path / "out", "--workers", 1), *words])
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "words", [("--text", "Hi.", "-o", "s3://b/a.wav"), ("-i", "s3://b/in.txt", "-o", "a")]
+)
+def test_phrases_and_their_sounds_are_files_here(words):
+    with pytest.raises(InputError, match=r"-[io] must be a file or a folder of this machine, unless"):
+        main(words)
 
 
 def test_a_folder_of_another_run_is_refused(tiny_voice, tmp_path):

@@ -1,0 +1,160 @@
+"""The folder of a run: of this machine, or in an object store.
+
+Here a shard appears by a rename. In a store it is sent file by file, and there when its object _SUCCESS is.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from melforge.common.bulk.texts import LONGEST_CELL
+from melforge.common.errors import InputError
+from melforge.common.files import write_bytes
+from melforge.common.remote import answering, is_address, send_folder, store_of
+
+SUCCESS = "_SUCCESS"
+WAY_ON = "what is finished stays, and the same command goes on"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """One of this machine."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def make(self) -> None:
+        if self.path.exists() and not self.path.is_dir():
+            raise InputError(f"{self.path} is a file: give a folder")
+        self.path.mkdir(parents=True, exist_ok=True)
+
+    def names(self) -> set[str]:
+        """What is in it, without what workers are writing."""
+        return {path.name for path in self.path.iterdir() if path.suffix != ".tmp"}
+
+    def shards(self) -> set[str]:
+        """The names of those that are finished."""
+        return {name for name in self.names() if name.isdecimal() and (self.path / name).is_dir()}
+
+    def read(self, name: str) -> bytes | None:
+        """A file's content, or None where there is none."""
+        path = self.path / name
+        return path.read_bytes() if path.exists() else None
+
+    def write(self, name: str, content: bytes) -> None:
+        write_bytes(self.path / name, content)
+
+    @contextmanager
+    def shard(self, name: str) -> Iterator[Path]:
+        """A folder to write to, which becomes the shard when all went well; else it is removed."""
+        target = self.path / name
+        temporary = self.path / f".{name}.{os.urandom(4).hex()}.tmp"
+        temporary.mkdir()
+        try:
+            yield temporary
+            try:
+                temporary.rename(target)
+            except OSError:
+                if not target.is_dir():  # else a worker that was taken for lost has finished it
+                    raise
+        except OSError as error:
+            raise type(error)(error.errno, f"cannot write {target}: {error.strerror}; {WAY_ON}") from None
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+    def remove_half_shards(self, names: Iterable[str]) -> None:
+        """What workers of these shards, which were killed, have left."""
+        ours = set(names)
+        for path in self.path.glob(".*.tmp"):
+            if path.name.split(".")[1] in ours:
+                shutil.rmtree(path, ignore_errors=True)
+
+    @contextmanager
+    def lists(self) -> Iterator[Path]:
+        """A folder to write files to that then belong to the run."""
+        temporary = Path(tempfile.mkdtemp(".tmp", ".lists.", self.path))
+        try:
+            yield temporary
+            for file in temporary.iterdir():
+                file.replace(self.path / file.name)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class RemoteFolder(RunFolder):
+    """One in an object store; `path` is that of its address."""
+
+    address: str = ""
+
+    def __str__(self) -> str:
+        return self.address
+
+    def make(self) -> None:
+        pass
+
+    def _names(self, pattern: str) -> set[PurePosixPath]:
+        store, path = store_of(self.address)
+        with answering(self.address):
+            return {PurePosixPath(name).relative_to(path) for name in store.glob(f"{path}/{pattern}")}
+
+    def names(self) -> set[str]:
+        return {str(name) for name in self._names("*")}
+
+    def shards(self) -> set[str]:
+        return {str(name.parent) for name in self._names(f"*/{SUCCESS}")}
+
+    def read(self, name: str) -> bytes | None:
+        store, path = store_of(self.address)
+        with answering(self.address):
+            try:
+                return store.cat_file(f"{path}/{name}")
+            except FileNotFoundError:
+                return None
+
+    def write(self, name: str, content: bytes) -> None:
+        store, path = store_of(self.address)
+        with answering(self.address):
+            store.pipe_file(f"{path}/{name}", content)
+
+    @contextmanager
+    def shard(self, name: str) -> Iterator[Path]:
+        with tempfile.TemporaryDirectory() as temporary:
+            yield Path(temporary)
+            send_folder(Path(temporary), f"{self.address}/{name}")
+        self.write(f"{name}/{SUCCESS}", b"")
+
+    def remove_half_shards(self, names: Iterable[str]) -> None:
+        pass  # they are sent again
+
+    @contextmanager
+    def lists(self) -> Iterator[Path]:
+        with tempfile.TemporaryDirectory() as temporary:
+            yield Path(temporary)
+            send_folder(Path(temporary), self.address)
+
+
+def run_folder(place: str) -> RunFolder:
+    """By its path or its address."""
+    address = place.rstrip("/")
+    return RemoteFolder(Path(address), address) if is_address(place) else RunFolder(Path(place))
+
+
+def read_rows(content: bytes | None) -> Iterator[list[str]]:
+    """The rows of a csv file without its heading; none where there is no file."""
+    import csv
+
+    csv.field_size_limit(LONGEST_CELL)
+    if content is not None:
+        rows = csv.reader(io.StringIO(content.decode(), newline=""))
+        next(rows)
+        yield from rows

@@ -1,0 +1,139 @@
+"""Tables, voices and Triton's repositories in an object store: moto's, which speaks S3."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from melforge.common.cli.speak import main
+from melforge.common.cli.triton import main as triton_main
+from melforge.common.errors import InputError
+from melforge.common.remote import is_address
+from melforge.common.runner import TextToSpeech
+
+ROOT = Path(__file__).parents[2]
+TEXTS = [f"Sentence number {number}." for number in range(14)]
+pytestmark = pytest.mark.s3
+
+
+@pytest.fixture
+def store(monkeypatch):
+    """A bucket of its own, as s3fs sees it: names without "s3://"."""
+    import s3fs
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    known = {"ENDPOINT_URL": f"http://{host}:{port}", "ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b"}
+    for name, value in known.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    s3fs.S3FileSystem.clear_instance_cache()
+    found = s3fs.S3FileSystem(use_listings_cache=False)
+    found.mkdir("bucket")
+    yield found
+    found.rm("bucket", recursive=True)
+    server.stop()
+    s3fs.S3FileSystem.clear_instance_cache()
+
+
+def words_of(voice, table: object, folder: object, *more: object) -> list[str]:
+    words = ("-i", table, "-o", folder, "--voice", voice, "--device", "cpu", "--shard-size", 4, *more)
+    return [str(word) for word in words]
+
+
+def content_of(store, folder: str) -> dict[str, bytes]:
+    """Without the marks of finished shards."""
+    found = {name: store.cat_file(name) for name in store.find(folder)}
+    return {n.removeprefix(f"{folder}/"): data for n, data in found.items() if not n.endswith("/_SUCCESS")}
+
+
+@pytest.fixture
+def whole(tiny_voice, tmp_path) -> dict[str, bytes]:
+    """The same table, spoken into a folder here."""
+    table, folder = tmp_path / "in.txt", tmp_path / "whole"
+    table.write_text("\n".join(TEXTS) + "\n")
+    assert main(words_of(tiny_voice, table, folder, "--format", "flac", "--workers", 1)) == 0
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_a_table_is_read_from_a_store_and_spoken_into_it(store, tiny_voice, whole, tmp_path, capsys):
+    store.put_file(str(tmp_path / "in.txt"), "bucket/in.txt")
+    words = words_of(tiny_voice, "s3://bucket/in.txt", "s3://bucket/run/", "--format", "flac", "--workers", 2)
+    assert main(words) == 0
+    assert content_of(store, "bucket/run") == whole
+    assert "s3://bucket/run: 14 of 14 texts" in capsys.readouterr().out
+    store.rm_file("bucket/run/000001/_SUCCESS")  # as where a worker ended while it sent files
+    store.rm_file("bucket/run/000001/7.flac")
+    assert main(words) == 0
+    assert content_of(store, "bucket/run") == whole
+    assert "3 of 4 shards were there already" in capsys.readouterr().err
+    with pytest.raises(InputError, match=r"s3://bucket/run holds another run \(controls.seed: 0, not 3\)"):
+        main([*words, "--seed", "3"])
+    assert not list(Path.cwd().glob("s3:*"))
+
+
+@pytest.mark.slow
+def test_a_run_into_a_store_that_was_killed_goes_on_to_the_same_bytes(store, tiny_voice, whole, tmp_path):
+    words = words_of(tiny_voice, tmp_path / "in.txt", "s3://bucket/run", "--format", "flac", "--workers", 2)
+    command = [sys.executable, "-m", "melforge", "speak", *words]
+    process = subprocess.Popen(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    while not store.glob("bucket/run/*/_SUCCESS"):
+        assert process.poll() is None
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert main(words) == 0
+    assert content_of(store, "bucket/run") == whole
+
+
+def test_a_voice_in_a_store_speaks_and_is_fetched_again_when_it_changes(
+    store, tiny_voice, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path / "cache"))
+    for file in (path for path in tiny_voice.rglob("*") if path.is_file()):
+        store.put_file(str(file), f"bucket/voices/{tiny_voice.name}/{file.relative_to(tiny_voice)}")
+    address = f"s3://bucket/voices/{tiny_voice.name}"
+
+    def spoken(voice) -> bytes:
+        return TextToSpeech.load(voice=voice, device="cpu", threads=1).speak("One.").samples.tobytes()
+
+    assert spoken(address) == spoken(tiny_voice)
+    copies = tmp_path / "cache" / "remote"
+    assert spoken(address) == spoken(tiny_voice) and len(list(copies.iterdir())) == 1
+    about = f"bucket/voices/{tiny_voice.name}/voice.yaml"
+    store.pipe_file(about, store.cat_file(about) + b"# changed\n")
+    spoken(address)
+    assert len(list(copies.iterdir())) == 2
+
+
+def test_a_repository_of_triton_is_written_into_a_store(store, tiny_voice, tmp_path):
+    words = ["--voice", str(tiny_voice), "--device", "cpu"]
+    assert triton_main(["s3://bucket/models", *words]) == 0
+    assert triton_main([str(tmp_path / "models"), *words]) == 0
+    here = {str(p.relative_to(tmp_path / "models")) for p in (tmp_path / "models").rglob("*") if p.is_file()}
+    assert here == set(content_of(store, "bucket/models"))
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("s3://nowhere/run", "s3://nowhere/run"),
+        ("gs://bucket/run", "gs://bucket/run: "),
+        ("nosuch://bucket/run", "nosuch://bucket/run: "),
+    ],
+)
+def test_a_store_that_is_not_there_is_a_sentence(place, message, store, tiny_voice, tmp_path):
+    table = tmp_path / "in.csv"
+    table.write_text("id,text\na,One.\n")
+    with pytest.raises((InputError, FileNotFoundError), match=message):
+        main(words_of(tiny_voice, table, place, "--workers", 1))
+
+
+def test_what_is_an_address():
+    assert all(map(is_address, ("s3://b/run", "gs://b", "hf://datasets/x", "file:///x")))
+    assert not any(map(is_address, ("run", "/s3:/run", "C:\\run", "acoustic=run", "")))
