@@ -3,6 +3,7 @@
 audio = melforge.TextToSpeech.load().speak("Hello.")
 """
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,9 @@ if TYPE_CHECKING:
 
 __version__ = "0.3.0"
 __all__ = ["Audio", "Controls", "TextToSpeech", "__version__"]
+
+# From 1.29 on ONNX Runtime tells its makers which models it loads, unless this is set before its import.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 # In a checkout `melforge.common` is the folder `common` beside this one, as setup.py maps it. So it is found
 # where nothing is installed too, and never in another checkout.

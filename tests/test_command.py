@@ -38,6 +38,15 @@ def test_the_public_names_come_without_torch():
         melforge.Controlls  # noqa: B018
 
 
+def test_speaking_leaves_nothing_behind_and_tells_nobody(tiny_voice, tmp_path):
+    """ONNX Runtime would keep a number for this machine, and what it has yet to send."""
+    ours = {name: value for name, value in os.environ.items() if name not in ("CI", "ORT_DISABLE_TELEMETRY")}
+    code = "import sys; from melforge import TextToSpeech as T; T.load(voice=sys.argv[1]).speak('Hello.')"
+    environment = ours | dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME"), str(tmp_path))
+    subprocess.run([sys.executable, "-c", code, str(tiny_voice)], check=True, cwd=ROOT, env=environment)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.fixture
 def melforge_command(monkeypatch, capsys):
     """Runs `melforge`; its status, stdout and stderr."""

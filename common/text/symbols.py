@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Sequence
 
 from melforge.common.errors import InputError, unknown
 
@@ -36,3 +37,15 @@ def get_symbols(name: str) -> tuple[str, ...]:
     if name not in SYMBOL_SETS:
         raise InputError(unknown("symbol set", name, SYMBOL_SETS))
     return SYMBOL_SETS[name]
+
+
+def own_symbols(parts: str | Sequence[str]) -> tuple[str, ...]:
+    """Symbols as a voice states them in the order of their ids: of a text its characters, "@AA1" is a phone.
+
+    "@*" stands for all phones as the published sets have them.
+    """
+    parts = [parts] if isinstance(parts, str) else parts
+    symbols = [
+        (_PHONES if part == "@*" else [part] if part[:1] == "@" and part[1:] else part) for part in parts
+    ]
+    return tuple(symbol for some in symbols for symbol in some)

@@ -93,7 +93,7 @@ class ModelSource:
             warnings.warn(
                 f"{self.weights} has {self.config.n_symbols} symbols, but its text frontend "
                 f"{len(frontend.symbols)}: if it was trained with others, it speaks other letters than it is "
-                "given",
+                f"given. The frontend's option symbols in {VOICE_FILE} states them (docs/voices.md)",
                 stacklevel=2,
             )
         return frontend

@@ -200,11 +200,19 @@ def test_a_config_that_contradicts_its_graphs_is_refused(edit, model, key, value
         TextToSpeech.load(voice=folder, device="cpu", backend=backend)
 
 
-def test_a_model_of_other_symbols_than_its_frontend_has_says_so(voice_copy):
-    source = load_voice(voice_copy).source("fastpitch")
+def test_a_model_of_other_symbols_than_its_frontend_has_says_so_until_they_are_stated(edit):
+    source = load_voice(edit("frontend", {"name": "tacotron2"})).source("fastpitch")
     assert len(source.build_frontend().symbols) == source.config.n_symbols
-    with pytest.warns(UserWarning, match="has 155 symbols, but its text frontend 148"):
+    with pytest.warns(UserWarning, match="has 155 symbols, but its text frontend 148.* option symbols"):
         replace(source, config=replace(source.config, n_symbols=155)).build_frontend()
+    letters = "_-!'(),.:;? ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyzäöüßÄÖÜ"
+    stated = {"name": "tacotron2", "cleaners": "basic_cleaners", "symbols": [letters, "@*"]}
+    source = load_voice(edit("frontend", stated)).source("fastpitch")
+    frontend = replace(source, config=replace(source.config, n_symbols=155)).build_frontend()
+    (utterance,) = frontend("Größe {AA1 ZH}, ½").utterances
+    spelt = [*"größe ", "@AA1", "@ZH", *", "]
+    assert utterance.symbols == tuple(spelt) and frontend.symbols[utterance.ids[3]] == "ß"
+    assert [utterance.ids[3], *utterance.ids[6:8]] == [letters.index("ß"), len(letters) + 2, 154]
 
 
 def test_weights_that_give_nan_are_an_error(voice_copy):

@@ -24,7 +24,7 @@ from melforge.common.text.published.cleaners import FASTPITCH, FASTSPEECH, TACOT
 from melforge.common.text.published.numbers import currencies, mask_currencies
 from melforge.common.text.published.transliterate import bundled, unidecode
 from melforge.common.text.split import CLAUSE_PAUSE, pause_between, split_clauses, split_sentences
-from melforge.common.text.symbols import get_symbols
+from melforge.common.text.symbols import get_symbols, own_symbols
 
 MAX_SYMBOLS = 250
 _MIN_SYMBOLS = 32  # one character can be a word or two
@@ -54,11 +54,13 @@ class _PublishedFrontend(ABC):
     symbols: tuple[str, ...]
     own_words: OwnWords | None = None
 
-    def __init__(self, symbol_set: str, without_id: str, to_ascii: Callable[[str], str], max_symbols: int):
+    def __init__(
+        self, symbols: tuple[str, ...], without_id: str, to_ascii: Callable[[str], str], max_symbols: int
+    ):
         """`without_id`: symbols that the published code drops although they stand in the set."""
         if max_symbols < _MIN_SYMBOLS:
             raise InputError(f"max_symbols must be at least {_MIN_SYMBOLS}, not {max_symbols}")
-        self.symbols = get_symbols(symbol_set)
+        self.symbols = symbols
         self.max_symbols = max_symbols
         self._to_ascii = to_ascii
         self._ids = {symbol: i for i, symbol in enumerate(self.symbols) if symbol not in without_id}
@@ -204,8 +206,16 @@ class Tacotron2Frontend(_PublishedFrontend):
     _cleaners = TACOTRON2
     _character = staticmethod(bundled)
 
-    def __init__(self, cleaners: str | Sequence[str] = "english_cleaners", *, max_symbols: int = MAX_SYMBOLS):
-        super().__init__(self.name, "_~", _character_map(cleaners, self._character), max_symbols)
+    def __init__(
+        self,
+        cleaners: str | Sequence[str] = "english_cleaners",
+        *,
+        symbols: str | Sequence[str] | None = None,
+        max_symbols: int = MAX_SYMBOLS,
+    ):
+        """`symbols`: of a model that was trained with others than the published ones, see `own_symbols`."""
+        chosen = get_symbols(self.name) if symbols is None else own_symbols(symbols)
+        super().__init__(chosen, "_~", _character_map(cleaners, self._character), max_symbols)
         self._clean = chain(cleaners, self._cleaners)
 
     def _spell(self, text: str) -> tuple[str, str, list[str]]:
@@ -235,6 +245,7 @@ class FastPitchFrontend(_PublishedFrontend):
         cleaners: str | Sequence[str] = "english_cleaners_v2",
         symbol_set: str = "english_basic",
         *,
+        symbols: str | Sequence[str] | None = None,
         p_arpabet: float = 1.0,
         ambiguous: str = "ignore",
         seed: int | None = None,
@@ -242,7 +253,9 @@ class FastPitchFrontend(_PublishedFrontend):
         append_space: bool = False,
         max_symbols: int = MAX_SYMBOLS,
     ):
-        """`p_arpabet`: the share of words to look up, drawn word by word from a stream that `seed` starts.
+        """`symbols`: in place of a published set, see `own_symbols`.
+
+        `p_arpabet`: the share of words to look up, drawn word by word from a stream that `seed` starts.
 
         `ambiguous`: a word with several pronunciations keeps its letters ("ignore"), or takes the "first" one
         or a "random" one.
@@ -251,7 +264,8 @@ class FastPitchFrontend(_PublishedFrontend):
             raise InputError(f"p_arpabet must be between 0 and 1, not {p_arpabet}")
         if ambiguous not in ("ignore", "first", "random"):
             raise InputError(f"ambiguous must be 'ignore', 'first' or 'random', not {ambiguous!r}")
-        super().__init__(symbol_set, "", _character_map(cleaners, bundled), max_symbols)
+        chosen = get_symbols(symbol_set) if symbols is None else own_symbols(symbols)
+        super().__init__(chosen, "", _character_map(cleaners, bundled), max_symbols)
         self._clean = lru_cache(maxsize=4096)(chain(cleaners, FASTPITCH))  # of one token
         self._p_arpabet = p_arpabet
         self._ambiguous = ambiguous
