@@ -64,6 +64,11 @@ _LIST_ITEM = re.compile(r"[-*•‣·–—]\s|\(?(?:\d{1,3}|[a-zA-Z])[.)]\s")
 _CLAUSE_END = re.compile(r"[;:,][\"'”’)\]]*(?=\s)|[—，；：、](?=.)|\s[-–](?=\s)", re.DOTALL)
 _BRACES = re.compile(r"\{[^{}]*\}")
 
+_BEGINS_WITH_TIME = re.compile(
+    r"\s*(?:(?:and|but|then|only|just|shortly)\s)?(?:at|by|around|about|before|after|until|since|from|on)\s"
+    r"(?:about\s|around\s|nearly\s|exactly\s)?\d[\d:. -]{0,12}[ap]\.m\.$",
+    re.IGNORECASE,
+)
 _LOOK_BACK = 24  # characters before a full stop that decide on it: room for every abbreviation
 _WRAP_WIDTH = 60  # lines of prose are not wrapped to fewer columns than this
 
@@ -74,6 +79,7 @@ def split_sentences(text: str) -> list[tuple[str, int]]:
     Marks without a word ("...") go to the sentence that follows.
     """
     capitals = text != text.lower()
+    items = 0  # of "1.) one 2.) two" in one line
     sentences: list[tuple[str, int]] = []
     start = line_start = widest = searched = 0
     has_word = False
@@ -89,6 +95,10 @@ def split_sentences(text: str) -> list[tuple[str, int]]:
                 widest = 0
         else:
             ends = _ends_sentence(text, start, mark, capitals)
+        if mark.group() == ".)" and text.endswith(f"{items + 1}", start, mark.start()):
+            items += 1
+            end = mark.start() - len(str(items))
+            ends = end > start and text[end - 1].isspace()
         has_word = has_word or _WORD.search(text, searched, end) is not None
         searched = end
         if ends and has_word:
@@ -209,6 +219,8 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
     if not known:
         return True
     if abbreviation in ("a.m", "p.m"):
+        if _BEGINS_WITH_TIME.match(text, start, end):  # "At 5 a.m. Mr. Smith left."
+            return False
         zone = next_word.isupper() and 2 <= len(next_word) <= 4
         return not zone and next_word.lower() not in _AFTER_TIME
     return next_word.lower() in _STARTERS  # with a full stop it is an initial, and no starter
