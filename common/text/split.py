@@ -24,9 +24,10 @@ def _words(text: str) -> frozenset[str]:
 _NEVER_LAST = _words("""mr mrs ms mx dr drs prof rev hon gen brig col
     maj capt cmdr lt sgt cpl pvt adm sen rep gov
     pres supt insp msgr messrs mme mlle fr amb atty e.g i.e eg ie vs v cf viz ca approx esp incl asst mgr pfc
-    cpt cpo mmes sra srta emer""")
+    cpt cpo mmes sra srta emer
+    wm jas geo thos chas robt benj saml edw jno regt""")
 # Not the end before a number: "No. 5", "p. 12".
-_BEFORE_NUMBER = _words("""no nos n° nº fig figs vol vols p pp ch chap sec sect art eq eqs op par para ext tel
+_BEFORE_NUMBER = _words("""no nos n° nº lat long fig figs vol vols p pp ch chap sec sect art eq eqs op par para ext tel
     apt ste rm bldg mar dec hwy rte rt fl ser pt ph rs sun sat wed hr hrs min mins sec secs lb lbs oz arts cl
     chs pg pgs ll sc mk bk bks prop reg ref acct lot qty pkt gen ex exod lev num deut josh judg sam kgs chr
     chron ps pss prov eccl isa jer ezek dan hos matt mt mk lk jn rom cor gal eph phil col thess tim tit heb
@@ -69,6 +70,7 @@ _BEGINS_WITH_TIME = re.compile(
     r"(?:about\s|around\s|nearly\s|exactly\s)?\d[\d:. -]{0,12}[ap]\.m\.$",
     re.IGNORECASE,
 )
+_SHILLINGS = re.compile(r"\d{1,2}[ls]")
 _LOOK_BACK = 24  # characters before a full stop that decide on it: room for every abbreviation
 _WRAP_WIDTH = 60  # lines of prose are not wrapped to fewer columns than this
 
@@ -192,12 +194,16 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
     if len(words) == 1 and mark.start() - start < _LOOK_BACK and word.isdigit() and len(word) <= 3:
         return False  # the number of an item: "1. Wash your hands."
     abbreviation = word.lower()
+    if _SHILLINGS.fullmatch(word) and _NUMBER_FOLLOWS.match(text, end):  # "10s. 6d."
+        return False
     if "-" in word and word[0].isdigit():  # "6-oz", "10-min"
         abbreviation = abbreviation.rpartition("-")[2]
     if abbreviation in _NEVER_LAST:
         return False
     if abbreviation in _BEFORE_NUMBER and _NUMBER_FOLLOWS.match(text, end):
         return False
+    if abbreviation in ("no", "nos") and next_word == "of" and not text.startswith(" of course", end):
+        return False  # "no. of items"
     if abbreviation in _WEEKDAYS and next_word.rstrip(".").lower() in _MONTHS:  # "Wed. Nov 11"
         return False
     if (

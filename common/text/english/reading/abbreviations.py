@@ -208,6 +208,8 @@ def _is_abbreviated(cursor: Cursor, word: str, key: str, end: int, following: st
     if word == "Ms":
         return following[:1].isupper()
     is_code = key in ("no", "nos") and _CODE_FOLLOWS.match(cursor.text, end) is not None
+    if key in ("no", "nos") and following == "of":
+        return not cursor.text.startswith(" of course", end)
     if key in tables.BEFORE_NUMBERS and not is_number:
         is_small = following.islower() and len(following) > 1 and key in _ROMAN_IN_SMALL
         is_roman = (following.isupper() or is_small) and say.roman(following.upper()) is not None

@@ -10,7 +10,7 @@ from melforge.common.text.english.reading.amounts import amount
 from melforge.common.text.english.reading.capitals import letter_name, letters_and_digits
 from melforge.common.text.english.reading.cursor import NUMBER, Cursor, Reading, Rule, first_reading, form
 from melforge.common.text.english.reading.dates import DATES, are_seconds, dated_fraction, decade, is_day
-from melforge.common.text.english.reading.money import european_price, pence, pence_per
+from melforge.common.text.english.reading.money import european_price, pence, pence_per, shillings
 from melforge.common.text.english.reading.streets import house_in_queens, house_number
 from melforge.common.text.english.reading.telephone import DIGITS
 from melforge.common.text.english.reading.times import TIMES, duration
@@ -401,6 +401,7 @@ NUMBERS: tuple[Rule, ...] = (
         ordinal,
         scientific,
         duration,
+        shillings,
         pence_per,
         pence,
         factor,

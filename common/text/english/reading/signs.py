@@ -46,11 +46,14 @@ _BEFORE_NUMBER = {"<": "less than", ">": "greater than", "~": "about"}
 _IN_ROWS = tables.SILENT | {symbol for symbol in tables.SYMBOLS if symbol.isascii() or symbol in "§¶"}
 _BEFORE_OPERATOR = frozenset("0123456789)")
 _NUMBER_WORDS = words("one two three four five six seven eight nine ten eleven twelve noon midnight")
+_NUMBERED = re.compile(r"[IVXL]{2,7}|\d{1,3}(?:st|nd|rd|th)")
 _LONGEST_SIGN = max(map(len, tables.SIGNS))
 _SIGN_STARTS = frozenset(sign[0] for sign in tables.SIGNS)
 _VARIABLE = re.compile(r"[xyznk](?!\w)")
 _KEYS = words("press presses pressed pressing dial dialed dialing hit enter key")
 _TICKER = re.compile(r"[A-Z]{1,5}(?!\w)")
+_COMMAND = re.compile(r"\s[a-z]")  # behind the "$" of a shell
+_FLAG = re.compile(r"[b-zB-HJ-Z](?![\w'.-])")
 _REGIONAL_A, _REGIONAL_Z = "\U0001f1e6", "\U0001f1ff"
 _MAX_CLUSTER = 24  # characters of one emoji
 _EQUATION_FOLLOWS = re.compile(r"[\d.]{1,12}\s?[=+*×÷−]")
@@ -165,8 +168,10 @@ def mark(cursor: Cursor) -> Reading | None:
         return Reading("", end)  # twelve:thirty
     if marks == "." and cursor.touches_word and after.islower():
         return Reading("dot", end)  # node.js
-    if marks == "." and cursor.next(end).islower() and say.roman(cursor.previous):  # "Louis XVI. lost"
-        return Reading("", end)
+    if marks == "." and cursor.next(end).islower() and _NUMBERED.fullmatch(cursor.previous):
+        return Reading("", end)  # "Louis XVI. lost", "the 5th. of May"
+    if marks in (".,", ".;", ".:"):  # "Henry IV., Part I"
+        return Reading(marks[1], end)
     if marks == "." and after.isalpha() and not cursor.touches_word:  # .NET, .env
         following = cursor.next(end)
         is_name = following.lower() in tables.TOP_LEVEL_DOMAINS or following in tables.FILE_ENDINGS
@@ -222,6 +227,8 @@ def dash(cursor: Cursor) -> Reading | None:
         return Reading("to" if is_range else "", end)
     if not before and after.isspace():  # an item of a list
         return Reading("", end)
+    if dashes == "-" and before in ("", " ") and _FLAG.match(text, end):  # "python -m app"
+        return Reading("dash", end)
     if before.isspace() and after.isspace():
         has_digit = any(char.isdecimal() for char in cursor.previous)
         is_minus = following[:1].isdecimal() and (
@@ -340,6 +347,8 @@ def symbol(cursor: Cursor) -> Reading | None:
         spoken = "over"  # π/2
     elif char == "$" and _TICKER.match(cursor.text, end):
         spoken = "dollar"  # $AAPL
+    elif char == "$" and cursor.at == 0 and _COMMAND.match(cursor.text, end):
+        return cursor.leave_out(end)
     elif char in "§¶":
         spoken = tables.SYMBOLS[char] + ("s" if end - cursor.at > 1 else "")
     elif before_number and char in _BEFORE_NUMBER:
@@ -355,6 +364,8 @@ def _star(cursor: Cursor, end: int) -> str:
     following = cursor.next(end)
     if count > 2 or not (before[-1:].isalnum() or before[-1:] == ")") or not following[:1].isalnum():
         return "times" if count == 1 and before[-1:] == ")" and following == "(" else ""
+    if before.lower() == "select":  # of SQL
+        return "star"
     is_apart = text[cursor.at - 1].isspace() and text[end].isspace()
     is_joined = not text[cursor.at - 1].isspace() and not text[end].isspace()
     has_digit = before[-1:].isdecimal() or following[:1].isdecimal() or before[-1:] == ")"

@@ -104,7 +104,9 @@ STREETS = _pairs("""St Str: Street; Dr: Drive; Ave Av: Avenue; Blvd: Boulevard; 
     Turnpike; Plz: Plaza; Pt: Point; Hts: Heights; Way: Way""")
 
 # Written with a full stop. In small letters; the value keeps the case that is spoken.
-ABBREVIATIONS = _pairs("""mr: Mr; mrs: Mrs; ms: Ms; mx: Mx; messrs: Messers; mme: Madame; mlle:
+ABBREVIATIONS = _pairs("""wm: William; jas: James; geo: George; thos: Thomas; chas: Charles; robt: Robert; benj: Benjamin;
+    saml: Samuel; edw: Edward; jno: John; regt: Regiment; lat: latitude; long: longitude; inst: instant; ult: ultimo;
+    mr: Mr; mrs: Mrs; ms: Ms; mx: Mx; messrs: Messers; mme: Madame; mlle:
     Mademoiselle; prof: Professor; rev: Reverend; hon: Honorable; gen: General; brig: Brigadier; col:
     Colonel; maj: Major; capt: Captain; cmdr: Commander; cdr: Commander; lt: Lieutenant; sgt: Sergeant;
     cpl: Corporal; pvt: Private; adm: Admiral; sen: Senator; rep: Representative; gov: Governor; pres:
@@ -191,7 +193,7 @@ ABBREVIATIONS = {**SHORT_FORMS, **ABBREVIATIONS}
 # Without a number behind them these are words of their own, or end a sentence.
 BEFORE_NUMBERS = words(
     "no nos nr fig figs vol vols ch chap sec sect art par para pp p op ext eq eqs ed ser fl ste apt ex pt ms "
-    "arts cl chs pg pgs ll sc mk bk bks prop reg ref"
+    "arts cl chs pg pgs ll sc mk bk bks prop reg ref lat long"
 )
 # Words as well: the full stop belongs to the sentence unless a capital or a number follows.
 ALSO_WORDS = words("""gen col rep sen gov pres ave sq al art min max temp mass fig sec ed ex sp ch mar jun dec
@@ -220,8 +222,8 @@ ACRONYM_WORDS = words("""NASA NATO UNESCO UNICEF OPEC AIDS LASER RADAR SONAR SCU
     DARPA SWAT RAM ROM PIN SIM COVID SARS NASDAQ CRISPR BIOS LAN WAN ASEAN MENSA NIMBY YOLO FOMO ERISA DACA
     HIPAA LIDAR MIDI PIXAR IKEA FIAT EPCOT UNIX CAD DRAM POTUS FLOTUS ICANN""")
 ACRONYMS = _pairs("""JPEG JPG: jay peg; SQL: sequel; WYSIWYG: wizzy wig; OK: okay; TOEFL: toe full;
-    ASCII: askey; iOS: IOS; NOAA: Noah; SCSI: scuzzy; PhD: PHD; MSc: MSC; BSc: BSC; WWI: World War One;
-    WWII: World War Two; GIF: giff; FICA: fie ka; MOMA: moma; SCOTUS: scotus; IPv4: IPV four; IPv6: IPV
+    ASCII: askey; iOS: IOS; NOAA: Noah; SCSI: scuzzy; PhD: PHD; MSc: MSC; BSc: BSC; WWI WW1: World War One;
+    WWII WW2: World War Two; GIF: giff; FICA: fie ka; MOMA: moma; SCOTUS: scotus; IPv4: IPV four; IPv6: IPV
     six""")
 # Capitals of three letters or fewer that are said as words wherever they stand; longer ones are looked up.
 SHORT_WORDS = words("""a am an as at be by do go he hi if in is it me my no of oh on or so to up we ok all and

@@ -46,9 +46,12 @@ def time(cursor: Cursor, m: re.Match) -> str:
     is_whole = second == "00" and not point and (half or minute)
     if is_whole and (half or _DATE.match(cursor.previous) or m[1][0] == "0"):
         second = None
-    if second and not half and not point:
+    if second and not half and not (point and minute):
+        seconds = (
+            f"{say.decimal(second.lstrip('0') + point)} seconds" if point else counted(int(second), "second")
+        )
         said = f"{counted(hour, 'hour')} {counted(minute, 'minute')}"
-        return said + ("" if is_whole else f" and {counted(int(second), 'second')}") + zone
+        return said + ("" if is_whole else f" and {seconds}") + zone
     is_named = not minute and cursor.next(m.end()).lower() in _WHOLE  # "12:00 noon"
     is_named = is_named or (not minute and not half and _TO_MINUTES.match(cursor.text, m.end()) is not None)
     is_named = is_named or (not minute and _TO_HALF.match(cursor.text, m.end()) is not None)  # "7:00-9 PM"

@@ -149,7 +149,11 @@ def money(cursor: Cursor) -> Reading | None:
         return price(replace(cursor, at=end + 1), tables.CURRENCY_CODES[word])  # CAD$20
     if (word in tables.DOLLARS or word == "R") and (sign := _DOLLAR.match(cursor.text, end)):
         return price(replace(cursor, at=sign.end()), word + "$")
-    if word in tables.CURRENCY_CODES and (blank := _BLANK_DIGIT.match(cursor.text, end)):
+    if (
+        word in tables.CURRENCY_CODES
+        and not cursor.previous.endswith("/")
+        and (blank := _BLANK_DIGIT.match(cursor.text, end))
+    ):
         if "." in blank[0] and word not in ("Rs", "Fr"):
             return None
         return price(replace(cursor, at=blank.end()), tables.CURRENCY_CODES[word])

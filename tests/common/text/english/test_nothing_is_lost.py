@@ -13,7 +13,7 @@ TOKENS = (Path(__file__).parents[3] / "data" / "tokens.txt").read_text(encoding=
 PART = re.compile(r"\d+|[^\W\d_]+|[^\w\s.,;:!?'\"()\[\]{}|/-]|(?<=\w)[-/](?=\d)")
 # Punctuation is a pause or layout, and so are these; a mark of quoted mail alone in its line is.
 LAYOUT = frozenset("`´|>\u00ad")
-# What reads the same without it: a hyphen that ties groups or letters, a second sign, a tone of skin, missing stars.
+# What reads the same without it: a hyphen that ties groups, a second sign, a tone of skin, missing stars.
 TIES = {
     ("$5-$7", "$"),
     ("078-05-1120", "-"),
