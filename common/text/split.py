@@ -21,17 +21,15 @@ def _words(text: str) -> frozenset[str]:
 
 
 # Before a name or in the middle of a phrase: these never end a sentence.
-_NEVER_LAST = _words("""mr mrs ms mx dr drs prof rev hon gen brig col
-    maj capt cmdr lt sgt cpl pvt adm sen rep gov
-    pres supt insp msgr messrs mme mlle fr amb atty e.g i.e eg ie vs v cf viz ca approx esp incl asst mgr pfc
-    cpt cpo mmes sra srta emer
-    wm jas geo thos chas robt benj saml edw jno regt""")
+_NEVER_LAST = _words("""mr mrs ms mx dr drs prof rev hon gen brig col maj capt cmdr lt sgt cpl pvt adm sen
+    rep gov pres supt insp msgr messrs mme mlle fr amb atty e.g i.e eg ie vs v cf viz ca approx esp incl
+    asst mgr pfc cpt cpo mmes sra srta emer wm jas geo thos chas robt benj saml edw jno regt""")
 # Not the end before a number: "No. 5", "p. 12".
-_BEFORE_NUMBER = _words("""no nos n° nº lat long fig figs vol vols p pp ch chap sec sect art eq eqs op par para ext tel
-    apt ste rm bldg mar dec hwy rte rt fl ser pt ph rs sun sat wed hr hrs min mins sec secs lb lbs oz arts cl
-    chs pg pgs ll sc mk bk bks prop reg ref acct lot qty pkt gen ex exod lev num deut josh judg sam kgs chr
-    chron ps pss prov eccl isa jer ezek dan hos matt mt mk lk jn rom cor gal eph phil col thess tim tit heb
-    jas pet""")
+_BEFORE_NUMBER = _words("""no nos n° nº lat long fig figs vol vols p pp ch chap sec sect art eq eqs op par
+    para ext tel apt ste rm bldg mar dec hwy rte rt fl ser pt ph rs sun sat wed hr hrs min mins sec secs lb
+    lbs oz arts cl chs pg pgs ll sc mk bk bks prop reg ref acct lot qty pkt gen ex exod lev num deut josh
+    judg sam kgs chr chron ps pss prov eccl isa jer ezek dan hos matt mt mk lk jn rom cor gal eph phil col
+    thess tim tit heb jas pet""")
 _WEEKDAYS = _words("sat sun wed")
 _MONTHS = _words("""jan feb mar apr may jun jul aug sep sept oct nov dec january february march april june
     july august september october november december""")

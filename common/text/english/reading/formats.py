@@ -145,9 +145,9 @@ def minutes_and_seconds(cursor: Cursor, m: re.Match) -> str:
     return f"{_counted(m[1], 'minute')} {_counted(m[2], 'second')}" if int(m[2]) > 11 else ""
 
 
-@form(r"([4-7])\s?ft\.?\s?(\d|1[01])(?!\w|[.,]\d|\s?(?:in\b|\"|″|''))")
+@form(r"([4-7])(?:\s?ft\.?\s?|')(\d|1[01])(?!\w|[.,]\d|\s?(?:in\b|\"|″|''))")
 def height(cursor: Cursor, m: re.Match) -> str:
-    """5ft9, 6 ft 2."""
+    """5ft9, 6 ft 2, 6'2."""
     return f"{say.integer(m[1])} foot {say.integer(m[2])}"
 
 

@@ -63,7 +63,7 @@ _DECADE = re.compile(r"'\d\ds?(?!\w)")
 _RATING = re.compile(r"(?:4\.00?|5\.0|5|10|100)(?!\w|[.,/]\d)")
 _SHORT_MONTHS = [name[:3] for name in tables.MONTHS]
 _DATE_AHEAD = re.compile(rf"\s?(?:\d{{1,2}}\s)?(?:{'|'.join([*tables.MONTHS, *_SHORT_MONTHS])})\b\.?\s\d")
-_DAY_AHEAD = re.compile(rf"\s?\d{{1,2}}(?:st|nd|rd|th)?\s(?:{'|'.join([*tables.MONTHS, *_SHORT_MONTHS])})\b")
+_DAY_AHEAD = re.compile(rf"\s?\d{{1,2}}(?:st|nd|rd|th)?\s(?i:{'|'.join([*tables.MONTHS, *_SHORT_MONTHS])})\b")
 _HALF_DAY = re.compile(r"\d\s?[ap]\.?m\.?$", re.IGNORECASE)
 _TIME_AHEAD = re.compile(r"\s?(?:\d{1,2}(?:[:.]\d\d)?\s?[ap]\.?m\b|noon\b|midnight\b|close\b)", re.IGNORECASE)
 _FULL_WEEKDAYS = frozenset(name.lower() for name in tables.WEEKDAYS.values())
@@ -229,6 +229,8 @@ def dash(cursor: Cursor) -> Reading | None:
         return Reading("", end)
     if dashes == "-" and before in ("", " ") and _FLAG.match(text, end):  # "python -m app"
         return Reading("dash", end)
+    if before.isspace() and after.isspace() and ":" in cursor.previous and following[:1].isdecimal():
+        return Reading("to", end)  # "8:30 - 9:30"
     if before.isspace() and after.isspace():
         has_digit = any(char.isdecimal() for char in cursor.previous)
         is_minus = following[:1].isdecimal() and (
