@@ -23,13 +23,13 @@ def _words(text: str) -> frozenset[str]:
 # Before a name or in the middle of a phrase: these never end a sentence.
 _NEVER_LAST = _words("""mr mrs ms mx dr drs prof rev hon gen brig col maj capt cmdr lt sgt cpl pvt adm sen
     rep gov pres supt insp msgr messrs mme mlle fr amb atty e.g i.e eg ie vs v cf viz ca approx esp incl
-    asst mgr pfc cpt cpo mmes sra srta emer wm jas geo thos chas robt benj saml edw jno regt""")
+    asst mgr pfc cpt cpo mmes sra srta emer wm jas geo thos chas robt benj saml edw jno regt lieut sergt""")
 # Not the end before a number: "No. 5", "p. 12".
-_BEFORE_NUMBER = _words("""no nos n° nº lat long fig figs vol vols p pp ch chap sec sect art eq eqs op par
-    para ext tel apt ste rm bldg mar dec hwy rte rt fl ser pt ph rs sun sat wed hr hrs min mins sec secs lb
-    lbs oz arts cl chs pg pgs ll sc mk bk bks prop reg ref acct lot qty pkt gen ex exod lev num deut josh
-    judg sam kgs chr chron ps pss prov eccl isa jer ezek dan hos matt mt mk lk jn rom cor gal eph phil col
-    thess tim tit heb jas pet""")
+_BEFORE_NUMBER = _words("""no nos n° nº lat long dep arr fig figs vol vols p pp ch chap sec sect art eq eqs
+    op par para ext tel apt ste rm bldg mar dec hwy rte rt fl ser pt ph rs sun sat wed hr hrs min mins sec
+    secs lb lbs oz arts cl chs pg pgs ll sc mk bk bks prop reg ref acct lot qty pkt gen ex exod lev num deut
+    josh judg sam kgs chr chron ps pss prov eccl isa jer ezek dan hos matt mt mk lk jn rom cor gal eph phil
+    col thess tim tit heb jas pet""")
 _WEEKDAYS = _words("sat sun wed")
 _MONTHS = _words("""jan feb mar apr may jun jul aug sep sept oct nov dec january february march april june
     july august september october november december""")
@@ -194,7 +194,7 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
     abbreviation = word.lower()
     if _SHILLINGS.fullmatch(word) and _NUMBER_FOLLOWS.match(text, end):  # "10s. 6d."
         return False
-    if "-" in word and word[0].isdigit():  # "6-oz", "10-min"
+    if "-" in word and (word[0].isdigit() or ".-" in word):  # "6-oz", "10-min", "Maj.-Gen"
         abbreviation = abbreviation.rpartition("-")[2]
     if abbreviation in _NEVER_LAST:
         return False
@@ -206,10 +206,14 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
         return False
     if (
         abbreviation in _BEFORE_NUMERAL
-        and next_word == "I"
-        and text[following.end() : following.end() + 1] in "-–"
+        and next_word[:1] == "I"
+        and (next_word == "I." or text[following.end(1) : following.end() + 1] in ("-", "–", ",", ":", ")"))
+        and (
+            abbreviation not in ("no", "art", "p", "pp")
+            or text[following.end() : following.end() + 1] in "-–"
+        )
     ):
-        return False  # "Vols. I–III"
+        return False  # "Vols. I–III", "Vol. I."
     if abbreviation in _BEFORE_NUMERAL and _NUMERAL.fullmatch(
         next_word.upper() if len(next_word) > 1 else next_word
     ):
@@ -218,6 +222,8 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
         return False
     is_inch = abbreviation == "in" and len(words) > 1 and words[-2][-1].isdigit()
     known = is_inch or abbreviation in _PERHAPS_LAST or _DOTTED.fullmatch(word) is not None
+    if lowercase and abbreviation == "cent" and words[-2:-1] == ["per"]:
+        return False
     if lowercase:
         return not capitals and not known
     if not known:

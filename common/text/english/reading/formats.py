@@ -26,7 +26,9 @@ _SCIENTIFIC = re.compile(
 _MAGNITUDES = words("k K M B T bn mn tn mln bln")
 _BY = re.compile(r"(?:x\d+){1,3}(?:[cmk]?m|ft|in|px)?")
 _HALVED_BEHIND_HYPHEN = re.compile(r"-(?:price|off|time)\b")
-_CRICKET = re.compile(r"\b(?:posted|declared|wickets?|innings|overs|cricket|batting|Test|stumps|runs)\b")
+_CRICKET = re.compile(
+    r"\b(?:posted|declared|wickets?|innings|overs|cricket|batting|Test|stumps|runs|ov|all\sout)\b"
+)
 _SIZES = words("thick wide long deep high tall by of x in and")
 _CODES = words("section sec article art rule clause paragraph para § §§ code subsection exception title")
 _PORTS = words("""80 443 3000 3001 3306 4000 4200 5000 5173 5432 6379 8000 8001 8080 8081 8443 8888 9000 9090
@@ -112,10 +114,10 @@ def motor_oil(cursor: Cursor, m: re.Match) -> str:
     return f"{say.integer(m[1][:-1])} W {say.integer(m[2])}"
 
 
-@form(r"([23])d(?=\s[A-Z])(?!\s[A-Z]{2})")
+@form(r"([23])d(?=\s[A-Z])(?!\s[A-Z]{2})|([2-9][23])d(?!\w)")
 def ordinal_in_law(cursor: Cursor, m: re.Match) -> str:
-    """The 2d Amendment, 3d Cir."""
-    return say.ordinal(int(m[1]))
+    """The 2d Amendment, 3d Cir., the 22d."""
+    return say.ordinal(int(m[1] or m[2]))
 
 
 @form(

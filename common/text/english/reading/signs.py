@@ -46,7 +46,7 @@ _BEFORE_NUMBER = {"<": "less than", ">": "greater than", "~": "about"}
 _IN_ROWS = tables.SILENT | {symbol for symbol in tables.SYMBOLS if symbol.isascii() or symbol in "§¶"}
 _BEFORE_OPERATOR = frozenset("0123456789)")
 _NUMBER_WORDS = words("one two three four five six seven eight nine ten eleven twelve noon midnight")
-_NUMBERED = re.compile(r"[IVXL]{2,7}|\d{1,3}(?:st|nd|rd|th)")
+_NUMBERED = re.compile(r"[IVXL]{1,7}|\d{1,3}(?:st|nd|rd|th)")
 _LONGEST_SIGN = max(map(len, tables.SIGNS))
 _SIGN_STARTS = frozenset(sign[0] for sign in tables.SIGNS)
 _VARIABLE = re.compile(r"[xyznk](?!\w)")
@@ -144,7 +144,13 @@ def apostrophe(cursor: Cursor) -> Reading | None:
         return None
     if not cursor.touches_word:
         if match := _APOSTROPHE_YEAR.match(cursor.text, cursor.at):
-            said = say.decade(int(match[1])) if match[1] else say.two_digits(int(match[2]))
+            said = (
+                "two thousands"
+                if match[1] == "00"
+                else say.decade(int(match[1]))
+                if match[1]
+                else say.two_digits(int(match[2]))
+            )
             return Reading(said, match.end())
         if match := _ELISION.match(cursor.text, cursor.at):
             return Reading(_FULL.get(match[1].lower(), match[1]), match.end())
@@ -168,8 +174,9 @@ def mark(cursor: Cursor) -> Reading | None:
         return Reading("", end)  # twelve:thirty
     if marks == "." and cursor.touches_word and after.islower():
         return Reading("dot", end)  # node.js
-    if marks == "." and cursor.next(end).islower() and _NUMBERED.fullmatch(cursor.previous):
-        return Reading("", end)  # "Louis XVI. lost", "the 5th. of May"
+    is_short = _NUMBERED.fullmatch(cursor.previous) or (cursor.earlier, cursor.previous) == ("per", "cent")
+    if marks == "." and is_short and cursor.next(end).islower():
+        return Reading("", end)  # "Louis XVI. lost", "the 5th. of May", "per cent. of"
     if marks in (".,", ".;", ".:"):  # "Henry IV., Part I"
         return Reading(marks[1], end)
     if marks == "." and after.isalpha() and not cursor.touches_word:  # .NET, .env
@@ -178,6 +185,8 @@ def mark(cursor: Cursor) -> Reading | None:
         is_name = is_name or following in tables.HIDDEN_FILES
         if is_name and cursor.is_after_blank:
             return Reading("dot", end)
+    if marks == "!" and after.isalpha() and cursor.is_after_blank:  # "a || !b"
+        return Reading("not", end)
     if strongest := next((mark for mark in "?!" if mark in marks), ""):
         return Reading(strongest, end)
     if "…" in marks or ".." in marks:
@@ -204,6 +213,8 @@ def dash(cursor: Cursor) -> Reading | None:
     is_dated = is_month(cursor.previous, cursor.earlier) or is_month(cursor.earlier, "")
     if is_dated and _DAY_AHEAD.match(text, end):  # "30 June-2 July"
         return Reading("to", end)
+    if cursor.previous in ("k", "K", "M", "B") and cursor.earlier[-1:].isdecimal() and after.isdecimal():
+        return Reading("to", end)  # "10k-20k"
     if _HALF_DAY.search(cursor.previous) and _TIME_AHEAD.match(text, end):  # "6am - 2pm", "10am-noon"
         return Reading("to", end)
     if cursor.previous.lower() in ("noon", "midnight") and _TIME_AHEAD.match(text, end):

@@ -22,6 +22,7 @@ _TO_HALF = re.compile(r"\s?[-–—]\s?\d{1,2}(?:[:.]\d\d)?\s?[AaPp]\.?\s?[Mm]\b
 _DAYTIME_FOLLOWS = re.compile(
     r"\s(?:tomorrow|tonight|sharp|(?:this|in\sthe)\s(?:morning|afternoon|evening))\b"
 )
+_SUBJECTS = words("the a I he she it we they his her my our ,")
 _BEFORE_TIME = words("at by until till from before after since around about to and between , (")
 
 
@@ -74,9 +75,9 @@ def dotted_time(cursor: Cursor, m: re.Match) -> str:
 def dotted_hour(cursor: Cursor, m: re.Match) -> str:
     """At 8.30 tomorrow, the train leaves at 17.45."""
     is_departure = _DEPARTS.search(cursor.text, max(cursor.at - 20, 0), cursor.at)
-    is_time = is_departure or (
-        cursor.previous.lower() == "at" and _DAYTIME_FOLLOWS.match(cursor.text, m.end())
-    )
+    is_time = is_departure or cursor.text.startswith(" o'clock", m.end())
+    is_time = is_time or (cursor.previous == "At" and cursor.next(m.end()) in _SUBJECTS)
+    is_time = is_time or (cursor.previous.lower() == "at" and _DAYTIME_FOLLOWS.match(cursor.text, m.end()))
     return clock(int(m[1]), int(m[2])) if is_time else ""
 
 
