@@ -21,16 +21,15 @@ def _words(text: str) -> frozenset[str]:
 
 
 # Before a name or in the middle of a phrase: these never end a sentence.
-_NEVER_LAST = _words("""mr mrs ms mx dr drs prof rev hon gen brig col
-    maj capt cmdr lt sgt cpl pvt adm sen rep gov
-    pres supt insp msgr messrs mme mlle fr amb atty e.g i.e eg ie vs v cf viz ca approx esp incl asst mgr pfc
-    cpt cpo mmes sra srta emer""")
+_NEVER_LAST = _words("""mr mrs ms mx dr drs prof rev hon gen brig col maj capt cmdr lt sgt cpl pvt adm sen
+    rep gov pres supt insp msgr messrs mme mlle fr amb atty e.g i.e eg ie vs v cf viz ca approx esp incl
+    asst mgr pfc cpt cpo mmes sra srta emer wm jas geo thos chas robt benj saml edw jno regt lieut sergt""")
 # Not the end before a number: "No. 5", "p. 12".
-_BEFORE_NUMBER = _words("""no nos n° nº fig figs vol vols p pp ch chap sec sect art eq eqs op par para ext tel
-    apt ste rm bldg mar dec hwy rte rt fl ser pt ph rs sun sat wed hr hrs min mins sec secs lb lbs oz arts cl
-    chs pg pgs ll sc mk bk bks prop reg ref acct lot qty pkt gen ex exod lev num deut josh judg sam kgs chr
-    chron ps pss prov eccl isa jer ezek dan hos matt mt mk lk jn rom cor gal eph phil col thess tim tit heb
-    jas pet""")
+_BEFORE_NUMBER = _words("""no nos n° nº lat long dep arr fig figs vol vols p pp ch chap sec sect art eq eqs
+    op par para ext tel apt ste rm bldg mar dec hwy rte rt fl ser pt ph rs sun sat wed hr hrs min mins sec
+    secs lb lbs oz arts cl chs pg pgs ll sc mk bk bks prop reg ref acct lot qty pkt gen ex exod lev num deut
+    josh judg sam kgs chr chron ps pss prov eccl isa jer ezek dan hos matt mt mk lk jn rom cor gal eph phil
+    col thess tim tit heb jas pet""")
 _WEEKDAYS = _words("sat sun wed")
 _MONTHS = _words("""jan feb mar apr may jun jul aug sep sept oct nov dec january february march april june
     july august september october november december""")
@@ -64,6 +63,12 @@ _LIST_ITEM = re.compile(r"[-*•‣·–—]\s|\(?(?:\d{1,3}|[a-zA-Z])[.)]\s")
 _CLAUSE_END = re.compile(r"[;:,][\"'”’)\]]*(?=\s)|[—，；：、](?=.)|\s[-–](?=\s)", re.DOTALL)
 _BRACES = re.compile(r"\{[^{}]*\}")
 
+_BEGINS_WITH_TIME = re.compile(
+    r"\s*(?:(?:and|but|then|only|just|shortly)\s)?(?:at|by|around|about|before|after|until|since|from|on)\s"
+    r"(?:about\s|around\s|nearly\s|exactly\s)?\d[\d:. -]{0,12}[ap]\.m\.$",
+    re.IGNORECASE,
+)
+_SHILLINGS = re.compile(r"\d{1,2}[ls]")
 _LOOK_BACK = 24  # characters before a full stop that decide on it: room for every abbreviation
 _WRAP_WIDTH = 60  # lines of prose are not wrapped to fewer columns than this
 
@@ -74,6 +79,7 @@ def split_sentences(text: str) -> list[tuple[str, int]]:
     Marks without a word ("...") go to the sentence that follows.
     """
     capitals = text != text.lower()
+    items = 0  # of "1.) one 2.) two" in one line
     sentences: list[tuple[str, int]] = []
     start = line_start = widest = searched = 0
     has_word = False
@@ -89,6 +95,10 @@ def split_sentences(text: str) -> list[tuple[str, int]]:
                 widest = 0
         else:
             ends = _ends_sentence(text, start, mark, capitals)
+        if mark.group() == ".)" and text.endswith(f"{items + 1}", start, mark.start()):
+            items += 1
+            end = mark.start() - len(str(items))
+            ends = end > start and text[end - 1].isspace()
         has_word = has_word or _WORD.search(text, searched, end) is not None
         searched = end
         if ends and has_word:
@@ -182,20 +192,28 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
     if len(words) == 1 and mark.start() - start < _LOOK_BACK and word.isdigit() and len(word) <= 3:
         return False  # the number of an item: "1. Wash your hands."
     abbreviation = word.lower()
-    if "-" in word and word[0].isdigit():  # "6-oz", "10-min"
+    if _SHILLINGS.fullmatch(word) and _NUMBER_FOLLOWS.match(text, end):  # "10s. 6d."
+        return False
+    if "-" in word and (word[0].isdigit() or ".-" in word):  # "6-oz", "10-min", "Maj.-Gen"
         abbreviation = abbreviation.rpartition("-")[2]
     if abbreviation in _NEVER_LAST:
         return False
     if abbreviation in _BEFORE_NUMBER and _NUMBER_FOLLOWS.match(text, end):
         return False
+    if abbreviation in ("no", "nos") and next_word == "of" and not text.startswith(" of course", end):
+        return False  # "no. of items"
     if abbreviation in _WEEKDAYS and next_word.rstrip(".").lower() in _MONTHS:  # "Wed. Nov 11"
         return False
     if (
         abbreviation in _BEFORE_NUMERAL
-        and next_word == "I"
-        and text[following.end() : following.end() + 1] in "-–"
+        and next_word[:1] == "I"
+        and (next_word == "I." or text[following.end(1) : following.end() + 1] in ("-", "–", ",", ":", ")"))
+        and (
+            abbreviation not in ("no", "art", "p", "pp")
+            or text[following.end() : following.end() + 1] in "-–"
+        )
     ):
-        return False  # "Vols. I–III"
+        return False  # "Vols. I–III", "Vol. I."
     if abbreviation in _BEFORE_NUMERAL and _NUMERAL.fullmatch(
         next_word.upper() if len(next_word) > 1 else next_word
     ):
@@ -204,11 +222,15 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
         return False
     is_inch = abbreviation == "in" and len(words) > 1 and words[-2][-1].isdigit()
     known = is_inch or abbreviation in _PERHAPS_LAST or _DOTTED.fullmatch(word) is not None
+    if lowercase and abbreviation == "cent" and words[-2:-1] == ["per"]:
+        return False
     if lowercase:
         return not capitals and not known
     if not known:
         return True
     if abbreviation in ("a.m", "p.m"):
+        if _BEGINS_WITH_TIME.match(text, start, end):  # "At 5 a.m. Mr. Smith left."
+            return False
         zone = next_word.isupper() and 2 <= len(next_word) <= 4
         return not zone and next_word.lower() not in _AFTER_TIME
     return next_word.lower() in _STARTERS  # with a full stop it is an initial, and no starter

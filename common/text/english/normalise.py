@@ -174,6 +174,8 @@ def _clean_char(char: str, out: list[str], left_out: list[LeftOut], position: in
     if category in ("Mn", "Me"):
         if out and len(joined := unicodedata.normalize("NFC", out[-1] + char)) == 1:
             out[-1] = joined
+        elif not out or out[-1].isspace():  # on nothing
+            left_out.append(LeftOut(char, position, char))
         return ""
     if category[0] == "C":
         if char == tables.JOINER and out and out[-1] > "\u2190":  # inside an emoji

@@ -19,6 +19,7 @@ _ROMAN_IN_SMALL = words("vol vols ch chap pp p sc")
 _DOTTED = re.compile(
     rf"(?:{LETTER}\.){{2,12}}(?:{LETTER}(?!\w))?|[A-Z][a-z]?\.[A-Z]\.(?:s(?!\w)|(?!\w))|[ap]\.m(?!\w)"
 )
+_SPACED = re.compile(r"(?:i\. e|e\. g|A\. D|B\. C|U\. S|N\. Y|D\. C)\.")  # in old books
 _YEAR_FOLLOWS = re.compile(r"\s\d{3,4}(?!\d)")
 _DATED_INITIALS = {"p": "page", "c": "circa", "b": "born", "d": "died", "r": "reigned"}
 _CENTURY = re.compile(r"\d{1,2}(?:st|nd|rd|th)")
@@ -81,10 +82,12 @@ def slashed_abbreviation(cursor: Cursor) -> Reading | None:
 def dotted_abbreviation(cursor: Cursor) -> Reading | None:
     """U.S., e.g., p.m., Ph.D.s"""
     match = _DOTTED.match(cursor.text, cursor.at) if cursor.behind_word == "." else None
+    if len(cursor.word) == 1 and (spaced := _SPACED.match(cursor.text, cursor.at)):
+        match = spaced
     if not match or not cursor.char.isascii() or cursor.touches_word:
         return None
     several = "s" if match[0].endswith(".s") else ""
-    letters = match[0].removesuffix(several)
+    letters = match[0].removesuffix(several).replace(" ", "")
     key, letters = letters.rstrip(".").lower(), in_latin(letters.replace(".", ""))
     if not letters:
         return None
@@ -120,6 +123,7 @@ def abbreviation(cursor: Cursor) -> Reading | None:
         is_channel = key == "ch" and _TELEVISION.search(cursor.text, max(cursor.at - 20, 0), cursor.at)
         is_year = key == "fl" and _YEAR_FOLLOWS.match(cursor.text, end)
         spoken = "channel" if is_channel else "flourished" if is_year else tables.ABBREVIATIONS[key]
+        spoken = "departs" if key == "dep" and following[:1].isdecimal() else spoken
     elif key in tables.WEEKDAYS and word[0].isupper():
         is_month = following.lower() in tables.MONTH_NUMBERS
         if not (is_month or following in (",", ")") or following[:1].isdecimal() or following.islower()):
@@ -208,6 +212,8 @@ def _is_abbreviated(cursor: Cursor, word: str, key: str, end: int, following: st
     if word == "Ms":
         return following[:1].isupper()
     is_code = key in ("no", "nos") and _CODE_FOLLOWS.match(cursor.text, end) is not None
+    if key in ("no", "nos") and following == "of":
+        return not cursor.text.startswith(" of course", end)
     if key in tables.BEFORE_NUMBERS and not is_number:
         is_small = following.islower() and len(following) > 1 and key in _ROMAN_IN_SMALL
         is_roman = (following.isupper() or is_small) and say.roman(following.upper()) is not None

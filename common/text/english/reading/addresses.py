@@ -18,9 +18,11 @@ _SCHEME = re.compile(r"^(?:https?|ftp)://", re.IGNORECASE)
 _TLD = "|".join(sorted(tables.TOP_LEVEL_DOMAINS, key=len, reverse=True))
 _ENDINGS = "|".join(sorted(tables.FILE_ENDINGS, key=len, reverse=True))
 _LARGE_ENDINGS = "|".join(ending.upper() for ending in _ENDINGS.split("|") if len(ending) > 2)  # not "B.C"
-_EMAIL = re.compile(r"[\w.+%&'-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w@])")
+_EMAIL = re.compile(
+    r"[\w.+%&'-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w@])(?:\?[\w=&%.+-]{1,200})?"
+)
 _URL = re.compile(
-    r"(?:(?:https?|ftp)://|www\.)[^\s<>\"]{1,2000}"
+    r"(?:[a-z][a-z\d+]{1,9}://|www\.)[^\s<>\"]{1,2000}"
     rf"|(?:(?:[A-Za-z0-9-]{{1,63}}\.){{1,8}}(?:{_TLD})(?![\w-]|\.\w)|localhost(?=:\d|/))(?:[/?#:][^\s<>\"]{{0,2000}})?",
     re.IGNORECASE,
 )
@@ -45,9 +47,9 @@ _MARKS = {
 }
 _SPELLED = words("uk us io ai edu pdf de txt py ca au eu me co fr www")
 
-_HASH_NUMBER = re.compile(r"#\s?(?=\d+[A-Z]?(?!\w)|\s(?:is|was)\b|:)")
+_HASH_NUMBER = re.compile(r"#\s?(?=\d+[A-Z]?(?!\w)|\s(?:is|was)\b|:|[A-Z]{1,4}-?\d)")
 _HASHTAG = re.compile(r"#(\w{1,100})")
-_HANDLE = re.compile(r"@(\w[\w.]{0,62}\w|\w)")
+_HANDLE = re.compile(r"@([^\W\d][\w.]{0,62}\w|[^\W\d])")
 _NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|.", re.DOTALL)
 
 
@@ -90,7 +92,7 @@ def address(cursor: Cursor) -> Reading | None:
             spoken = [_spoken_part(cursor, part) for part in parts]
             letters = [part for part in parts if part.isalpha()]
             end = cursor.at + len(written)
-            if pattern is _FILE and (place := _PLACE.match(cursor.text, end)):
+            if pattern in (_FILE, _PATH) and (place := _PLACE.match(cursor.text, end)):
                 spoken.append(f", line {say.integer(place[1])}")
                 spoken.append(f", column {say.integer(place[2])}" if place[2] else "")
                 end = place.end()

@@ -205,7 +205,7 @@ def _plain_number(cursor: Cursor, number: str, end: int, is_counted: bool) -> st
     previous = cursor.previous.lower()
     room = previous.rstrip(".")
     if "." in number:
-        if previous in ("version", "python", "release"):
+        if previous in ("version", "python", "release") and number[0] != ".":
             return " point ".join(say.integer(part) for part in number.split("."))
         return say.decimal(number)
     if len(number) == 4 and not is_counted and _is_year(cursor, int(number), previous, end):

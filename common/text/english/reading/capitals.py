@@ -14,19 +14,20 @@ NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _SURNAME = re.compile(r"(?:Mac|Mc|O|De|La|Di|Van|Fitz|Le)[A-Z][a-z]+")
 
 # What is numbered in Roman numerals, and who.
-NUMBERED = words("""chapter part volume vol book act scene section article appendix phase type class grade
-    level figure table title war episode stage season round game mark element bowl verse canto unit lesson
-    division tier corps wars quarter psalm annex category apollo rocky version protocol page p pp saturn
-    gemini ares""")
+NUMBERED = words("""chapter chap ch part volume vol book act scene section article appendix phase type class
+    grade level figure table title war episode stage season round game mark element bowl verse canto unit
+    lesson division tier corps wars quarter psalm annex category apollo rocky version protocol page p pp
+    saturn gemini ares""")
 _REIGN = re.compile(
     r"\b(?:reign|rule[drs]?\b|king|queen|emperor|empress|pope|pharaoh|throne|crown|dynasty|died|death|monarch"
-    r"|(?:sons?|daughter|brother|count)\sof|succe(?:ed|ss)|abdicat|duke|prince|earl\b|sultan|heir|bishop|caliph)"
+    r"|(?:sons?|daughter|brother|count)\sof|succe(?:ed|ss)|abdicat|duke|prince|earl\b|sultan|heir|bishop|caliph)",
+    re.IGNORECASE,
 )
 _FICTION = re.compile(
     r"\b(?:films?|movies?|games?|sequel|trilogy|episode|played?|playing|watch|released?|album|model)\b"
 )
 _ALWAYS_NUMBERED = words("type class phase stage tier level category schedule")
-_ALSO_IN_SMALL = words("chapter section part volume vol act scene book appendix page p pp")
+_ALSO_IN_SMALL = words("chapter chap ch section part volume vol act scene book appendix page p pp")
 _TITLES = words("king queen pope emperor popes tsar kaiser")
 _MONARCHS = _TITLES | words("""henry louis elizabeth george edward charles james william richard philip
     philippe felipe paul pius leo gregory innocent clement boniface urban alexander nicholas peter catherine
@@ -65,6 +66,8 @@ def _is_ruler(cursor: Cursor, name: str) -> bool:
     """Whether a name that is not listed is a ruler's: no dictionary has it, or a reign is told of."""
     if not name.istitle() or len(name) < 4:
         return False
+    if cursor.earlier.lower() in _TITLES:
+        return True
     around = cursor.text[max(cursor.at - 60, 0) : cursor.at + 60]
     return _REIGN.search(around) is not None or not (is_known(name.lower()) or _FICTION.search(around))
 
@@ -176,7 +179,7 @@ def _said_roman(cursor: Cursor, base: str, number: int, end: int) -> str:
     if base == "I":
         if not is_name or following.lower() in _VERBS_OF_I:
             return ""
-        if key in _MONARCHS:
+        if key in _MONARCHS or cursor.earlier.lower() in _TITLES:
             return "" if key in _TITLES else "the first"
         if key in _ALWAYS_NUMBERED:
             return "one"

@@ -23,7 +23,7 @@ _DATE_FOLLOWS = re.compile(
     re.IGNORECASE,
 )
 _DAY_OF = re.compile(r"\d(?:st|nd|rd|th)?\sof\s[A-Za-z]{3,9}\.?\s$")  # before "3rd of May 20"
-_DAY_FOLLOWS = re.compile(r"\s(?:the\s)?(?:\d{1,2}(?:st|nd|rd|th)?|\d{4})(?![\w:]|[.,]\d|\s?%)")
+_DAY_FOLLOWS = re.compile(r"\s(?:the\s)?(?:\d{1,2}(?i:st|nd|rd|th)?|\d{4})(?![\w:]|[.,]\d|\s?%)")
 # In small letters these are mostly words: before a day or a year, not after "you" ("you may 5").
 _WORDS_TOO = words("may march mar dec sep")
 _BEFORE_MONTH = words("""on in by of since until till from before after to the and during between early late
@@ -111,7 +111,7 @@ def day_of_month(cursor: Cursor) -> Reading | None:
 
 def month_day(cursor: Cursor, number: str) -> str:
     """The ordinal of a day right behind its month ("May 5"), "" for any other number."""
-    if cursor.earlier[:1].isdecimal():  # "5 May 20"
+    if cursor.earlier[:1].isdecimal() and len(cursor.earlier) < 4:  # "5 May 20"
         return ""
     if cursor.earlier == "of" and _DAY_OF.search(cursor.text[max(cursor.at - 20, 0) : cursor.at]):
         return ""
@@ -208,7 +208,7 @@ def season(cursor: Cursor, m: re.Match) -> str:
     return f"{say.year(first)} {say.two_digits(second) if second else 'two thousand'}"
 
 
-@form(r"(?:(10|100|1000|1,000)s(?=\s+of\b)|(\d{3}0|[02-9]0)('?)s(?!\w))")
+@form(r"(?:(10|100|1000|1,000)'?s(?=\s+of\b)|(\d{3}0|[02-9]0)('?)s(?!\w))")
 def decade(cursor: Cursor, m: re.Match) -> str:
     """1990s, 80's, 1000s of; not "in 30s"."""
     if m[2] and len(m[2]) == 2 and not m[3] and are_seconds(cursor, m.end()):
@@ -223,7 +223,7 @@ def decade(cursor: Cursor, m: re.Match) -> str:
 def are_seconds(cursor: Cursor, end: int) -> bool:
     """Whether the "s" of "30s" stands for seconds: "in 30s", "a 30s delay"; not "in her 30s", "80s music"."""
     following = cursor.next(end).lower()
-    if following in _OF_SECONDS or cursor.text.startswith("-", end):
+    if following in _OF_SECONDS or (following == "-" and cursor.next(end + 1).lower() in _OF_SECONDS):
         return True
     is_range = following in ("and", "or", "-", "–", "to", "&") and cursor.previous.lower() not in _FOR_SECONDS
     is_style = following.isalpha() and following not in CLOSED

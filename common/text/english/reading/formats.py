@@ -10,7 +10,7 @@ from melforge.common.text.english.reading.amounts import amount
 from melforge.common.text.english.reading.capitals import letter_name, letters_and_digits
 from melforge.common.text.english.reading.cursor import NUMBER, Cursor, Reading, Rule, first_reading, form
 from melforge.common.text.english.reading.dates import DATES, are_seconds, dated_fraction, decade, is_day
-from melforge.common.text.english.reading.money import european_price, pence, pence_per
+from melforge.common.text.english.reading.money import european_price, pence, pence_per, shillings
 from melforge.common.text.english.reading.streets import house_in_queens, house_number
 from melforge.common.text.english.reading.telephone import DIGITS
 from melforge.common.text.english.reading.times import TIMES, duration
@@ -26,7 +26,9 @@ _SCIENTIFIC = re.compile(
 _MAGNITUDES = words("k K M B T bn mn tn mln bln")
 _BY = re.compile(r"(?:x\d+){1,3}(?:[cmk]?m|ft|in|px)?")
 _HALVED_BEHIND_HYPHEN = re.compile(r"-(?:price|off|time)\b")
-_CRICKET = re.compile(r"\b(?:posted|declared|wickets?|innings|overs|cricket|batting|Test|stumps|runs)\b")
+_CRICKET = re.compile(
+    r"\b(?:posted|declared|wickets?|innings|overs|cricket|batting|Test|stumps|runs|ov|all\sout)\b"
+)
 _SIZES = words("thick wide long deep high tall by of x in and")
 _CODES = words("section sec article art rule clause paragraph para § §§ code subsection exception title")
 _PORTS = words("""80 443 3000 3001 3306 4000 4200 5000 5173 5432 6379 8000 8001 8080 8081 8443 8888 9000 9090
@@ -112,10 +114,10 @@ def motor_oil(cursor: Cursor, m: re.Match) -> str:
     return f"{say.integer(m[1][:-1])} W {say.integer(m[2])}"
 
 
-@form(r"([23])d(?=\s[A-Z])(?!\s[A-Z]{2})")
+@form(r"([23])d(?=\s[A-Z])(?!\s[A-Z]{2})|([2-9][23])d(?!\w)")
 def ordinal_in_law(cursor: Cursor, m: re.Match) -> str:
-    """The 2d Amendment, 3d Cir."""
-    return say.ordinal(int(m[1]))
+    """The 2d Amendment, 3d Cir., the 22d."""
+    return say.ordinal(int(m[1] or m[2]))
 
 
 @form(
@@ -145,9 +147,9 @@ def minutes_and_seconds(cursor: Cursor, m: re.Match) -> str:
     return f"{_counted(m[1], 'minute')} {_counted(m[2], 'second')}" if int(m[2]) > 11 else ""
 
 
-@form(r"([4-7])\s?ft\.?\s?(\d|1[01])(?!\w|[.,]\d|\s?(?:in\b|\"|″|''))")
+@form(r"([4-7])(?:\s?ft\.?\s?|')(\d|1[01])(?!\w|[.,]\d|\s?(?:in\b|\"|″|''))")
 def height(cursor: Cursor, m: re.Match) -> str:
-    """5ft9, 6 ft 2."""
+    """5ft9, 6 ft 2, 6'2."""
     return f"{say.integer(m[1])} foot {say.integer(m[2])}"
 
 
@@ -401,6 +403,7 @@ NUMBERS: tuple[Rule, ...] = (
         ordinal,
         scientific,
         duration,
+        shillings,
         pence_per,
         pence,
         factor,

@@ -116,6 +116,13 @@ def european_price(cursor: Cursor, m: re.Match) -> str:
     return said_price(cursor, [(f"{whole}.{m[2]}", "", m.end())], "€").spoken
 
 
+@form(r"(\d{1,2})s\.?\s?(\d{1,2})d(?:\.(?=\s[a-z]|[,;]))?(?!\w)")
+def shillings(cursor: Cursor, m: re.Match) -> str:
+    """10s. 6d., before 1971."""
+    first = f"{say.integer(m[1])} {'shilling' if m[1] == '1' else 'shillings'}"
+    return f"{first} and {say.integer(m[2])} {'penny' if m[2] == '1' else 'pence'}"
+
+
 def pence_per(cursor: Cursor) -> Reading | None:
     """150p/day, 7.8p per minute."""
     m = _PENCE.match(cursor.text, cursor.at)

@@ -47,11 +47,14 @@ _BEFORE_NUMBER = {"<": "less than", ">": "greater than", "~": "about"}
 _IN_ROWS = tables.SILENT | {symbol for symbol in tables.SYMBOLS if symbol.isascii() or symbol in "§¶"}
 _BEFORE_OPERATOR = frozenset("0123456789)")
 _NUMBER_WORDS = words("one two three four five six seven eight nine ten eleven twelve noon midnight")
+_NUMBERED = re.compile(r"[IVXL]{1,7}|\d{1,3}(?:st|nd|rd|th)")
 _LONGEST_SIGN = max(map(len, tables.SIGNS))
 _SIGN_STARTS = frozenset(sign[0] for sign in tables.SIGNS)
 _VARIABLE = re.compile(r"[xyznk](?!\w)")
 _KEYS = words("press presses pressed pressing dial dialed dialing hit enter key")
 _TICKER = re.compile(r"[A-Z]{1,5}(?!\w)")
+_COMMAND = re.compile(r"\s[a-z]")  # behind the "$" of a shell
+_FLAG = re.compile(r"[b-zB-HJ-Z](?![\w'.-])")
 _REGIONAL_A, _REGIONAL_Z = "\U0001f1e6", "\U0001f1ff"
 _MAX_CLUSTER = 24  # characters of one emoji
 _EQUATION_FOLLOWS = re.compile(r"[\d.]{1,12}\s?[=+*×÷−]")
@@ -61,7 +64,7 @@ _DECADE = re.compile(r"'\d\ds?(?!\w)")
 _RATING = re.compile(r"(?:4\.00?|5\.0|5|10|100)(?!\w|[.,/]\d)")
 _SHORT_MONTHS = [name[:3] for name in tables.MONTHS]
 _DATE_AHEAD = re.compile(rf"\s?(?:\d{{1,2}}\s)?(?:{'|'.join([*tables.MONTHS, *_SHORT_MONTHS])})\b\.?\s\d")
-_DAY_AHEAD = re.compile(rf"\s?\d{{1,2}}(?:st|nd|rd|th)?\s(?:{'|'.join([*tables.MONTHS, *_SHORT_MONTHS])})\b")
+_DAY_AHEAD = re.compile(rf"\s?\d{{1,2}}(?:st|nd|rd|th)?\s(?i:{'|'.join([*tables.MONTHS, *_SHORT_MONTHS])})\b")
 _HALF_DAY = re.compile(r"\d\s?[ap]\.?m\.?$", re.IGNORECASE)
 _TIME_AHEAD = re.compile(r"\s?(?:\d{1,2}(?:[:.]\d\d)?\s?[ap]\.?m\b|noon\b|midnight\b|close\b)", re.IGNORECASE)
 _FULL_WEEKDAYS = frozenset(name.lower() for name in tables.WEEKDAYS.values())
@@ -142,7 +145,13 @@ def apostrophe(cursor: Cursor) -> Reading | None:
         return None
     if not cursor.touches_word:
         if match := _APOSTROPHE_YEAR.match(cursor.text, cursor.at):
-            said = say.decade(int(match[1])) if match[1] else say.two_digits(int(match[2]))
+            said = (
+                "two thousands"
+                if match[1] == "00"
+                else say.decade(int(match[1]))
+                if match[1]
+                else say.two_digits(int(match[2]))
+            )
             return Reading(said, match.end())
         if match := _ELISION.match(cursor.text, cursor.at):
             return Reading(_FULL.get(match[1].lower(), match[1]), match.end())
@@ -166,14 +175,19 @@ def mark(cursor: Cursor) -> Reading | None:
         return Reading("", end)  # twelve:thirty
     if marks == "." and cursor.touches_word and after.islower():
         return Reading("dot", end)  # node.js
-    if marks == "." and cursor.next(end).islower() and say.roman(cursor.previous):  # "Louis XVI. lost"
-        return Reading("", end)
+    is_short = _NUMBERED.fullmatch(cursor.previous) or (cursor.earlier, cursor.previous) == ("per", "cent")
+    if marks == "." and is_short and cursor.next(end).islower():
+        return Reading("", end)  # "Louis XVI. lost", "the 5th. of May", "per cent. of"
+    if marks in (".,", ".;", ".:"):  # "Henry IV., Part I"
+        return Reading(marks[1], end)
     if marks == "." and after.isalpha() and not cursor.touches_word:  # .NET, .env
         following = cursor.next(end)
         is_name = following.lower() in tables.TOP_LEVEL_DOMAINS or following in tables.FILE_ENDINGS
         is_name = is_name or following in tables.HIDDEN_FILES
         if is_name and cursor.is_after_blank:
             return Reading("dot", end)
+    if marks == "!" and after.isalpha() and cursor.is_after_blank:  # "a || !b"
+        return Reading("not", end)
     if strongest := next((mark for mark in "?!" if mark in marks), ""):
         return Reading(strongest, end)
     if "…" in marks or ".." in marks:
@@ -200,6 +214,8 @@ def dash(cursor: Cursor) -> Reading | None:
     is_dated = is_month(cursor.previous, cursor.earlier) or is_month(cursor.earlier, "")
     if is_dated and _DAY_AHEAD.match(text, end):  # "30 June-2 July"
         return Reading("to", end)
+    if cursor.previous in ("k", "K", "M", "B") and cursor.earlier[-1:].isdecimal() and after.isdecimal():
+        return Reading("to", end)  # "10k-20k"
     if _HALF_DAY.search(cursor.previous) and _TIME_AHEAD.match(text, end):  # "6am - 2pm", "10am-noon"
         return Reading("to", end)
     if cursor.previous.lower() in ("noon", "midnight") and _TIME_AHEAD.match(text, end):
@@ -223,6 +239,10 @@ def dash(cursor: Cursor) -> Reading | None:
         return Reading("to" if is_range else "", end)
     if not before and after.isspace():  # an item of a list
         return Reading("", end)
+    if dashes == "-" and before in ("", " ") and _FLAG.match(text, end):  # "python -m app"
+        return Reading("dash", end)
+    if before.isspace() and after.isspace() and ":" in cursor.previous and following[:1].isdecimal():
+        return Reading("to", end)  # "8:30 - 9:30"
     if before.isspace() and after.isspace():
         has_digit = any(char.isdecimal() for char in cursor.previous)
         is_minus = following[:1].isdecimal() and (
@@ -341,6 +361,8 @@ def symbol(cursor: Cursor) -> Reading | None:
         spoken = "over"  # π/2
     elif char == "$" and _TICKER.match(cursor.text, end):
         spoken = "dollar"  # $AAPL
+    elif char == "$" and cursor.at == 0 and _COMMAND.match(cursor.text, end):
+        return cursor.leave_out(end)
     elif char in "§¶":
         spoken = tables.SYMBOLS[char] + ("s" if end - cursor.at > 1 else "")
     elif before_number and char in _BEFORE_NUMBER:
@@ -356,6 +378,8 @@ def _star(cursor: Cursor, end: int) -> str:
     following = cursor.next(end)
     if count > 2 or not (before[-1:].isalnum() or before[-1:] == ")") or not following[:1].isalnum():
         return "times" if count == 1 and before[-1:] == ")" and following == "(" else ""
+    if before.lower() == "select":  # of SQL
+        return "star"
     is_apart = text[cursor.at - 1].isspace() and text[end].isspace()
     is_joined = not text[cursor.at - 1].isspace() and not text[end].isspace()
     has_digit = before[-1:].isdecimal() or following[:1].isdecimal() or before[-1:] == ")"

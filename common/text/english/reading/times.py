@@ -22,6 +22,7 @@ _TO_HALF = re.compile(r"\s?[-–—]\s?\d{1,2}(?:[:.]\d\d)?\s?[AaPp]\.?\s?[Mm]\b
 _DAYTIME_FOLLOWS = re.compile(
     r"\s(?:tomorrow|tonight|sharp|(?:this|in\sthe)\s(?:morning|afternoon|evening))\b"
 )
+_SUBJECTS = words("the a I he she it we they his her my our ,")
 _BEFORE_TIME = words("at by until till from before after since around about to and between , (")
 
 
@@ -46,9 +47,12 @@ def time(cursor: Cursor, m: re.Match) -> str:
     is_whole = second == "00" and not point and (half or minute)
     if is_whole and (half or _DATE.match(cursor.previous) or m[1][0] == "0"):
         second = None
-    if second and not half and not point:
+    if second and not half and not (point and minute):
+        seconds = (
+            f"{say.decimal(second.lstrip('0') + point)} seconds" if point else counted(int(second), "second")
+        )
         said = f"{counted(hour, 'hour')} {counted(minute, 'minute')}"
-        return said + ("" if is_whole else f" and {counted(int(second), 'second')}") + zone
+        return said + ("" if is_whole else f" and {seconds}") + zone
     is_named = not minute and cursor.next(m.end()).lower() in _WHOLE  # "12:00 noon"
     is_named = is_named or (not minute and not half and _TO_MINUTES.match(cursor.text, m.end()) is not None)
     is_named = is_named or (not minute and _TO_HALF.match(cursor.text, m.end()) is not None)  # "7:00-9 PM"
@@ -71,9 +75,9 @@ def dotted_time(cursor: Cursor, m: re.Match) -> str:
 def dotted_hour(cursor: Cursor, m: re.Match) -> str:
     """At 8.30 tomorrow, the train leaves at 17.45."""
     is_departure = _DEPARTS.search(cursor.text, max(cursor.at - 20, 0), cursor.at)
-    is_time = is_departure or (
-        cursor.previous.lower() == "at" and _DAYTIME_FOLLOWS.match(cursor.text, m.end())
-    )
+    is_time = is_departure or cursor.text.startswith(" o'clock", m.end())
+    is_time = is_time or (cursor.previous == "At" and cursor.next(m.end()) in _SUBJECTS)
+    is_time = is_time or (cursor.previous.lower() == "at" and _DAYTIME_FOLLOWS.match(cursor.text, m.end()))
     return clock(int(m[1]), int(m[2])) if is_time else ""
 
 

@@ -28,7 +28,7 @@ _PER = re.compile(r"\s?/\s?([A-Za-z]{1,12})(\^?[23²³])?(?![\w/])")
 _PER_AREA = re.compile(r"\s?/\s?(?:(km|m|cm|mm|mi|ft|in)\^?[2²]|sq\.?\s(mi|ft|km|m|in|yd))(?!\w)")
 _PERCENT = re.compile(r"\s?([%‰])")
 _DEGREE_SIGN = re.compile(
-    r"\s?(?:[°º](?:\s?([CFK])(?!\w)|\s?([NSEW])(?![\w'.])|(?!\s?[CFKNSEW]\w|\w))|([℃℉])(?!\w))"
+    r"\s?(?:[°º](?:\s?([CFK])(?!\w)|\s?([NSEW])(?:\.(?=\s[a-z]|[,;]))?(?![\w'.])|(?!\s?[CFKNSEW]\w|\w))|([℃℉])(?!\w))"
 )
 _INCHES = re.compile(r"\"|″|''")
 _FEET = re.compile(r"['′](?!(?!x\d)[\w'])")

@@ -45,6 +45,11 @@ _SMALL_WORDS = words("is if of to in or so we by at as on an be do no he it me m
 _DOLLAR = re.compile(r"\$\s?(?=\d)")
 _AND = re.compile(r"&([A-Z]{1,3})(?!\w)")
 _CLOSINGS = words("faithfully truly sincerely ever affectionately respectfully obediently")
+# What never follows an article; "a to-do list" goes on.
+_NO_NOUN = re.compile(
+    r"\s(?:(?:to|is|are|was|and|or|equals|for|of|with|from|by|as|plus|minus|times|keys?|button)(?![\w'-])|[=+×]\s)"
+)
+_LETTER_FOLLOWS = re.compile(r",\s(?:and\s|or\s)?[b-z](?!\w)")
 _OR = words("he his him she her s")
 _PRONOUNS = {("he", "him"), ("she", "her"), ("him", "his"), ("her", "hers")}
 _SHORT_FORMS = tables.SHORT_FORMS | tables.SHORTENED
@@ -144,7 +149,11 @@ def money(cursor: Cursor) -> Reading | None:
         return price(replace(cursor, at=end + 1), tables.CURRENCY_CODES[word])  # CAD$20
     if (word in tables.DOLLARS or word == "R") and (sign := _DOLLAR.match(cursor.text, end)):
         return price(replace(cursor, at=sign.end()), word + "$")
-    if word in tables.CURRENCY_CODES and (blank := _BLANK_DIGIT.match(cursor.text, end)):
+    if (
+        word in tables.CURRENCY_CODES
+        and not cursor.previous.endswith("/")
+        and (blank := _BLANK_DIGIT.match(cursor.text, end))
+    ):
         if "." in blank[0] and word not in ("Rs", "Fr"):
             return None
         return price(replace(cursor, at=blank.end()), tables.CURRENCY_CODES[word])
@@ -294,6 +303,8 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
         is_item = cursor.is_after_blank and cursor.text.startswith(")", end)  # "a) first"
         if is_item:
             return letter_name(word.upper())
+        if word == "a" and _is_letter(cursor, end):
+            return letter_name("A")
         return word if word in "aAI" else word.upper()
     if word.islower() or (word[0].isupper() and word[1:].islower() and word not in _SHORTENED):
         if word.islower() and word in tables.SMALL_ACRONYMS and cursor.text[end : end + 1] != "'":
@@ -307,6 +318,15 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
     if (ordinal := _ROMAN_ORDINAL.fullmatch(word)) and (number := say.roman(ordinal[1])):
         return say.ordinal(number)  # "XXth"
     return cased(cursor, word)
+
+
+def _is_letter(cursor: Cursor, end: int) -> bool:
+    """Whether "a" is the letter and no article: "press a to go on", "option a", "a, b and c"."""
+    if cursor.behind_word == " ":
+        return _NO_NOUN.match(cursor.text, end) is not None
+    if cursor.behind_word == ",":
+        return _LETTER_FOLLOWS.match(cursor.text, end) is not None
+    return cursor.behind_word in ("", ".", "?", "!", ";", ":", ")") and not cursor.text.startswith("..", end)
 
 
 def _foreign(cursor: Cursor, word: str) -> str:
