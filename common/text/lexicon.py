@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+from melforge.common.errors import InputError
 from melforge.common.text import SaidAs
 from melforge.common.text.english.homographs.nouns import is_adjective
 from melforge.common.text.english.homographs.verbs import is_third_person, is_verb
@@ -53,7 +54,9 @@ class Found(NamedTuple):
 class Lexicon:
     """The lexemes of a file, or of a request: an `OwnWords`."""
 
-    def __init__(self, lexemes: Iterable[Lexeme]):
+    def __init__(self, lexemes: Iterable[Lexeme], most_said: int | None = None):
+        """`most_said`: characters that it may say in a text, else there is an InputError."""
+        self.most_said = most_said
         self.words: dict[str, Any] = {}  # a tree: token -> what may follow it
         self.patterns: list[Lexeme] = []
         # What has more conditions is tried first.
@@ -74,6 +77,8 @@ class Lexicon:
     def add_to(self, said: Sequence[SaidAs], text: str) -> Sequence[SaidAs]:
         """`said`, and between these parts what the lexicon has for the text, in order."""
         entries = [SaidAs(one.start, one.end, one.spoken) for one in self.find(text, said)]
+        if self.most_said is not None and (length := sum(len(one.spoken) for one in entries)) > self.most_said:
+            raise InputError(f"lexicon: it says {length} characters, of {self.most_said} at most")
         return sorted([*said, *entries], key=lambda one: one.start) if entries else said
 
     def find(self, text: str, said: Sequence[SaidAs] = ()) -> Iterator[Found]:
