@@ -21,7 +21,7 @@ from melforge.common.synthesis.jobs import AnalysedText, Job, fitting_utterances
 from melforge.common.synthesis.loading import choose_sources, make_driver
 from melforge.common.synthesis.stream import Stream, speak_ahead
 from melforge.common.synthesis.text_queue import TextQueue
-from melforge.common.text import Analysis, Frontend
+from melforge.common.text import Analysis, Frontend, OwnWords, with_own_words
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -106,6 +106,7 @@ class TextToSpeech:
         deployments: Mapping[str, Deployment] | None = None,
         overrides: Mapping[str, Mapping[str, Any]] | None = None,
         text_processes: int = 0,
+        lexicon: str | Path | None = None,
     ) -> TextToSpeech:
         """Models by name (default: the voice's own) from a voice, or from `checkpoints` ("acoustic=FILE").
 
@@ -114,13 +115,14 @@ class TextToSpeech:
         `watch` gives what runs in an engine's place, such as one that measures it. `deployments` says by
         model how its engines are run: in buckets, for one. `overrides` are, by model too, values of its
         config or mel contract that count instead of those stored with the weights. `text_processes` analyse
-        the texts of `speak_many` and `speak_each` side by side (`melforge.common.text.processes`).
+        the texts of `speak_many` and `speak_each` side by side (`melforge.common.text.processes`). `lexicon`
+        is a file of own words (docs/reading.md), which count before the voice's.
         """
         deployments = {} if deployments is None else deployments
         clock = Timings()
         with clock.stage("voice"):
             wanted = {"acoustic": acoustic, "vocoder": vocoder}
-            sources = choose_sources(wanted, voice, checkpoints, overrides)
+            sources = choose_sources(wanted, voice, checkpoints, overrides, lexicon)
             first, second = (sources[kind] for kind in KINDS)
             require_same_contract(first.mel, second.mel, (first.model, second.model))
             backends = parse_backends(backend, {kind: source.model for kind, source in sources.items()})
@@ -139,18 +141,19 @@ class TextToSpeech:
         tts.load_timings = clock
         return tts
 
-    def analyse(self, text: str) -> AnalysedText:
+    def analyse(self, text: str, own_words: OwnWords | None = None) -> AnalysedText:
         """The frontend's utterances, cut where the acoustic model takes no longer ones.
 
-        An InputError where there is nothing to speak.
+        `own_words` come before those of the frontend. An InputError where there is nothing to speak.
         """
-        *_, analysed = self.analysing(text)
+        *_, analysed = self.analysing(text, own_words)
         assert analysed
         return analysed
 
-    def analysing(self, text: str) -> Iterator[AnalysedText | None]:
+    def analysing(self, text: str, own_words: OwnWords | None = None) -> Iterator[AnalysedText | None]:
         """The same a sentence at a time: None behind each, and at the end what `analyse` gives."""
-        sentences, parts, seconds = self.frontend.sentences(text), list[Analysis](), 0.0
+        frontend = with_own_words(self.frontend, own_words)
+        sentences, parts, seconds = frontend.sentences(text), list[Analysis](), 0.0
         while True:
             with self._frontend_turn:
                 start = time.perf_counter()

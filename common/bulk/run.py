@@ -126,13 +126,16 @@ def speak_table(
 def identity_of(models: Mapping[str, Any]) -> dict[str, Any]:
     """What the samples depend on beside the settings: Melforge's version and the files that are read."""
     wanted = {kind: models.get(kind) for kind in KINDS}
-    sources = choose_sources(wanted, models.get("voice"), models.get("checkpoints") or (), None)
+    sources = choose_sources(
+        wanted, models.get("voice"), models.get("checkpoints") or (), lexicon=models.get("lexicon")
+    )
     files = {
         kind: {
             "model": source.model,
             "config": config_hash(source.config),
             "weights": sha256_of(source.weights),
             **{name: sha256_of(graph) for name, graph in source.graphs.items() if graph.is_file()},
+            **{f"lexicon {number}": sha256_of(path) for number, path in enumerate(source.lexicons, 1)},
         }
         for kind, source in sources.items()
     }

@@ -15,7 +15,7 @@ EPILOG = """examples:
 OPTIONS = f"""
   -i, --input FILE!   .txt with a text a line, or .tsv; - is stdin
   --count N=4         buckets at most
-  batch-size
+  batch-size lexicon
   --json              print the proposal as JSON
 {options.MODEL_OPTIONS}{options.CONTROLS}"""
 

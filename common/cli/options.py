@@ -59,6 +59,7 @@ SHARED = f"""
         rate; the exit status is 1 where it is above --listen-limit
   --listen-limit SHARE   of words that may be heard as others, from 0 to 1 (default: {LISTEN_LIMIT})
   --batch-size N    utterances at a time
+  --lexicon FILE    how words are said, in a lexicon.yaml (docs/reading.md); it comes before the voice's own
   --align corpus|learned=corpus   durations of the corpus, or learned by the model's own aligner first
   --no-check        do not compare exported graphs with PyTorch; their notes in the cache say so
   --warm-up         first run every engine once, in every bucket, and print on stderr what it took; TensorRT
@@ -147,7 +148,7 @@ def controls_from(args: argparse.Namespace) -> Controls:
 def load_options(args: argparse.Namespace) -> dict[str, Any]:
     """What the options ask for, as `TextToSpeech.load` takes it."""
     same = ("acoustic", "vocoder", "voice", "backend", "device", "threads", "decoder")
-    how = {name: getattr(args, name) for name in (*same, "deployments", "overrides")}
+    how = {name: getattr(args, name) for name in (*same, "deployments", "overrides", "lexicon")}
     return {"checkpoints": args.checkpoint, **how}
 
 

@@ -80,6 +80,7 @@ def load_options(args: argparse.Namespace, settings: ServeSettings) -> LoadOptio
         deployments=args.deployments,
         overrides=args.overrides,
         warm_up=args.warm_up,
+        lexicon=args.lexicon,
     )
     return replace(how.with_threads(), streams=settings.texts_together(how.shares_engines()))
 
@@ -91,6 +92,7 @@ on Ray:
 models:
   voice checkpoint backend precision decoder device
   --threads         CPU threads of an engine (default: 1, since several texts are spoken at a time)
+  --lexicon         how words are said, in a lexicon.yaml; it is read again when it changes
   --warm-up         first run every engine of a pair once, in every bucket: TensorRT compiles for the GPU then
 """
 

@@ -46,6 +46,7 @@ text:
         for many phrases: the folder speech)
 {options.MODEL_OPTIONS}{options.CONTROLS}{bulk.OPTIONS}
 more:
+  lexicon
   --show-text        print what would be spoken, without speaking
   --strict           a symbol that cannot be spoken is an error
   --retry [N]=0      what went wrong is spoken again, with N other seeds and then in pieces; with --listen
@@ -120,7 +121,8 @@ def show_text(args: argparse.Namespace, phrases) -> int:
     from melforge.common.synthesis.loading import choose_sources
 
     wanted = {"acoustic": args.acoustic, "vocoder": args.vocoder}
-    frontend = choose_sources(wanted, args.voice, args.checkpoint)["acoustic"].build_frontend()
+    frontend = choose_sources(wanted, args.voice, args.checkpoint, lexicon=args.lexicon)
+    frontend = frontend["acoustic"].build_frontend()
     shown, unspoken = [], []
     warn_of_languages(phrases)
     for phrase in phrases:

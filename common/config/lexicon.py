@@ -6,7 +6,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +14,8 @@ from typing import Any, Literal
 from melforge.common.config.typed import build_section
 from melforge.common.config.yaml_file import Entry, read_yaml
 from melforge.common.errors import InputError
-from melforge.common.text.lexicon import LONGEST_KEY, Lexeme, Lexicon, Lexicons
+from melforge.common.text import SaidAs
+from melforge.common.text.lexicon import LONGEST_KEY, Lexeme, Lexicon
 from melforge.common.text.phonemes import in_braces
 
 LONGEST_SAID = 500  # characters
@@ -59,11 +60,6 @@ def read_lexicon(path: Path) -> Lexicon:
     return Lexicon(lexemes(read_yaml(path)))
 
 
-def lexicons_of(paths: Iterable[Path]) -> Lexicons:
-    """Those of files, as the files are when a text comes."""
-    return Lexicons(*map(LexiconFile, paths))
-
-
 def lexemes(entries: Mapping[str, Entry], patterns: bool = True) -> Iterator[Lexeme]:
     """Those of keys and values: text is words, a mapping says more, and of a list each counts where it may.
 
@@ -77,7 +73,8 @@ def lexemes(entries: Mapping[str, Entry], patterns: bool = True) -> Iterator[Lex
 def _lexeme(key: str, value: Any, place: str, patterns: bool) -> Lexeme:
     where = f"{place}: {key[:LONGEST_KEY]!r}"
     if not isinstance(value, str | Mapping):
-        raise InputError(f"{where} must be text, a mapping or a list of such, not {value!r}")
+        quotes = "" if isinstance(value, list) else "; words such as no, on and null need quotes here"
+        raise InputError(f"{where} must be text, a mapping or a list of such, not {value!r}{quotes}")
     said = LexiconEntry(words=value) if isinstance(value, str) else build_section(LexiconEntry, value, where)
     try:
         spoken = said.spoken
@@ -111,7 +108,7 @@ def _compiled(pattern: str, spoken: str, case: bool, allowed: bool) -> re.Patter
 class LexiconFile:
     """The lexicon of a file, read again when that changes; where it is wrong then, the last one stays.
 
-    It may be used from several threads. A log entry names what is wrong.
+    An `OwnWords`, which may be used from several threads. A log entry names what is wrong.
     """
 
     def __init__(self, path: Path):
@@ -128,6 +125,10 @@ class LexiconFile:
             finally:
                 self._turn.release()
         return self._lexicon
+
+    def add_to(self, said: Sequence[SaidAs], text: str) -> Sequence[SaidAs]:
+        """As the lexicon's, as the file is now."""
+        return self.current.add_to(said, text)
 
     def _look(self) -> None:
         stamp, self._looked = _stamp(self.path), time.monotonic()

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from melforge.common.audio.contract import MelContract, require_same_contract
 from melforge.common.config.deployment import Deployment
+from melforge.common.config.lexicon import LexiconFile
 from melforge.common.errors import InputError, unknown
 from melforge.common.registry import get_model
 from melforge.common.registry import names as model_names
@@ -65,6 +66,7 @@ class LoadOptions:
     deployments: Mapping[str, Deployment] = field(default_factory=dict)
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     warm_up: bool = False
+    lexicon: str | None = None
     streams: int = 1  # whose chunks come into one batch, for the warm-up
 
     def with_threads(self) -> LoadOptions:
@@ -117,7 +119,9 @@ class Pairs:
         speaking = model_names(*KINDS)
         given = {source.model: source for source in read_checkpoints(options.checkpoints, speaking)}
         self._sources: dict[tuple[str, str], ModelSource] = {
-            (voice.name, model): override(source, options.overrides.get(model, {}))
+            (voice.name, model): override(source, options.overrides.get(model, {})).with_lexicon(
+                options.lexicon
+            )
             for voice in voices
             for model, source in {**voice.models, **given}.items()
         }
@@ -311,5 +315,6 @@ class Pairs:
         """The source's frontend, one for all models with the same one."""
         key = repr(source.frontend)
         if key not in self._frontends:
-            self._frontends[key] = source.build_frontend()
+            frontend = self._frontends[key] = source.build_frontend()
+            frontend.own_words = tuple(map(LexiconFile, source.lexicons))
         return self._frontends[key]

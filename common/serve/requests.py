@@ -19,15 +19,20 @@ from pydantic import (
 )
 
 from melforge.common.audio.wire import DEFAULT_RATE, FORMATS
+from melforge.common.config.lexicon import lexemes
+from melforge.common.config.yaml_file import entries_of
 from melforge.common.errors import InputError
 from melforge.common.serve.errors import ApiError, bad_request
 from melforge.common.speech import Controls, control_fields
+from melforge.common.text.lexicon import Lexicon
+from melforge.common.text.phonemes import ALPHABETS, as_text
 
 SLOWEST, FASTEST = 0.25, 4.0  # OpenAI's range of `speed`
 MOST_RETRIES = 5
 LARGEST_NUMBER = 2**63 - 1
 NOT_USED = ("instructions",)  # accepted because some clients always send them
 MOST_ERRORS = 100  # of a request, of which the first is named
+MOST_ENTRIES, MOST_SAID = 200, 20_000  # of a request's lexicon, and characters that it says
 MOST_NAMES = 16  # of unknown fields that are named in a header
 LONGEST_NAME = 64  # of an unknown field that is named in a header
 
@@ -66,6 +71,12 @@ class SpeechFields(BaseModel):
     alignment: bool = Field(
         False, description="with sse or json: the seconds of each symbol, Tacotron 2's attention, the mel"
     )
+    lexicon: dict[str, Any] | None = Field(
+        None, description="how words of the input are said, as in a lexicon.yaml, without patterns"
+    )
+    phonemes: Literal[ALPHABETS] | None = Field(  # type: ignore[valid-type]
+        None, description="the input is phonemes of this alphabet, with marks"
+    )
     instructions: str | None = Field(None, description="accepted and not used")
     sample_rate: int = Field(DEFAULT_RATE, ge=1, le=LARGEST_NUMBER, description="Hz")
     retries: int = Field(
@@ -81,6 +92,20 @@ class SpeechFields(BaseModel):
     @property
     def voice_name(self) -> str:
         return self.voice if isinstance(self.voice, str) else self.voice.id
+
+    @property
+    def text(self) -> str:
+        """What is to be spoken; an InputError for what are no phonemes."""
+        return as_text(self.input, self.phonemes) if self.phonemes else self.input
+
+    @property
+    def own_words(self) -> Lexicon | None:
+        """The words of the request; an InputError for wrong ones, or too many."""
+        if not self.lexicon:
+            return None
+        if len(self.lexicon) > MOST_ENTRIES:
+            raise InputError(f"lexicon: {len(self.lexicon)} entries, of {MOST_ENTRIES} at most")
+        return Lexicon(lexemes(entries_of(self.lexicon, "lexicon"), patterns=False), MOST_SAID)
 
     @property
     def controls(self) -> Controls:

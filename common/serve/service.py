@@ -183,6 +183,15 @@ class Service:
             raise ApiError(400, str(error), param, "unsupported_value") from None
         return pair, controls
 
+    async def analyse(self, tts: TextToSpeech, wanted: TextFields) -> AnalysedText:
+        """A request's text; 400 says what is wrong with it."""
+        try:
+            return await self._texts.analyse(tts, wanted.text, wanted.own_words)
+        except InputError as error:
+            name = "lexicon" if str(error).startswith("lexicon: ") else "input"
+            message = str(error) if name == "lexicon" else f"input: {error}"
+            raise ApiError(400, message, name, "invalid_value") from None
+
     async def speak(self, wanted: SpeechFields, arrived: float, whole: bool = False) -> Speaking:
         """Starts speaking; 400 says what of the request is impossible.
 
@@ -190,10 +199,7 @@ class Service:
         """
         pair, controls = self.require(wanted)
         tts = await self.load(pair)
-        try:
-            text = await self._texts.analyse(tts, wanted.input)
-        except InputError as error:
-            raise ApiError(400, f"input: {error}", "input", "invalid_value") from None
+        text = await self.analyse(tts, wanted)
         encode = functools.partial(
             WireEncoder, wanted.response_format, tts.sampling_rate, wanted.sample_rate, whole
         )

@@ -12,6 +12,7 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 
 from melforge.common.runner import AnalysedText, TextToSpeech
+from melforge.common.text import OwnWords
 
 # Seconds for which a text lets others pass, for each of its characters: some hundred times what they take.
 PATIENCE = 1e-3
@@ -28,11 +29,13 @@ class TextAnalyser:
         self._waiting: queue.PriorityQueue[Analysing] = queue.PriorityQueue()
         threading.Thread(target=self._work, name="text", daemon=True).start()
 
-    async def analyse(self, tts: TextToSpeech, text: str) -> AnalysedText:
+    async def analyse(
+        self, tts: TextToSpeech, text: str, own_words: OwnWords | None = None
+    ) -> AnalysedText:
         """As `TextToSpeech.analyse`. Cancelling this stops the work behind the current sentence."""
         found: Future[AnalysedText] = Future()
         due = self._clock() + PATIENCE * len(text)
-        self._waiting.put((due, next(self._numbers), tts.analysing(text), found))
+        self._waiting.put((due, next(self._numbers), tts.analysing(text, own_words), found))
         return await asyncio.wrap_future(found)
 
     def stop(self) -> None:

@@ -34,10 +34,12 @@ def choose_sources(
     voice: str | Path | None,
     checkpoints: Sequence[str] = (),
     overrides: Mapping[str, Mapping[str, Any]] | None = None,
+    lexicon: str | Path | None = None,
 ) -> dict[str, ModelSource]:
     """The source of each kind that is wanted: from checkpoints where given, else from the voice.
 
-    `wanted` names the acoustic model, the vocoder or both; a name that is None leaves the choice open.
+    `wanted` names the acoustic model, the vocoder or both; a name that is None leaves the choice open. The
+    words of a file `lexicon` come before those of the voice's.
     """
     for kind, name in wanted.items():
         if name is not None:
@@ -67,7 +69,10 @@ def choose_sources(
                     raise InputError(f"voice {loaded.name!r} has no {kind} model")
                 sources[kind] = loaded.source(wanted[kind] or models[0])
     overrides = overrides or {}
-    return {kind: override(sources[kind], overrides.get(sources[kind].model, {})) for kind in wanted}
+    return {
+        kind: override(sources[kind], overrides.get(sources[kind].model, {})).with_lexicon(lexicon)
+        for kind in wanted
+    }
 
 
 def override(source: ModelSource, values: Mapping[str, Any]) -> ModelSource:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -21,7 +22,7 @@ class SaidAs:
 
 
 class OwnWords(Protocol):
-    """What knows how parts of any text are said: lexicons."""
+    """What knows how parts of any text are said: a lexicon."""
 
     def add_to(self, said: Sequence[SaidAs], text: str) -> Sequence[SaidAs]:
         """`said`, and between these parts its own, in order."""
@@ -99,10 +100,19 @@ class Frontend(Protocol):
 
     name: str
     symbols: tuple[str, ...]
-    own_words: OwnWords | None  # which are said in every text
+    own_words: Sequence[OwnWords]  # which are said in every text; the first ones come first
 
     def __call__(self, text: str, said: Sequence[SaidAs] = ()) -> Analysis: ...
 
     def sentences(self, text: str, said: Sequence[SaidAs] = ()) -> Iterator[Analysis]:
         """The parts of what a call gives, each made when it is asked for."""
         yield self(text, said)
+
+
+def with_own_words(frontend: Frontend, own_words: OwnWords | None) -> Frontend:
+    """The frontend, with these words before its own."""
+    if own_words is None:
+        return frontend
+    changed = copy.copy(frontend)
+    changed.own_words = (own_words, *frontend.own_words)
+    return changed

@@ -1,7 +1,7 @@
 """A lexicon: words, phrases and patterns, and what is said where they are written.
 
-A text is walked once, word by word; at each place the longest entry of all lexicons counts, and of equal ones
-that of the first lexicon. `melforge.common.config.lexicon` reads the files.
+A text is walked once, word by word, and at each place the longest entry counts. The files are read by
+`melforge.common.config.lexicon`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
+from melforge.common.errors import InputError
 from melforge.common.text import SaidAs
 from melforge.common.text.english.homographs.nouns import is_adjective
 from melforge.common.text.english.homographs.verbs import is_third_person, is_verb
@@ -23,6 +24,7 @@ LONGEST_KEY = 100  # characters, also of what a pattern matches: they keep the w
 _TOKEN = re.compile(r"\s+|[\w\u0300-\u036f]+|[^\w\s]")
 _CONTEXT = re.compile(r"[A-Za-z']+|[.,;:?!]")
 _CONTEXT_LENGTH = 150  # characters on each side that tell a part of speech
+_PHONEMES = re.compile(r"\{[A-Z][A-Z012\s]*\}")
 _LEXEMES = ""  # the key of a node's lexemes: no token is empty
 _TAKEN = "\0"  # in place of each character that others say
 _ALIKE = str.maketrans("‘’‐‑", "''--")
@@ -50,9 +52,11 @@ class Found(NamedTuple):
 
 
 class Lexicon:
-    """The lexemes of a file, or of a request."""
+    """The lexemes of a file, or of a request: an `OwnWords`."""
 
-    def __init__(self, lexemes: Iterable[Lexeme]):
+    def __init__(self, lexemes: Iterable[Lexeme], most_said: int | None = None):
+        """`most_said`: characters that it may say in a text, else there is an InputError."""
+        self.most_said = most_said
         self.words: dict[str, Any] = {}  # a tree: token -> what may follow it
         self.patterns: list[Lexeme] = []
         # What has more conditions is tried first.
@@ -70,11 +74,29 @@ class Lexicon:
             "|".join(f"(?{'i' * (p.flags & re.I > 0)}:{p.pattern})" for p in patterns)
         )
 
-    @property
-    def current(self) -> Lexicon:
-        return self
+    def add_to(self, said: Sequence[SaidAs], text: str) -> Sequence[SaidAs]:
+        """`said`, and between these parts what the lexicon has for the text, in order."""
+        entries = [SaidAs(one.start, one.end, one.spoken) for one in self.find(text, said)]
+        if self.most_said is not None and (length := sum(len(one.spoken) for one in entries)) > self.most_said:
+            raise InputError(f"lexicon: it says {length} characters, of {self.most_said} at most")
+        return sorted([*said, *entries], key=lambda one: one.start) if entries else said
 
-    def found(self, tokens: _Tokens, at: int) -> Iterator[Found]:
+    def find(self, text: str, said: Sequence[SaidAs] = ()) -> Iterator[Found]:
+        """The entries in a text, outside of `said` and of phonemes; an entry's 's is part of it."""
+        tokens = _Tokens(text, said)
+        keys = enumerate(tokens.keys)
+        places = [at for at, key in keys if (key.strip() if self.patterns else key in self.words)]
+        free = 0
+        for at in places:
+            found = list(self._found(tokens, at)) if at >= free else []
+            if found:
+                longest = max(found, key=lambda one: one.end)
+                is_own = longest.lexeme.pattern is None and tokens.has_possessive(longest.end)
+                free = longest.end + 2 if is_own else longest.end
+                spoken = _possessive(longest.spoken) if is_own else longest.spoken
+                yield Found(tokens.starts[at], tokens.starts[free], spoken, longest.lexeme)
+
+    def _found(self, tokens: _Tokens, at: int) -> Iterator[Found]:
         """The lexemes whose keys are written at a token; start and end are numbers of tokens."""
         node, end = self.words, at
         while (node := node.get(tokens.keys[end])) is not None:
@@ -94,43 +116,6 @@ class Lexicon:
                 yield Found(at, end, match.expand(lexeme.spoken), lexeme)
 
 
-class CurrentLexicon(Protocol):
-    """A lexicon that may be another one for the next text."""
-
-    @property
-    def current(self) -> Lexicon: ...
-
-
-class Lexicons:
-    """Several lexicons; of entries of the same length the first lexicon's counts."""
-
-    def __init__(self, *lexicons: CurrentLexicon):
-        self.lexicons = lexicons
-
-    def add_to(self, said: Sequence[SaidAs], text: str) -> Sequence[SaidAs]:
-        """`said`, and between these parts what the lexicons have for the text, in order."""
-        entries = [SaidAs(one.start, one.end, one.spoken) for one in self.find(text, said)]
-        return sorted([*said, *entries], key=lambda one: one.start) if entries else said
-
-    def find(self, text: str, said: Sequence[SaidAs] = ()) -> Iterator[Found]:
-        """The entries in a text, outside of `said`; an entry's 's is part of it."""
-        current = [one.current for one in self.lexicons]
-        tokens = _Tokens(text, said)
-        if any(one.patterns for one in current):
-            places = {at for at, key in enumerate(tokens.keys) if key.strip()}
-        else:
-            places = {at for one in current for at, key in enumerate(tokens.keys) if key in one.words}
-        free = 0
-        for at in sorted(places):
-            found = [one for lexicon in current for one in lexicon.found(tokens, at)] if at >= free else []
-            if found:
-                longest = max(found, key=lambda one: one.end)
-                is_own = longest.lexeme.pattern is None and tokens.has_possessive(longest.end)
-                free = longest.end + 2 if is_own else longest.end
-                spoken = _possessive(longest.spoken) if is_own else longest.spoken
-                yield Found(tokens.starts[at], tokens.starts[free], spoken, longest.lexeme)
-
-
 class _Tokens:
     """The words, blanks and signs of a text."""
 
@@ -140,7 +125,9 @@ class _Tokens:
             parts += text[end : one.start], _TAKEN * (one.end - one.start)
             end = one.end
         self.text = text
-        self.open = "".join([*parts, text[end:]]) if said else text  # to lexicons
+        self.open = "".join([*parts, text[end:]]) if said else text  # to the lexicon
+        if "{" in text:
+            self.open = _PHONEMES.sub(lambda braces: _TAKEN * len(braces[0]), self.open)
         written = _TOKEN.findall(self.open)
         self.keys = [*_keys(written), "\n"]  # which no key is
         self.starts = [0, *accumulate(map(len, written))]

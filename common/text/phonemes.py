@@ -45,6 +45,8 @@ _X_SAMPA = """I ɪ / E ɛ / { æ / A ɑ / O ɔ / U ʊ / V ʌ / @ ə / 3 ɜ / 3` 
     ? ʔ / X χ / C ç / G ɣ / B β / W ʍ / H ɥ / J ɲ / L ʎ / K ɬ / F ɱ / P ʋ / v\\ ʋ / p\\ ɸ / h\\ ɦ / l\\ ɫ
     5 ɫ / s\\ ɕ / z\\ ʑ / s` ʂ / z` ʐ / t` ʈ / d` ɖ / n` ɳ / l` ɭ / r` ɹ / J\\ ɟ / N\\ ɴ / R\\ ʀ / K\\ ɮ
     G\\ ɢ / " ˈ / % ˌ / : ː / = ̩ / _= ̩ / :\\ ː / ' ʲ / _j ʲ / _h ʰ / _w ʷ / ~ ̃ / _~ ̃ / _0 ̥"""
+_MARKS = ".,;:?!…—"  # behind words
+_ARPABET_CHUNK = rf"[^{_MARKS}\n]+[{_MARKS}]*|[{_MARKS}\n]+"
 _X_SAMPA_ITSELF = "abcdefhijklmnopqrstuvwxyz.|- "
 
 
@@ -65,6 +67,23 @@ def in_braces(phonemes: str, alphabet: str = "arpabet") -> str:
     if not parts:
         raise InputError(f"{phonemes!r} holds no phoneme of {_NAMES[alphabet]}")
     return " ".join(f"{{{' '.join(part)}}}" for part in parts)
+
+
+def as_text(phonemes: str, alphabet: str) -> str:
+    """Phonemes with marks behind the words ("həˈloʊ, wɜːld!") as text that every frontend reads.
+
+    ARPAbet's words are divided by a "|", or stand in braces. An InputError as of `in_braces`.
+    """
+    is_arpabet = alphabet == "arpabet"
+    marks = _MARKS.replace(":", "") if alphabet == "x-sampa" else _MARKS
+    text = ""
+    for chunk in re.findall(_ARPABET_CHUNK if is_arpabet else r"\s+|\S+", phonemes):
+        word = chunk.rstrip(marks)
+        if spoken := word.strip(" |{}\t\r\n"):
+            blank = "" if text[-1:].isspace() else " "
+            text += blank + in_braces(re.sub("[{} ]+[{]", "|", spoken) if is_arpabet else spoken, alphabet)
+        text += chunk[len(word) :] if spoken else chunk.replace("|", "")
+    return text.strip()
 
 
 _NAMES = {"arpabet": "ARPAbet", "ipa": "IPA", "x-sampa": "X-SAMPA"}

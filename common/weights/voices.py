@@ -39,14 +39,14 @@ class FrontendSpec:
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    lexicons: tuple[Path, ...] = ()  # of entries alike the first one's counts
+    lexicons: tuple[Path, ...] = ()  # those of the first one come first
 
     def build(self) -> Frontend:
         frontend = frontend_class(self.name)(**self.options)
         if self.lexicons:
-            from melforge.common.config.lexicon import lexicons_of
+            from melforge.common.config.lexicon import read_lexicon
 
-            frontend.own_words = lexicons_of(self.lexicons)
+            frontend.own_words = tuple(map(read_lexicon, self.lexicons))
         return frontend
 
 
@@ -84,6 +84,17 @@ class ModelSource:
         """The names of its speakers in the order of their ids, or these; empty where it has one voice."""
         count = getattr(self.config, "n_speakers", 1)
         return (self.settings.speakers or tuple(map(str, range(count)))) if count > 1 else ()
+
+    @property
+    def lexicons(self) -> tuple[Path, ...]:
+        return self.frontend.lexicons if self.frontend else ()
+
+    def with_lexicon(self, path: str | Path | None) -> ModelSource:
+        """An acoustic model's, with this file's words before its voice's; None is for no file."""
+        if path is None or self.frontend is None:
+            return self
+        lexicons = (Path(path), *self.frontend.lexicons)
+        return replace(self, frontend=replace(self.frontend, lexicons=lexicons))
 
     def build_frontend(self) -> Frontend:
         """Its text frontend. A warning where it has another number of symbols than the acoustic model."""

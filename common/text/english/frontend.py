@@ -54,7 +54,7 @@ class EnglishFrontend:
     """Text to utterances. Each begins with a space, which is the leading silence, and ends in a mark."""
 
     name = "english"
-    own_words: OwnWords | None = None
+    own_words: Sequence[OwnWords] = ()
 
     def __init__(self, max_symbols: int = MAX_SYMBOLS) -> None:
         """`max_symbols`: longer sentences are cut into clauses, symbols an utterance."""
@@ -70,8 +70,8 @@ class EnglishFrontend:
     def sentences(self, text: str, said: Sequence[SaidAs] = ()) -> Iterator[Analysis]:
         """The analysis of each sentence; what cannot be spoken is in that of the first one that has it."""
         require_in_order(said, text)
-        if self.own_words:
-            said = self.own_words.add_to(said, text)
+        for own in self.own_words:
+            said = own.add_to(said, text)
         plain, layout = plain_text(text)
         sentences = split_sentences(masked(plain, said)) or [("", 0)][: len(layout)]
         layout.reverse()

@@ -52,7 +52,7 @@ class _PublishedFrontend(ABC):
 
     name: str
     symbols: tuple[str, ...]
-    own_words: OwnWords | None = None
+    own_words: Sequence[OwnWords] = ()
 
     def __init__(
         self, symbols: tuple[str, ...], without_id: str, to_ascii: Callable[[str], str], max_symbols: int
@@ -72,8 +72,8 @@ class _PublishedFrontend(ABC):
     def sentences(self, text: str, said: Sequence[SaidAs] = ()) -> Iterator[Analysis]:
         """The analysis of each utterance."""
         require_in_order(said, text)
-        if self.own_words:
-            said = self.own_words.add_to(said, text)
+        for own in self.own_words:
+            said = own.add_to(said, text)
         spoken, origin = _rewritten(text, said)
         for piece, offset, encoded, pause in self._parts(spoken):
             places = origin[offset : offset + len(piece)] if said else ()

@@ -5,11 +5,10 @@ import os
 import pytest
 
 from melforge.common.config import lexicon as files
-from melforge.common.config.lexicon import LexiconFile, lexicons_of, read_lexicon
+from melforge.common.config.lexicon import LexiconFile, read_lexicon
 from melforge.common.errors import InputError
-from melforge.common.text import SaidAs
+from melforge.common.text import SaidAs, with_own_words
 from melforge.common.text.frontends import FRONTENDS, get_frontend
-from melforge.common.text.lexicon import Lexicons
 
 ENTRIES = r"""
 SQL: sequel
@@ -66,28 +65,37 @@ def write(tmp_path):
     ],
 )
 def test_the_longest_entry_is_said(write, text, said):
-    found = lexicons_of([write(ENTRIES)]).find(text)
+    found = read_lexicon(write(ENTRIES)).find(text)
     assert " / ".join(one.spoken for one in found) == said
 
 
-def test_of_entries_alike_the_first_lexicon_has_the_word(write):
-    first, second = write("a b: one\nc: two", "a.yaml"), write("a: three\nb: four\nc: five", "b.yaml")
-    found = list(lexicons_of([first, second]).find("a b c a"))
-    assert [one.spoken for one in found] == ["one", "two", "three"]
-    assert found[2].lexeme.place == f"{second}, line 1"
+def test_the_first_lexicon_comes_first(write):
+    first, second = write("a b: one\nc: two", "a.yaml"), write("a b c: three\nb: four\nc: five", "b.yaml")
+    frontend = get_frontend("english")
+    frontend.own_words = (read_lexicon(second),)
+    both = with_own_words(frontend, read_lexicon(first))
+    spoken = [one("a b c b").utterances[0].normalised for one in (frontend, both)]
+    assert spoken == ["three four", "one two four"]
+    (found,) = read_lexicon(second).find("x b")
+    assert found.lexeme.place == f"{second}, line 2"
+
+
+def test_phonemes_in_a_text_are_no_words(write):
+    lexicon = read_lexicon(write("b: bee\nEH1: not\nd: dee"))
+    assert [one.spoken for one in lexicon.find("b {B EH1 D} d")] == ["bee", "dee"]
 
 
 def test_what_others_say_is_not_the_lexicons(write):
     text = "SQL in New York City is SQL"
     said = [SaidAs(0, 3, "x"), SaidAs(text.index("City"), text.index("City") + 4, "town")]
-    spoken = lexicons_of([write(ENTRIES)]).add_to(said, text)
+    spoken = read_lexicon(write(ENTRIES)).add_to(said, text)
     assert [one.spoken for one in spoken] == ["x", "{N UW1} {Y AO1 R K}", "town", "sequel"]
 
 
 @pytest.mark.parametrize("name", FRONTENDS)
 def test_every_frontend_speaks_a_lexicon(write, name):
     frontend = get_frontend(name)
-    frontend.own_words = lexicons_of([write(ENTRIES)])
+    frontend.own_words = (read_lexicon(write(ENTRIES)),)
     (utterance,) = frontend("Melforge speaks SQL.").utterances
     assert "@M @EH1 @L @F @AO0 @R @JH" in " ".join(utterance.symbols)
     assert utterance.normalised.lower().endswith("speaks sequel.")
@@ -96,7 +104,7 @@ def test_every_frontend_speaks_a_lexicon(write, name):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: b\nx: 5", "line 2: 'x' must be text, a mapping or a list of such, not 5"),
+        ("a: b\nx: 5", "line 2: 'x' must be text, a mapping or a list of such, not 5; words such as no"),
         ("x: {ipa: b7}", "line 1: 'x': '7' in 'b7' is no phoneme of IPA"),
         ("a: b\n\nx: {arpabet: HH XX}", "line 3: 'x': 'XX' in 'HH XX' is no phoneme of ARPAbet"),
         ("x:\n  word: y", "line 2: unknown key 'word'; did you mean 'words'?"),
@@ -127,10 +135,10 @@ def test_what_is_wrong_is_named_with_file_and_line(write, text, message):
 def test_a_changed_file_is_read_again_and_a_broken_one_is_not(write, monkeypatch, caplog):
     monkeypatch.setattr(files, "LOOK_EVERY", -1.0)
     path = write("word: one")
-    lexicons = Lexicons(LexiconFile(path))
+    file = LexiconFile(path)
 
     def said() -> list[str]:
-        return [one.spoken for one in lexicons.find("word")]
+        return [one.spoken for one in file.add_to((), "word")]
 
     def change(text: str) -> None:
         path.write_text(text, encoding="utf-8")

@@ -1,7 +1,7 @@
 import pytest
 
 from melforge.common.errors import InputError
-from melforge.common.text.phonemes import in_braces
+from melforge.common.text.phonemes import as_text, in_braces
 from melforge.common.text.symbols import ARPABET
 
 
@@ -57,3 +57,18 @@ def test_what_is_no_phoneme_is_named(alphabet, phonemes, message):
 def test_a_word_of_any_length_keeps_its_phonemes():
     words = in_braces("T EH1 S T " * 30)
     assert [len(word.split()) for word in words.split("} {")] == [40, 40, 40]
+
+
+@pytest.mark.parametrize(
+    ("alphabet", "phonemes", "expected"),
+    [
+        ("arpabet", "HH AH0 L OW1 | W ER1 L D. F UW1?", "{HH AH0 L OW1} {W ER1 L D}. {F UW1}?"),
+        ("arpabet", "{HH AH0 L OW1}, {W ER1 L D}.\n\n{F UW1}", "{HH AH0 L OW1}, {W ER1 L D}.\n\n{F UW1}"),
+        ("ipa", "həˈloʊ, wɜːld!", "{HH AH0 L OW1}, {W ER1 L D}!"),
+        ("ipa", "ˈfuː.bɑː … i:", "{F UW1 B AA0} … {IY1}:"),
+        ("x-sampa", 'h@"loU, w3:ld? i:', "{HH AH0 L OW1}, {W ER1 L D}? {IY1}"),
+        ("ipa", " ", ""),
+    ],
+)
+def test_phonemes_with_marks_become_text(alphabet, phonemes, expected):
+    assert as_text(phonemes, alphabet) == expected
