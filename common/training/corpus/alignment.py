@@ -18,6 +18,8 @@ SILENCE_DB = -52.0  # below the loudest 10 ms: at the edges of a recording that 
 LEAD, TAIL = 0.10, 0.14  # seconds of silence that a corpus's recordings have before and after the speech
 EDGE = 0.02  # seconds: a phone may begin so long before the first loud frame, or end after the last
 SHORTEST_PHONE = 0.03  # seconds: the aligner's three states of a frame each
+BEAMS = (None, None, 1e-200)  # of the tries that a line has; None is pocketsphinx's
+DITHER = 1e-3  # of full scale: the noise that is added from the second try on
 WORDS_PER_DECODER = 5_000  # added words stay in a decoder for ever: start a new one now and then
 
 
@@ -54,28 +56,40 @@ class Aligner:
     def __init__(self) -> None:
         self._renew()
 
-    def _renew(self) -> None:
+    def _renew(self, beam: float | None = None) -> None:
         from pocketsphinx import Decoder
 
-        self.decoder = Decoder(lm=None, loglevel="FATAL")
+        beams = {} if beam is None else dict.fromkeys(("beam", "pbeam", "wbeam"), beam)
+        # Its search for the best path through the lattice may give a word fewer frames than its phones need,
+        # and the second pass fails: of some 2 % of good lines.
+        self.decoder = Decoder(lm=None, bestpath=False, loglevel="FATAL", **beams)
         self.names = (f"w{i}" for i in itertools.count())
         self.words = 0
 
     def phone_times(self, audio: np.ndarray, rate: int, words: Sequence[Sequence[str]]) -> PhoneTimes:
-        """When each phone of these words is said; an InputError where the audio does not hold them."""
+        """When each phone of these words is said; an InputError where the audio does not hold them.
+
+        What is not found at once is tried with a little noise, and with a wide beam, of which the scores are
+        low where the words are others.
+        """
         phones, seconds = sum(map(len, words)), len(audio) / rate
         if phones * SHORTEST_PHONE > seconds:  # which pocketsphinx takes minutes to say
             raise InputError(f"{phones} phones do not fit into {seconds:.1f} s")
-        # A decoder adapts to what it heard before, and one that failed may be in an utterance still.
-        try:
-            return self._phone_times(audio, rate, words)
-        except (ValueError, RuntimeError):
-            self._renew()
-        try:
-            return self._phone_times(audio, rate, words)
-        except (ValueError, RuntimeError) as error:
-            self._renew()
-            raise InputError(f"pocketsphinx does not find it in the audio ({error})") from None
+        noise = DITHER * np.random.default_rng(0).standard_normal(len(audio)).astype(np.float32)
+        reason: Exception | None = None
+        for number, beam in enumerate(BEAMS):
+            if number:  # a decoder adapts to what it heard, and one that failed may be in an utterance still
+                self._renew(beam)
+            try:
+                found = self._phone_times(audio + noise * bool(number), rate, words)
+            except (ValueError, RuntimeError) as error:
+                reason = error
+                continue
+            if beam is not None:
+                self._renew()
+            return found
+        self._renew()
+        raise InputError(f"pocketsphinx does not find it in the audio, in {len(BEAMS)} tries ({reason})")
 
     def _phone_times(self, audio: np.ndarray, rate: int, words: Sequence[Sequence[str]]) -> PhoneTimes:
         import soxr

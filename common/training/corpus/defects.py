@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from melforge.common.errors import InputError, unknown
+from melforge.common.errors import InputError, counted, unknown
 from melforge.common.speech import shown
 from melforge.common.training.corpus.quality import Fit, Measures
 
@@ -22,7 +22,7 @@ KINDS = {
     "rate": ("sampling rates below 22,050 Hz; those below 16,000 Hz are left out", True),
     "clipping": ("recordings that are cut off at the highest level", True),
     "noise": ("speech that stands little above the noise", True),
-    "level": ("very soft recordings", False),
+    "level": ("soft recordings", False),
     "offset": ("direct current, which is taken out", False),
     "pitch": ("lines much higher or lower than the speaker's others", False),
     "duplicate": ("the same recording again, and the same text again", True),
@@ -36,7 +36,7 @@ LONGEST = 20.0  # seconds
 LOWEST_RATE, FULL_RATE = 16_000, 22_050  # Hz
 CLIPPED, BADLY_CLIPPED = 2e-4, 5e-3  # share of samples
 NOISY, DROWNED = 30.0, 15.0  # dB of speech above the noise
-SOFT = -45.0  # dB
+SOFT, QUIETER = -45.0, 12.0  # dB; of full scale, and below the speaker's median
 OFFSET = 0.01  # of full scale
 # Pace and pitch as a multiple of the speaker's median.
 ODD_PACE, WRONG_PACE, ODD_PITCH = 1.6, 2.2, 1.7
@@ -110,7 +110,7 @@ def find_defects(lines: Sequence[Line], keep: Collection[str] = ()) -> list[Defe
     """All of them, those that leave a line out first; `keep` has kinds and names that leave nothing out."""
     usual = _by_speaker(lines)
     found = [defect for line in lines for defect in _defects_of(line, usual[line.speaker])]
-    found += _duplicates(lines)
+    found = [*_quiet_in_one(lines, usual, found), *_duplicates(lines)]
     for place, defect in enumerate(found):
         if KINDS[defect.kind][1] and {defect.kind, defect.name} & set(keep):
             found[place] = replace(defect, left_out=False)
@@ -133,6 +133,7 @@ class Usual:
     score: float
     worst: float
     misheard: float | None  # share of words
+    level: float | None  # dB
 
 
 def _by_speaker(lines: Sequence[Line]) -> dict[str, Usual]:
@@ -152,6 +153,7 @@ def _by_speaker(lines: Sequence[Line]) -> dict[str, Usual]:
             median((fit.score for fit in fits), USUAL_SCORE),
             median((fit.worst for fit in fits), USUAL_WORST),
             median((line.heard["wer"] for line in own if line.heard), None),
+            median((line.measures.level for line in own if line.measures), None),
         )
     return found
 
@@ -170,7 +172,7 @@ def _defects_of(line: Line, usual: Usual) -> Iterator[Defect]:
         yield defect("silence", f"nothing is said: {level}", True)
         return
     if line.misaligned:
-        yield defect("alignment", f"its text does not fit: {line.misaligned}", True)
+        yield defect("alignment", f"is its text another? {line.misaligned}", True)
     for kind, sentence, left_out in (*_of_sound(line.measures), *_of_speech(line, usual)):
         yield defect(kind, sentence, left_out)
     if line.fit:
@@ -205,6 +207,35 @@ def _of_sound(found: Measures) -> Iterator[tuple[str, str, bool]]:
         yield "level", f"speech is at {found.level:.0f} dB, which raises its noise with it", False
     if abs(found.offset) > OFFSET:
         yield "offset", f"direct current of {found.offset:+.3f}, which is taken out", False
+
+
+def _quiet_in_one(
+    lines: Sequence[Line], usual: dict[str, Usual], found: Sequence[Defect]
+) -> Iterator[Defect]:
+    """The defects, where those of a speaker's quiet lines whose level raises their noise are one."""
+    below = {
+        line.name: (line.speaker, level - line.measures.level)
+        for line in lines
+        if line.measures and (level := usual[line.speaker].level) is not None
+    }
+    quiet: dict[str, list[Defect]] = defaultdict(list)
+    for defect in found:
+        speaker, how_far = below.get(defect.name, ("", 0.0))
+        if defect.kind in ("noise", "level") and not defect.left_out and how_far > QUIETER:
+            quiet[speaker].append(defect)
+        else:
+            yield defect
+    for own in quiet.values():
+        sources = list(dict.fromkeys(defect.source for defect in own))
+        if len(sources) == 1:
+            yield from own
+            continue
+        how_far = statistics.median(below[defect.name][1] for defect in own)
+        which = ", ".join(sources[:3]) + (f" and {len(sources) - 3} more" if len(sources) > 3 else "")
+        what = (
+            f"{how_far:.0f} dB quieter than the speaker's others, which raises the noise with them: {which}"
+        )
+        yield Defect(own[0].name, counted(len(sources), "line"), "level", what, False)
 
 
 def _of_speech(line: Line, usual: Usual) -> Iterator[tuple[str, str, bool]]:

@@ -35,7 +35,7 @@ from melforge.common.training.corpus.report import Report, make_report, save_rep
 from melforge.common.training.corpus.takes import Take, find_takes
 
 LINES = "lines"  # folder of a JSON file for each line that was worked on: the next run takes it from there
-METHOD = 1  # to be raised when what is done to a recording changes
+METHOD = 2  # to be raised when what is done to a recording changes
 LONGEST_READ = 600.0  # seconds
 
 

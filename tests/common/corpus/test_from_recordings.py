@@ -167,6 +167,18 @@ def test_each_defect_is_reported_with_its_file_and_can_be_kept(folder, aligner, 
     assert (name in load_labels(out).names) == KINDS[kind][1]
 
 
+def test_quiet_lines_are_reported_in_one_sentence(folder, aligner, tmp_path):
+    for number in range(4):
+        sound = 0.1 * voice(seed=20 + number) + 4e-4 * NOISE[: 3 * RATE]
+        add(folder, f"quiet{number}", sound.astype(np.float32))
+    defects = prepare_recordings(folder, tmp_path / "out")["defects"]
+    (told,) = (one for one in defects if one["kind"] in ("noise", "level"))
+    assert told["source"] == "4 lines" and not told["left_out"]
+    assert "19 dB quieter than the speaker's others" in told["sentence"]
+    assert told["sentence"].endswith("wavs/quiet0.wav, wavs/quiet1.wav, wavs/quiet2.wav and 1 more")
+    assert len(load_labels(tmp_path / "out").names) == 10
+
+
 def test_files_that_cannot_be_read_and_what_is_missing(folder, aligner, tmp_path):
     out = tmp_path / "out"
     (folder / "wavs" / "broken.wav").write_bytes(b"RIFF and nothing more")
@@ -346,6 +358,28 @@ def test_a_bar_in_a_text_is_no_column_of_the_corpus(aligner, tmp_path):
     prepare_recordings(tmp_path / "in", tmp_path / "out")
     text = "This is   the first sentence of all."
     assert (tmp_path / "out" / "metadata.csv").read_text() == f"a|{text}|{text}\n"
+
+
+@pytest.mark.align
+@pytest.mark.slow
+def test_a_right_text_is_found_with_any_noise():
+    """Most of these were lost to pocketsphinx's best path through its lattice."""
+    from melforge.common.runner import TextToSpeech
+    from melforge.common.text.frontends import get_frontend
+    from melforge.common.training.corpus.alignment import Aligner, line_symbols, words_of
+
+    texts = (
+        "I want forgiveness of man; I want those doors (of the prison) opened.",
+        "A very large percentage of newspaper publishers, Chambers of Commerce,",
+    )
+    tts, frontend, aligner = TextToSpeech.load(threads=1), get_frontend("english"), Aligner()
+    for text in texts:
+        audio = tts.speak(text).samples
+        words = words_of(line_symbols(frontend(text).utterances)[0])
+        for seed in range(4):
+            noise = 10 ** (-72 / 20) * np.random.default_rng(seed).standard_normal(len(audio))
+            found = aligner._phone_times((audio + noise).astype(np.float32), RATE, words)
+            assert found.scores.mean() > -30
 
 
 @pytest.mark.align
