@@ -20,6 +20,8 @@ COMMANDS: dict[str, tuple[Any, str]] = {
     "speak": ("cli.speak", "speak text to sound files or standard output"),
     "serve": ("cli.serve", "serve speech over HTTP, as OpenAI's audio API"),
     "say": ("cli.say", "have a server speak: play it, or write it to a file"),
+    "phonemes": ("cli.phonemes", "show the phonemes of a text, and where they come from"),
+    "say-as": ("cli.say_as", "show how words may be said"),
     "triton": ("cli.triton", "write a model repository for NVIDIA's Triton Inference Server"),
     "triton-client": ("cli.triton_client", "have the models in a Triton Inference Server speak"),
     "list": ("cli.list", "list voices, models, backends and what is exported or built"),

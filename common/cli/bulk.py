@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 TABLES = (".csv", ".jsonl", ".parquet")  # never phrases
 SHARD_SIZE = 500
-FOR_PHRASES = ("show_text", "save_mel", "plot", "subtitles", "listen", "listen_limit", "timing")
+FOR_PHRASES = ("show_text", "phonemes", "save_mel", "plot", "subtitles", "listen", "listen_limit", "timing")
 OPTIONS = f"""
 tables of texts (-i FILE.csv, .jsonl or .parquet, others with --format):
   --format NAME      {", ".join(OUTPUTS)}: speak in shards, which stay if the run is killed; the same command

@@ -25,6 +25,7 @@ from melforge.common.errors import InputError
 from melforge.common.registry import MODELS
 from melforge.common.speech import Controls, control_fields
 from melforge.common.stages.choose import KINDS
+from melforge.common.text.phonemes import ALPHABETS
 
 if TYPE_CHECKING:
     from melforge.common.recognition.listener import Listener
@@ -59,6 +60,8 @@ SHARED = f"""
         rate; the exit status is 1 where it is above --listen-limit
   --listen-limit SHARE   of words that may be heard as others, from 0 to 1 (default: {LISTEN_LIMIT})
   --batch-size N    utterances at a time
+  --phonemes {"|".join(ALPHABETS)}   the text is phonemes of this alphabet, with marks; ARPAbet's words are
+        divided by a "|"
   --lexicon FILE    how words are said, in a lexicon.yaml (docs/reading.md); it comes before the voice's own
   --align corpus|learned=corpus   durations of the corpus, or learned by the model's own aligner first
   --no-check        do not compare exported graphs with PyTorch; their notes in the cache say so

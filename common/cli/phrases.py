@@ -20,6 +20,7 @@ from melforge.common.files import decode_text, read_text, require_writable_file,
 from melforge.common.runner import AnalysedText, TextToSpeech
 from melforge.common.speech import Audio, Controls, shown
 from melforge.common.text import Unspoken, unspoken_rows
+from melforge.common.text.phonemes import as_text
 
 if TYPE_CHECKING:
     from melforge.common.recognition.listener import HeardAgain, Listener
@@ -40,9 +41,7 @@ class Phrase:
 def read_phrases(source: str) -> list[Phrase]:
     """The phrases of a file (`-` is standard input)."""
     where = "stdin" if source == "-" else source
-    raw = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
-    content = decode_text(raw, where)
-    lines = text_lines(content)
+    lines = text_lines(read_whole(source))
     if not lines:
         raise InputError(f"{where} holds no text to speak")
     if source.lower().endswith(".tsv"):
@@ -51,6 +50,26 @@ def read_phrases(source: str) -> list[Phrase]:
         what = f"empty lines and comments ({empty}) make no sound; line N is N.wav"
         print(f"note: {where}: {what}", file=sys.stderr)
     return [Phrase(str(number), line.strip(), f"{where} line {number}") for number, line in lines]
+
+
+def read_whole(source: str) -> str:
+    """The text of a file (`-` is standard input)."""
+    if source == "-":
+        return decode_text(sys.stdin.buffer.read(), "stdin")
+    return read_text(Path(source))
+
+
+def from_phonemes(phrases: list[Phrase], alphabet: str | None) -> list[Phrase]:
+    """Phrases that are phonemes of an alphabet, as texts; without one they are texts."""
+    if alphabet is None:
+        return phrases
+    texts = []
+    for one in phrases:
+        try:
+            texts.append(replace(one, text=as_text(one.text, alphabet)))
+        except InputError as error:
+            raise InputError(f"{one.place}: {error}" if one.place else str(error)) from None
+    return texts
 
 
 def read_texts(path: Path) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from typing import Any
 from melforge.common.audio.wire import DEFAULT_RATE, FORMATS, wav_header
 from melforge.common.cli import options
 from melforge.common.cli.run import FAULT
+from melforge.common.config.yaml_file import read_yaml
 from melforge.common.errors import InputError, install_command, require_package, unknown
 from melforge.common.files import require_writable_file, write_bytes
 from melforge.common.serve.client import Address, Connection, ServerError
@@ -45,6 +46,7 @@ OPTIONS = f"""
   --model NAME={MODEL}   a pair, as the server names it
   --voice NAME={VOICE}   a voice, as the server names it
   --sample-rate HZ   of the sound (default: {DEFAULT_RATE})
+  lexicon phonemes
   --json             print what was measured, as JSON on stdout
 {options.CONTROLS}"""
 
@@ -114,6 +116,10 @@ def make_request(args: argparse.Namespace, text: str, format: str) -> dict[str, 
         asked["speed"] = asked.pop("pace")
     if args.sample_rate:
         asked["sample_rate"] = args.sample_rate
+    if args.phonemes:
+        asked["phonemes"] = args.phonemes
+    if args.lexicon:
+        asked["lexicon"] = {key: entry.value for key, entry in read_yaml(Path(args.lexicon)).items()}
     return {"model": args.model, "voice": args.voice, "input": text, "response_format": format, **asked}
 
 

@@ -16,6 +16,7 @@ from melforge.common.cli.phrases import (
     Phrase,
     Writer,
     describe_unspoken,
+    from_phonemes,
     read_phrases,
     speak_phrases,
     warn_of_languages,
@@ -46,7 +47,7 @@ text:
         for many phrases: the folder speech)
 {options.MODEL_OPTIONS}{options.CONTROLS}{bulk.OPTIONS}
 more:
-  lexicon
+  lexicon phonemes
   --show-text        print what would be spoken, without speaking
   --strict           a symbol that cannot be spoken is an error
   --retry [N]=0      what went wrong is spoken again, with N other seeds and then in pieces; with --listen
@@ -95,6 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise InputError(f"{flag} {NO_ADDRESS}, unless it is of a table of texts: give --format")
 
     phrases = [Phrase(SINGLE, args.text, "")] if args.text is not None else read_phrases(args.input)
+    phrases = from_phonemes(phrases, args.phonemes)
     if args.show_text:
         return show_text(args, phrases)
     controls = options.controls_from(args)

@@ -21,7 +21,7 @@ import numpy as np
 from melforge.common.audio.sound_files import write_audio
 from melforge.common.cli import options
 from melforge.common.cli.parser import USER_ERROR
-from melforge.common.cli.phrases import Phrase, describe_unspoken, read_phrases
+from melforge.common.cli.phrases import Phrase, describe_unspoken, from_phonemes, read_phrases
 from melforge.common.cli.run import FAULT, words_of
 from melforge.common.cli.triton_transcribe import ENSEMBLE, transcribe
 from melforge.common.errors import InputError, counted
@@ -64,6 +64,7 @@ OPTIONS = f"""
   --transcribe [MODEL]   hear recordings by this ensemble around a recogniser (default: {ENSEMBLE})
   --json               print transcripts and rates as JSON
 {SERVER_OPTIONS}
+  phonemes
   --stream             take the audio in chunks as it is made
   --concurrency N=1    phrases or recordings at a time
 {options.CONTROLS}"""
@@ -113,7 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             require_file(args.phrases)
         if not args.output:
             raise InputError("give --output DIR for the wavs, or --transcribe")
-        phrases = read_phrases(args.phrases)
+        phrases = from_phonemes(read_phrases(args.phrases), args.phonemes)
         require_writable_folder(args.output)
     begun = time.perf_counter()
     with (

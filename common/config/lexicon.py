@@ -126,6 +126,10 @@ class LexiconFile:
                 self._turn.release()
         return self._lexicon
 
+    def entries(self, word: str) -> list[tuple[str, str]]:
+        """As the lexicon's, as the file is now."""
+        return self.current.entries(word)
+
     def add_to(self, said: Sequence[SaidAs], text: str) -> Sequence[SaidAs]:
         """As the lexicon's, as the file is now."""
         return self.current.add_to(said, text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -15,8 +16,10 @@ from melforge.common.serve.errors import ApiError
 from melforge.common.serve.gate import caller_of, record_of
 from melforge.common.serve.incoming import read_json
 from melforge.common.serve.pairs import OPENAI_MODELS, Pairs
-from melforge.common.serve.requests import BatchFields, SpeechFields, SpeechRequest, parse
+from melforge.common.serve.requests import BatchFields, PhonemizeRequest, SpeechFields, SpeechRequest, parse
 from melforge.common.serve.service import Service
+from melforge.common.text import with_own_words
+from melforge.common.text.readings import phonemized
 
 
 def make_router(service: Service) -> APIRouter:
@@ -46,6 +49,18 @@ def make_router(service: Service) -> APIRouter:
                 400, f"items: {len(wanted.items)} texts, of {settings.batch_items} at most", "items"
             )
         return BatchAnswer(service, wanted, caller_of(request), arrived, record_of(request))
+
+    @router.post("/audio/phonemize", openapi_extra=body_schema(PhonemizeRequest))
+    async def phonemize(request: Request) -> dict[str, Any]:
+        """How a text would be said: symbols and words, with their places in the text."""
+        wanted: SpeechFields = parse(await read_json(request, settings.body_bytes), PhonemizeRequest)
+        with service.admitted(caller_of(request), [wanted.input]):
+            pair, _ = service.require(wanted)
+            tts = await service.load(pair)
+            analysed = await service.analyse(tts, wanted)
+            frontend = with_own_words(tts.frontend, wanted.own_words)
+            found = await asyncio.to_thread(phonemized, frontend, wanted.text, analysed)
+        return {"model": pair.name, "voice": pair.voice, **found}
 
     @router.get("/models")
     async def models() -> dict[str, Any]:

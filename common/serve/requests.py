@@ -138,6 +138,15 @@ OWN_CONTROLS = tuple(_control_fields())
 SpeechRequest: Any = create_model("SpeechRequest", __base__=SpeechFields, **_control_fields())
 
 
+class PhonemizeRequest(SpeechRequest):
+    """A request for speech, of which a text suffices."""
+
+    model: str = Field("tts-1", description="a pair, whose acoustic model's text frontend is asked")
+    voice: Annotated[str | VoiceId, WithJsonSchema(VOICE_SCHEMA)] = Field(
+        "alloy", description="a voice's name"
+    )
+
+
 class BatchFields(BaseModel):
     """Several requests; `defaults` are for fields that a request lacks."""
 

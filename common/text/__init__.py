@@ -24,6 +24,10 @@ class SaidAs:
 class OwnWords(Protocol):
     """What knows how parts of any text are said: a lexicon."""
 
+    def entries(self, word: str) -> Iterable[tuple[str, str]]:
+        """(what is said for a word, and where that stands) of each entry for it."""
+        ...
+
     def add_to(self, said: Sequence[SaidAs], text: str) -> Sequence[SaidAs]:
         """`said`, and between these parts its own, in order."""
         ...

@@ -70,9 +70,9 @@ class EnglishFrontend:
     def sentences(self, text: str, said: Sequence[SaidAs] = ()) -> Iterator[Analysis]:
         """The analysis of each sentence; what cannot be spoken is in that of the first one that has it."""
         require_in_order(said, text)
-        for own in self.own_words:
-            said = own.add_to(said, text)
         plain, layout = plain_text(text)
+        for own in self.own_words:
+            said = own.add_to(said, plain)
         sentences = split_sentences(masked(plain, said)) or [("", 0)][: len(layout)]
         layout.reverse()
         reported: set[str] = set()

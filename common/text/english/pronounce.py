@@ -64,6 +64,26 @@ def is_guessed(word: str) -> bool:
     return not (_known(word) or _rare(word) or _by_parts(word))
 
 
+def readings(written: str) -> list[tuple[Phones, str]]:
+    """How a word may be said, and where each reading comes from; the first is that of the word by itself."""
+    word = written.lower()
+    found: list[tuple[Phones, str]] = []
+    if spelled := _SPELLED.fullmatch(written):
+        found.append((read([written])[0], f"letters: {' '.join(spelled[1])}"))
+    places = ("", ", at the beginning of a sentence", ", before a pause", ", before a vowel")
+    forms = zip(_function_words().get(word, ()), places, strict=False)
+    found += [(phones, f"function word{place}") for phones, place in forms]
+    found += homographs.readings(word)
+    if phones := _preferred().get(word):
+        found.append((phones, "Melforge's dictionary"))
+    found += [(phones, "CMUdict") for phones in load_cmudict().pronunciations(word)]
+    found += [(phones, "misaki's dictionary") for phones in load_rare_words().pronunciations(word)]
+    if found:
+        return found
+    parts = _by_parts(word)
+    return [(parts, "the words in it")] if parts else [(_by_letters(word), "its letters")]
+
+
 def spell(letters: str) -> Phones:
     """The names of letters said as one word, the last one with the main stress."""
     names = [LETTER_NAMES[letter] for letter in letters.lower() if letter in LETTER_NAMES]

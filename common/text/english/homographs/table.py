@@ -37,6 +37,16 @@ def choose(word: str, sentence: Sequence[str], index: int) -> Phones | None:
     return phones + plural(phones)
 
 
+def readings(word: str) -> list[tuple[Phones, str]]:
+    """Both readings of a homograph, and what calls for each."""
+    entry = _table().get(word)
+    if entry is None:
+        return []
+    usual, other, cues = entry
+    told = " ".join(cues[:4]) + (" ..." if len(cues) > 4 else "")
+    return [(usual, "homograph"), (other, f"homograph, as told by {told}")]
+
+
 def verb(word: str) -> Phones | None:
     """The reading as a verb of a word that is a noun or an adjective too."""
     entry = _table().get(word)

@@ -1,0 +1,65 @@
+"""Shows how a text is said: each word's phonemes, where it stands in the text, and where that comes from."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+
+from melforge.common.cli import options, run
+from melforge.common.errors import InputError
+from melforge.common.stages.choose import KINDS
+from melforge.common.text import Frontend
+
+EPILOG = """examples:
+  %(prog)s "Melforge reads SQL." --lexicon lexicon.yaml
+  %(prog)s -i chapter.txt --json
+"""
+MODELS = "voice acoustic checkpoint lexicon"
+OPTIONS = f"""
+  words [TEXT]       the text
+  -i, --input FILE   or its file; - is stdin
+  {MODELS}
+  --json             symbols and words as JSON, as the server's /v1/audio/phonemize
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = options.Parser(description=__doc__, epilog=EPILOG, kinds=KINDS)
+    options.add_table(parser, OPTIONS)
+    args = parser.parse_args(argv)
+    if (args.words is None) == (args.input is None):
+        raise InputError("give a text, or its file with -i FILE")
+
+    from melforge.common.cli.phrases import read_whole
+    from melforge.common.text.readings import phonemized
+
+    text = args.words if args.input is None else read_whole(args.input)
+    frontend = frontend_from(args)
+    found = phonemized(frontend, text, frontend(text))
+    if args.json:
+        print(json.dumps(found, indent=1, ensure_ascii=False))
+        return 0
+    rows = [
+        (word.get("written", ""), word["word"], word["said"], place(word), word.get("source", ""))
+        for utterance in found["utterances"]
+        for word in utterance["words"]
+    ]
+    run.print_table(("written", "word", "said", "place", "source"), rows)
+    for one in found["unspoken"]:
+        print(f"warning: {one['symbol']!r} at {one['position']} is not spoken", file=sys.stderr)
+    return 0
+
+
+def place(word: dict) -> str:
+    return f"{word['start']}-{word['end']}" if "start" in word else ""
+
+
+def frontend_from(args: argparse.Namespace) -> Frontend:
+    """The text frontend of the acoustic model that the options ask for, with its lexicons."""
+    from melforge.common.synthesis.loading import choose_sources
+
+    wanted = {"acoustic": args.acoustic}
+    sources = choose_sources(wanted, args.voice, args.checkpoint, lexicon=args.lexicon)
+    return sources["acoustic"].build_frontend()
