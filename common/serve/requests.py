@@ -6,6 +6,7 @@ import codecs
 import math
 import re
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -98,7 +99,7 @@ class SpeechFields(BaseModel):
         """What is to be spoken; an InputError for what are no phonemes."""
         return as_text(self.input, self.phonemes) if self.phonemes else self.input
 
-    @property
+    @cached_property
     def own_words(self) -> Lexicon | None:
         """The words of the request; an InputError for wrong ones, or too many."""
         if not self.lexicon:

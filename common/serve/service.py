@@ -168,6 +168,10 @@ class Service:
             pair = self.pairs.find(wanted.model, wanted.voice_name)
         except InputError as error:
             raise bad_request(str(error), ("model", "voice"), "model_not_found") from None
+        try:
+            wanted.own_words  # noqa: B018 (it is read)
+        except InputError as error:
+            raise ApiError(400, str(error), "lexicon", "invalid_value") from None
         controls = controls_of(wanted)
         if (speaker := self.pairs.speaker(pair, wanted.voice_name)) and "speaker" not in controls.asked():
             controls = replace(controls, speaker=speaker)

@@ -1,6 +1,7 @@
 """Lexicons: what their files may hold, what they find in a text, and that a file is read again."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from melforge.common.errors import InputError
 from melforge.common.text import SaidAs, with_own_words
 from melforge.common.text.frontends import FRONTENDS, get_frontend
 
+ROOT = Path(__file__).parents[3]
 ENTRIES = r"""
 SQL: sequel
 POSTGRESQL: {words: post gress, case: false}
@@ -90,6 +92,15 @@ def test_what_others_say_is_not_the_lexicons(write):
     said = [SaidAs(0, 3, "x"), SaidAs(text.index("City"), text.index("City") + 4, "town")]
     spoken = read_lexicon(write(ENTRIES)).add_to(said, text)
     assert [one.spoken for one in spoken] == ["x", "{N UW1} {Y AO1 R K}", "town", "sequel"]
+
+
+def test_the_documentation_s_lexicon_says_what_it_tells(write):
+    page = (ROOT / "docs" / "reading.md").read_text(encoding="utf-8")
+    lexicon = read_lexicon(write(page.split("```yaml\n")[1].split("```")[0]))
+    said = [one.spoken for one in lexicon.find("They live in New York; a gif on postgresql, INC-7. Live!")]
+    live, york, _, sql, *rest = said
+    assert (live, york, sql) == ("{L IH1 V}", "{N UW1} {Y AO1 R K}", "{P OW1 S T} gress")
+    assert rest == ["incident 7", "{L AY1 V}"]
 
 
 @pytest.mark.parametrize("name", FRONTENDS)
