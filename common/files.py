@@ -106,6 +106,7 @@ KINDS = {
     ),
     "graph": (rb"\x08[\x03-\x14][\x12\x3a\x42]", "an ONNX graph: give the checkpoint that it was made of"),
     "mp4": (rb".{4}ftyp", "an MP4 (.m4a, .mp4): convert its sound, as by ffmpeg -i IT it.wav"),
+    "empty": (rb"\Z", "an empty file"),
     "hdf5": (rb"\x89HDF", "an HDF5 file, as TensorFlow and Keras write them"),
 }
 

@@ -28,6 +28,8 @@ AT_ONCE = 1 << 16  # samples in a call of libsndfile, whose encoders keep them o
 LOUDEST = 2.0**31  # of samples: some files hold whole numbers as floats; far above, spectra are infinite
 RIFF_HEAD = b"RIFF\0\0\0\0WAVE"
 UNKNOWN_SIZE = 0xFFFFFFFF  # in a wav header: until the stream ends
+LONGEST = 2**62  # samples; FLAC that was written to a pipe does not tell how many it has
+NO_FILE = 7  # libsndfile's word for some damaged mp3 too
 USUAL_RATE = 48000  # Hz; a recording of a higher one may have as many samples, and so last less long
 
 
@@ -99,6 +101,8 @@ def decode_blocks(
             if not file.frames and (whole := _unfinished_wav(sound)):
                 yield from decode_blocks(whole, longest, start, length)
                 return
+            if file.frames > LONGEST:
+                file.seekable = lambda: False  # soundfile would seek to where each block ends
             rate = file.samplerate
             if not LOWEST_RATE <= rate <= HIGHEST_RATE:
                 usual = f"speech has {LOWEST_RATE} to {HIGHEST_RATE}"
@@ -123,7 +127,7 @@ def decode_blocks(
                 yield samples, rate
     except soundfile.LibsndfileError as error:
         what = what_it_is(sound, "sound")
-        why = f"it is {what}" if what else error.error_string
+        why = f"it is {what}" if what else error.error_string if error.code != NO_FILE else "it is damaged"
         raise InputError(f"it cannot be read as sound: {why}") from None
 
 

@@ -12,7 +12,7 @@ import onnxruntime as ort
 from melforge.common.arrays import Array, is_numpy
 from melforge.common.engines import Engine, check_inputs
 from melforge.common.errors import InputError, counted
-from melforge.common.files import engines_folder
+from melforge.common.files import engines_folder, what_it_is
 from melforge.common.stages import Stage
 from melforge.common.weights.graph_notes import AGAIN, read_graph_note, require_config
 from melforge.common.weights.voices import ModelSource
@@ -51,7 +51,9 @@ class LoadedGraph:
         try:
             self.session = ort.InferenceSession(str(graph), options, providers=chosen)
         except Exception as error:  # ONNX Runtime raises its own classes for each status
-            raise InputError(f"{graph} does not load: {' '.join(str(error).split())[:300]}") from None
+            what = what_it_is(graph, "graph")
+            why = f"it is {what}" if what else " ".join(str(error).split())[:300]
+            raise InputError(f"{graph} does not load: {why}") from None
         name, words = PROVIDERS[provider or "cuda"]
         if device != "cpu" and name not in self.session.get_providers():
             raise InputError(f"device {device!r}: ONNX Runtime could not start its {words} provider here")

@@ -25,8 +25,7 @@ class BatchAnswer(WrittenAnswer):
     def __init__(
         self, service: Service, wanted: BatchFields, key: str, arrived: float, record: dict[str, Any]
     ):
-        texts = [{**wanted.defaults, **item}.get("input") for item in wanted.items]
-        super().__init__(service, key, arrived, record, texts)
+        super().__init__(service, key, arrived, record, [fields.get("input") for fields in wanted.texts])
         self.wanted = wanted
         self._most = service.settings.answer_bytes
         self._places = asyncio.Semaphore(service.together)
@@ -38,8 +37,8 @@ class BatchAnswer(WrittenAnswer):
         return {"content-type": "application/json"}
 
     async def parts(self, at_once: bool) -> AsyncGenerator[bytes, None]:
-        texts = [{**self.wanted.defaults, **item} for item in self.wanted.items]
-        tasks = [asyncio.create_task(self._speak(number, fields)) for number, fields in enumerate(texts)]
+        texts = enumerate(self.wanted.texts)
+        tasks = [asyncio.create_task(self._speak(number, fields)) for number, fields in texts]
         failed = 0
         try:
             yield b'{"results": ['

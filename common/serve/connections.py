@@ -98,13 +98,19 @@ class HttpConnection(H11Protocol):
 
 
 class LiveConnection(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket, which fails where a message is no UTF-8 and its sender has closed behind it."""
+    """uvicorn's WebSocket, which fails where a message is no UTF-8 and its sender has closed behind it, and
+    logs an error where one is refused.
+    """
 
     def data_received(self, data: bytes) -> None:
         try:
             super().data_received(data)
         except InvalidState:
             self.handle_parser_exception()
+
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        self.handshake_complete |= self.close_sent
 
 
 def most_connections(settings: ServeSettings) -> int:

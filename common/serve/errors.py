@@ -33,8 +33,11 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     for status, when in {
         400: "a field that is wrong, or a body that cannot be read",
         401: "no valid API key",
+        403: "a page of another site",
         408: "the body does not come",
-        413: "the body is too long",
+        413: "the body, or an answer that has to wait until it is whole, is too long",
+        415: "a body of another Content-Type",
+        421: "another Host than this server's",
         429: "too many requests; Retry-After says when to try again",
         503: "the queue is full or the server is about to stop (with Retry-After), or the time is over",
         "default": "no such route, model or method (404, 405), or a fault of the server (500)",

@@ -25,7 +25,7 @@ from melforge.common.serve.answer import answer_for, described, in_order
 from melforge.common.serve.errors import ApiError, overloaded
 from melforge.common.serve.gate import CALLER, RECORD
 from melforge.common.serve.metrics import log
-from melforge.common.serve.requests import SpeechFields, SpeechRequest, parse
+from melforge.common.serve.requests import SpeechFields, SpeechRequest, given, parse
 from melforge.common.serve.scheduler import Cancelled
 from melforge.common.serve.service import Service, Speaking
 from melforge.common.text.split import MARK, split_sentences
@@ -91,11 +91,18 @@ class Session:
         self.speaker = asyncio.create_task(self._speak())
 
     async def run(self) -> None:
-        """Serves the client until it has heard the end, or leaves."""
+        """Serves the client until it has heard the end, leaves, or is silent and has nothing to hear."""
         receiving = asyncio.create_task(self.socket.receive())
+        how: Any = {"timeout": self.service.settings.seconds, "return_when": asyncio.FIRST_COMPLETED}
         try:
             while True:
-                await asyncio.wait({receiving, self.speaker}, return_when=asyncio.FIRST_COMPLETED)
+                done, _ = await asyncio.wait({receiving, self.speaker}, **how)
+                if not done and self.begun:
+                    continue
+                if not done:
+                    silent = ApiError(408, f"no message came in {how['timeout']:g} seconds", code="timeout")
+                    await self._send({"type": "error", **silent.content})
+                    break
                 if not receiving.done():
                     await self.speaker
                     break
@@ -113,7 +120,7 @@ class Session:
     async def _take(self, message: dict[str, Any]) -> None:
         kind = message.pop("type", None)
         if kind == "session":
-            fields = {**DEFAULTS, **message}
+            fields = {**DEFAULTS, **given(message)}
             self.service.require(request_of(fields, ""))
             self.fields = fields
         elif kind == "text":

@@ -53,10 +53,16 @@ VOICE_SCHEMA = {
 }
 
 
+def given(fields: Any) -> Any:
+    """Without those that are null, which clients write for what they leave unset."""
+    return {k: v for k, v in fields.items() if v is not None} if isinstance(fields, dict) else fields
+
+
 class SpeechFields(BaseModel):
     """OpenAI's fields."""
 
     model_config = ConfigDict(strict=True, extra="allow")
+    _given = model_validator(mode="before")(given)
     model: str = Field(description="a pair such as fastpitch-hifigan, or one of OpenAI's names")
     input: str = Field(description="the text")
     voice: Annotated[str | VoiceId, WithJsonSchema(VOICE_SCHEMA)] = Field(
@@ -83,12 +89,6 @@ class SpeechFields(BaseModel):
     retries: int = Field(
         0, ge=0, le=MOST_RETRIES, description="further seeds for a sentence that attention failed on"
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_null(cls, fields: Any) -> Any:
-        """Clients write null for what they leave unset."""
-        return {k: v for k, v in fields.items() if v is not None} if isinstance(fields, dict) else fields
 
     @property
     def voice_name(self) -> str:
@@ -152,8 +152,14 @@ class BatchFields(BaseModel):
     """Several requests; `defaults` are for fields that a request lacks."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
+    _given = model_validator(mode="before")(given)
     items: list[dict[str, Any]] = Field(min_length=1, fail_fast=True, description="requests for speech")
     defaults: dict[str, Any] = Field(default_factory=dict, description="fields of all of them")
+
+    @property
+    def texts(self) -> list[dict[str, Any]]:
+        """The fields of each."""
+        return [{**self.defaults, **given(item)} for item in self.items]
 
 
 def parse(body: bytes | dict[str, Any], kind: type[BaseModel]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import zlib
 from typing import Any, BinaryIO, Literal
 
@@ -73,7 +74,7 @@ def make_router(service: Service) -> APIRouter:
             form = await read_form(request, settings.recording_bytes + FORM_BYTES)
             try:
                 wanted = fields_of(form, hearing)
-                ignored = sorted(name for name in form if name not in USED)
+                ignored = sorted(name for name, value in form.items() if value and name not in USED)
                 hears = hearing.transcribe(file_of(form, settings.recording_bytes))
                 transcript = await unless_left(request.receive, hears, settings.seconds, "transcribed")
             finally:
@@ -117,9 +118,9 @@ async def read_form(request: Request, most: int) -> FormData:
 
 
 def fields_of(form: FormData, hearing: Transcriber) -> TranscriptionFields:
-    """The fields of a form; 400 names the one that is wrong."""
-    given: dict[str, Any] = {name: value for name, value in form.items() if isinstance(value, str)}
-    given[LISTS[0]] = [one for name in LISTS for one in form.getlist(name)]
+    """The fields of a form, of which an empty one is unset; 400 names the one that is wrong."""
+    given: dict[str, Any] = {name: value for name, value in form.items() if isinstance(value, str) and value}
+    given[LISTS[0]] = [one for name in LISTS for one in form.getlist(name) if one]
     wanted: TranscriptionFields = parse(given, TranscriptionFields)
     hearing.require(wanted.model)
     if wanted.timestamp_granularities and wanted.response_format != "verbose_json":
@@ -127,7 +128,7 @@ def fields_of(form: FormData, hearing: Transcriber) -> TranscriptionFields:
     if wanted.stream and wanted.response_format not in STREAMED:
         message = f"response_format: events have no {wanted.response_format}, only {' and '.join(STREAMED)}"
         raise ApiError(400, message, "response_format", "unsupported_value")
-    known, asked = hearing.language, wanted.language.strip().lower()
+    known, asked = hearing.language, re.split("[-_]", wanted.language.strip().lower())[0]  # of en-US: en
     if asked not in ("", known, LANGUAGES.get(known)):
         message = f"language: the ear hears {known}, not {asked[:50]!r}"
         raise ApiError(400, message, "language", "unsupported_value")

@@ -7,6 +7,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
+from datetime import date, datetime, timedelta
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,11 +25,14 @@ NAMES_SHOWN = 4
 MOST_UNPACKED = 20  # times a file's size
 # What may stand beside the weights: opening it runs nothing. By their names in files of any Python and numpy.
 MAKERS: list[Any] = [value.__reduce__()[0] for value in (np.float32(0), np.zeros(0))]
+FACTORIES = [f"builtins.{kind}" for kind in ("int", "float", "str", "list", "dict")]
 PLAIN_DATA: list[Any] = [
     *((make, f"numpy.{core}.multiarray.{make.__name__}") for core in ("core", "_core") for make in MAKERS),
     *(np.dtype, np.ndarray, *{type(np.dtype(code)) for code in np.typecodes["All"]}),
     *((PurePath, f"pathlib{room}.{kind}Path") for room in ("", "._local") for kind in ("Posix", "Windows")),
-    Namespace,
+    *(Namespace, datetime, date, timedelta, frozenset, slice),
+    # A defaultdict as a plain one: what it makes new values with is not called.
+    *((lambda *factory: {}, name) for name in ("collections.defaultdict", *FACTORIES)),
 ]
 
 if TYPE_CHECKING:
@@ -96,9 +100,9 @@ def _zip_entries(path: Path) -> list[zipfile.ZipInfo]:
 
 
 def _refusal(path: Path, reason: str) -> str:
-    if refused_global := re.search(r"(?:GLOBAL:?|class) ([a-z_]\w*\.[\w.]*\w)", reason):
+    if refused_global := re.search(r"(?:GLOBAL:?|class) ([A-Za-z_][\w.]*\w)", reason):
         return (
-            f"checkpoint {path} holds {refused_global[1]}, no plain data: it could run code. Refused.\n"
+            f"checkpoint {path} holds {refused_global[1]}, no plain data that is known: it could run code.\n"
             "If you trust where it came from, save its state dict alone with torch.save and give that file."
         )
     if "TorchScript" in reason:
@@ -147,8 +151,11 @@ def find_state(
         what = f"{foreign[0]!r} is a {type(state[foreign[0]]).__name__}" if foreign else "it is empty"
         raise InputError(f"checkpoint {path} holds no state dict ({what}, not a tensor)")
     for name, value in state.items():
-        if value.is_meta or value.layout is not torch.strided:
-            how = "was saved without its values (meta)" if value.is_meta else f"is {value.layout}, not dense"
+        if not isinstance(name, str):
+            raise InputError(f"checkpoint {path}: a tensor is called {name!r:.40}, which is no name")
+        if value.is_meta or value.layout is not torch.strided or value.is_nested:
+            kind = "nested" if value.is_nested else value.layout
+            how = "was saved without its values (meta)" if value.is_meta else f"is {kind}, not dense"
             raise InputError(f"checkpoint {path}: the tensor {name} {how.replace('torch.', '')}")
         if value.dim() and not value.is_floating_point():
             kind = str(value.dtype).removeprefix("torch.")
@@ -162,7 +169,8 @@ def find_state(
             f"checkpoint {path} says that it has {sizes}: {largest} {list(state[largest].shape)}"
         )
     return {
-        PREFIX.sub("", n): value.float() if value.is_floating_point() else value for n, value in state.items()
+        PREFIX.sub("", name): value.detach().float() if value.is_floating_point() else value
+        for name, value in state.items()
     }
 
 

@@ -332,12 +332,25 @@ def test_a_wav_whose_header_counts_no_samples_is_read_to_its_end(tmp_path, subty
         assert len(read_audio(path)[0]) == 0
 
 
+def test_flac_that_does_not_tell_its_length_is_read_to_its_end(tmp_path):
+    """As written to a pipe."""
+    path = tmp_path / "a.flac"
+    soundfile.write(path, np.linspace(-0.5, 0.5, 70_000), 16000)
+    whole, content = read_audio(path)[0], bytearray(path.read_bytes())
+    content[21:26] = bytes([content[21] & 0xF0]) + bytes(4)
+    path.write_bytes(content)
+    np.testing.assert_array_equal(read_audio(path)[0], whole)
+    np.testing.assert_array_equal(read_audio(path, 1.0, 2.0)[0], whole[16_000:48_000])
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (b"version https://git-lfs.github.com/spec/v1", "it is a Git LFS pointer: fetch the file itself"),
         (b"\0\0\0\x20ftypM4A ", r"it is an MP4 \(\.m4a, \.mp4\): convert its sound"),
         (b"<!DOCTYPE html>", "it is a web page"),
+        (b"", "it is an empty file"),
+        (b"\xff\xfb\x90\0" + bytes(range(256)) * 20, "it is damaged"),
         (b"RIFF\0\0\0\0WAVE", "it cannot be read as sound: [^i]"),
     ],
 )

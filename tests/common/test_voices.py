@@ -155,6 +155,7 @@ def overflow(path: Path) -> None:
         ("weights.safetensors", poison, r"conv_pre\.bias holds NaN"),
         ("generator.onnx", Path.unlink, r"generator\.onnx is missing"),
         ("generator.onnx", truncate, "does not load"),
+        ("generator.onnx", lambda p: p.write_bytes(b"version https://git-lfs"), "it is a Git LFS pointer"),
         ("generator.json", Path.unlink, r"generator\.json is missing"),
         ("generator.json", lambda p: p.write_text("{"), "cannot be read"),
         ("generator.json", lambda p: p.write_text("[" * 100_000), "cannot be read"),

@@ -401,6 +401,15 @@ def test_what_clients_write_besides_is_no_fault(server):
         assert client.post(f"{SPEECH}/", content=marked, headers=JSON).content == wanted
         assert client.get("/v1/models/").json() == client.get("/v1/models").json()
         require_error(client.post(SPEECH, json=speech(input=None)), 400, "input")
+        spoken = speech(response_format="pcm")
+        wanted = client.post(SPEECH, json=spoken).content
+        item = {"input": spoken["input"], **dict.fromkeys(("voice", "model", "response_format", "speed"))}
+        for body in (
+            {"items": [item], "defaults": {**spoken, "volume": None}},
+            {"items": [{**unset, **spoken}], "defaults": None},
+        ):
+            (result,) = client.post(f"{SPEECH}/batch", json=body).json()["results"]
+            assert base64.b64decode(result["audio_data"]) == wanted
 
 
 def broken_bodies(count):

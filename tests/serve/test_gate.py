@@ -73,7 +73,7 @@ def test_pages_of_other_sites_are_refused_unless_they_are_named(server):
         require_error(client.post(SPEECH, json=speech(), headers=proxied), 403)
 
 
-def test_a_websocket_of_another_site_is_refused_unless_it_is_named(server):
+def test_a_websocket_of_another_site_is_refused_unless_it_is_named(server, caplog):
     def says(one, origin):
         with connect(f"{one.url.replace('http', 'ws')}{SPEECH}/live", origin=origin) as live:
             live.send(json.dumps({"type": "end"}))
@@ -87,6 +87,7 @@ def test_a_websocket_of_another_site_is_refused_unless_it_is_named(server):
         assert says(named, EVIL) == "done"
         with pytest.raises(InvalidStatus, match="403"):
             says(named, "http://other.example")
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,10 @@ import asyncio
 import json
 
 import pytest
+from websockets.exceptions import ConnectionClosedOK
 
 from melforge.common.serve.live import GrowingText
-from tests.serve.conftest import running, samples_of, wait_for
+from tests.serve.conftest import PATIENCE, running, samples_of, wait_for
 
 pytestmark = pytest.mark.serve
 TEXT = "The first sentence is here. The second one follows. And a third"
@@ -127,11 +128,21 @@ def test_errors_leave_the_socket_open(server, connect):
             socket.send(message)
             (answer,) = receive(socket, "error")
             assert answer["error"]["param"] == param and answer["error"]["type"] == "invalid_request_error"
-        send(socket, OWN, {"type": "text", "text": "..."}, {"type": "flush"})
+        send(
+            socket, {**OWN, "speed": None, "volume": None}, {"type": "text", "text": "..."}, {"type": "flush"}
+        )
         answer = receive(socket, "error")[-1]
         assert answer["number"] == 1 and answer["error"]["param"] == "input"
         send(socket, {"type": "text", "text": "Two."}, {"type": "end"})
         assert len(sentences_of(receive(socket, "done"))) == 1
+
+
+def test_who_is_silent_and_hears_nothing_is_not_kept(connect):
+    with running(seconds=0.1) as server, connect(server) as socket:
+        (answer,) = receive(socket, "error")
+        assert "no message came in 0.1 seconds" in answer["error"]["message"]
+        with pytest.raises(ConnectionClosedOK):
+            socket.recv(PATIENCE)
 
 
 def test_sentences_wait_where_others_take_all_the_room(connect):

@@ -149,7 +149,9 @@ def test_silence_has_no_words(hears):
 def test_what_is_not_used_is_said_in_a_header(hears, wav):
     answer = ask(hears, wav, prompt="Names: Melforge.", temperature="0.5", stream="false", own="1")
     assert answer.headers["x-melforge-ignored"] == "own, prompt, temperature"
-    assert "x-melforge-ignored" not in ask(hears, wav, language="en").headers
+    for language in ("en", "EN-US", "english", ""):
+        unset = {"response_format": "", "temperature": "", "stream": "", "timestamp_granularities[]": ""}
+        assert "x-melforge-ignored" not in ask(hears, wav, language=language, **unset).headers
 
 
 @pytest.mark.parametrize(
