@@ -85,7 +85,7 @@ class EnglishFrontend:
             left_out = [item._replace(position=offset + item.position) for item in left_out]
             while layout and layout[-1].position < following:
                 left_out.append(layout.pop())
-                left_out.sort(key=lambda item: item.position)
+            left_out.sort(key=lambda item: item.position)
             unspoken = {item.kind: item for item in reversed(left_out) if item.kind not in reported}
             reported.update(unspoken)
             written = text[offset:end]
