@@ -11,7 +11,7 @@ import re
 from melforge.common.text.english.reading.cursor import LeftOut
 
 FILL = "\u2060"  # the word joiner: invisible, and nothing is lost with it
-_LAID_OUT = re.compile(r"[&<>\[`~#=_*]")  # most texts have none of these
+_LAID_OUT = re.compile(r"[&<>\[`~#=_*]|---")  # most texts have none of these
 _INLINE = re.compile(
     r"&(?:amp;)*(?P<entity>#\d{1,7};?|#[xX][\da-fA-F]{1,6};?|[A-Za-z][A-Za-z\d]{1,30};)"
     r"|!?\[(?P<link>[^\[\]]{0,200})\](?=\()"
@@ -74,7 +74,7 @@ def _plain_line(line: str, at: int, left_out: list[LeftOut], is_reply: bool) -> 
     """A line that begins at `at`, as `plain_text` gives it."""
 
     def plain(match: re.Match) -> str:
-        written, kind = match[0], match.lastgroup
+        written, kind = match[0], match.lastgroup or ""
         if kind == "entity":
             return (html.unescape(f"&{match[kind]}") or "\ufffd").ljust(len(written), FILL)
         if kind == "apostrophe":

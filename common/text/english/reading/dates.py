@@ -23,6 +23,7 @@ _DATE_FOLLOWS = re.compile(
     re.IGNORECASE,
 )
 _DAY_OF = re.compile(r"\d(?:st|nd|rd|th)?\sof\s[A-Za-z]{3,9}\.?\s$")  # before "3rd of May 20"
+_DAY_BEHIND_HYPHEN = re.compile(r"-(\d{1,2})(?:-(\d{4}|\d\d))?(?![\w-])")
 _DAY_FOLLOWS = re.compile(r"\s(?:the\s)?(?:\d{1,2}(?i:st|nd|rd|th)?|\d{4})(?![\w:]|[.,]\d|\s?%)")
 # In small letters these are mostly words: before a day or a year, not after "you" ("you may 5").
 _WORDS_TOO = words("may march mar dec sep")
@@ -149,16 +150,14 @@ def month(cursor: Cursor) -> Reading | None:
     return Reading(name + ("" if cursor.behind_word != "." else cursor.last_stop(end)), end)
 
 
-@form(rf"(?i:({_MONTH}))-(\d{{1,2}})(?:-(\d{{4}}|\d\d))?(?![\w-])")
-def month_and_day(cursor: Cursor, m: re.Match) -> str:
+def month_and_day(cursor: Cursor) -> Reading | None:
     """Mar-12, Apr-30-2024."""
-    is_date = is_day(tables.MONTH_NUMBERS[m[1].lower()], int(m[2]))
-    is_date = is_date and m[1][0].isupper() and not cursor.previous[:1].isdecimal()  # "30 June-2 July"
-    if cursor.touches_word or not is_date:
-        return ""
-    return f"{month_name(m[1])} {say.ordinal(int(m[2]))}" + (
-        f", {say.year(_full_year(m[3]))}" if m[3] else ""
-    )
+    m = _DAY_BEHIND_HYPHEN.match(cursor.text, cursor.word_end) if cursor.behind_word == "-" else None
+    month = tables.MONTH_NUMBERS.get(cursor.word.lower()) if m and cursor.char.isupper() else None
+    if not m or not month or not is_day(month, int(m[1])) or cursor.previous[:1].isdecimal():
+        return None  # "30 June-2 July"
+    year = f", {say.year(_full_year(m[2]))}" if m[2] else ""
+    return Reading(f"{month_name(cursor.word)} {say.ordinal(int(m[1]))}{year}", m.end())
 
 
 def weekday(cursor: Cursor) -> Reading | None:

@@ -91,7 +91,12 @@ def said_price(cursor: Cursor, prices: list, currency: str) -> Reading:
         is_one = [price[:2] for price in prices] == [("1", "")]
         is_one = is_one or _describes(cursor, prices[-1][2])
         said = f"{said} {one if is_one else many}"
-    per, end = per_unit(cursor, prices[-1][2])
+    end = prices[-1][2]
+    if cursor.text.startswith(f" {many}", end) and not cursor.text[end + len(many) + 1 :][:1].isalnum():
+        end += len(many) + 1  # "$5 million dollars"
+    per, end = per_unit(cursor, end)
+    if cursor.possessive(end):  # "$5bn's worth"
+        per, end = per + "'", end + 2
     is_least = not per and cursor.text.startswith("+", end) and not cursor.text[end + 1 : end + 2].isalnum()
     return Reading(said + per + " plus" * is_least, end + is_least)
 
@@ -109,11 +114,14 @@ def _describes(cursor: Cursor, end: int) -> bool:
     return is_thing and (is_priced or before in _BEFORE_THINGS or before.endswith(("'s", "s'")))
 
 
-@form(r"(\d{1,3}(?:[. \u00a0\u202f]\d{3}){0,4}),(\d{2})\s?(?:€|EUR)(?!\w)")
+@form(r"(\d{1,3}(?:[. \u00a0\u202f]\d{3}){0,4}),(\d{2})\s?(€|[A-Z]{3}|kr)(?!\w)")
 def european_price(cursor: Cursor, m: re.Match) -> str:
-    """1,50 €, 1 234,56 €."""
+    """1,50 €, 1 234,56 €, 99,50 PLN."""
+    currency = tables.CURRENCY_CODES.get(m[3], m[3])
+    if currency not in tables.CURRENCIES:
+        return ""
     whole = re.sub(r"\D", "", m[1])
-    return said_price(cursor, [(f"{whole}.{m[2]}", "", m.end())], "€").spoken
+    return said_price(cursor, [(f"{whole}.{m[2]}", "", m.end())], currency).spoken
 
 
 @form(r"(\d{1,2})s\.?\s?(\d{1,2})d(?:\.(?=\s[a-z]|[,;]))?(?!\w)")

@@ -20,7 +20,7 @@ from melforge.common.text.english.word_parts import words
 from melforge.common.text.phonemes import in_braces
 from melforge.common.text.symbols import ARPABET
 
-_MONEY = re.compile(r"[$£€¥₹₩₽₪₺₴₫₱₦฿₿]([-−–]?)(?=[ .]?\d)\s?")
+_MONEY = re.compile(r"[$£€¥₹₩₽₪₺₴₫₱₦฿₿¢]([-−–]?)(?=[ .]?\d)\s?")
 _DOLLARS_OF = re.compile(r"\$(US|AU|A|NZ|CA|C|HK|S)\s?(?=\d)")  # "$US46"
 _SIGNED = re.compile(r"([-−–+±])(\s?)([$£€¥₹]?)(?=\.?\d)")
 _POWER = re.compile(

@@ -95,7 +95,7 @@ CURRENCIES: dict[str, list[str]] = {
 CURRENCY_CODES = _pairs(
     "USD: $; EUR: €; GBP: £; JPY: ¥; INR: ₹; KRW: ₩; RUB: ₽; ILS: ₪; TRY: ₺; CHF: CHF; BTC: ₿; "
     "AUD: AUD; CAD: CAD; NZD: NZD; HKD: HKD; SGD: SGD; CNY: CNY; RMB: RMB; BRL: BRL; SEK: SEK; NOK: NOK; "
-    "DKK: DKK; MXN: MXN; PLN: PLN; ZAR: ZAR; Rs: ₹; Fr SFr: CHF"
+    "DKK: DKK; MXN: MXN; PLN: PLN; ZAR: ZAR; Rs: ₹; Fr SFr: CHF; kr: kr"
 )
 DOLLARS = _pairs("""US: US; A AU: Australian; C CA: Canadian; NZ: New Zealand; HK: Hong Kong; S: Singapore""")
 STREETS = _pairs("""St Str: Street; Dr: Drive; Ave Av: Avenue; Blvd: Boulevard; Rd: Road; Ln: Lane; Pl:
