@@ -183,7 +183,7 @@ class Service:
             raise ApiError(400, str(error), param, "unsupported_value") from None
         return pair, controls
 
-    async def analyse(self, tts: TextToSpeech, wanted: TextFields) -> AnalysedText:
+    async def analyse(self, tts: TextToSpeech, wanted: SpeechFields) -> AnalysedText:
         """A request's text; 400 says what is wrong with it."""
         try:
             return await self._texts.analyse(tts, wanted.text, wanted.own_words)

@@ -25,7 +25,7 @@ class Noting:
             yield None
         if text == "e":
             raise InputError("nothing can be spoken")
-        yield AnalysedText((), (), text)
+        yield AnalysedText((), text=text)
 
 
 def analyse(tts, texts, meanwhile=lambda tasks: None):

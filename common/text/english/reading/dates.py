@@ -61,7 +61,7 @@ def date(cursor: Cursor, m: re.Match) -> str:
     if len(m[4]) == 2 and m[2] == "." and len(m[0]) < 8:  # a version
         return ""
     first, second = int(m[1]), int(m[3])
-    return _date(_full_year(m[4]), first, second) or _date(_full_year(m[4]), second, first)
+    return _date(full_year(m[4]), first, second) or _date(full_year(m[4]), second, first)
 
 
 @form(rf"{_DAY}([-/.]|\s?)(?i:({_MONTH}))\.?(?:\3|[-/ ])(\d{{4}}|'?\d\d)(?![\w/:]|[.,-]\d)")
@@ -70,7 +70,7 @@ def joined_date(cursor: Cursor, m: re.Match) -> str:
     day, joint, year = int(m[1]), m[2], m[4].lstrip("'")
     if not 1 <= day <= 31 or (len(year) == 2 and joint not in ("-", "/")):
         return ""
-    return f"{_the(cursor)}{say.ordinal(day)} of {month_name(m[3])} {say.year(_full_year(year))}"
+    return f"{_the(cursor)}{say.ordinal(day)} of {month_name(m[3])} {say.year(full_year(year))}"
 
 
 @form(r"((?:19|20)(\d\d))-(0[1-9]|1[0-2])(?![\w-]|[.,:/]\d)")
@@ -157,7 +157,7 @@ def month_and_day(cursor: Cursor, m: re.Match) -> str:
     if cursor.touches_word or not is_date:
         return ""
     return f"{month_name(m[1])} {say.ordinal(int(m[2]))}" + (
-        f", {say.year(_full_year(m[3]))}" if m[3] else ""
+        f", {say.year(full_year(m[3]))}" if m[3] else ""
     )
 
 
@@ -243,7 +243,7 @@ def _date(year: int, month: int, day: int) -> str:
     return f"{tables.MONTHS[month - 1]} {say.ordinal(day)}, {say.year(year)}" if is_day(month, day) else ""
 
 
-def _full_year(digits: str) -> int:
+def full_year(digits: str) -> int:
     year = int(digits)
     return year if len(digits) == 4 else year + (2000 if year < 50 else 1900)
 
