@@ -17,11 +17,11 @@ from melforge.common.speech import Audio, Controls, Timings, require_as_many, sp
 from melforge.common.stages.choose import KINDS, deployment_of, parse_backends
 from melforge.common.synthesis.admission import Admission
 from melforge.common.synthesis.chunks import ChunkSizes
-from melforge.common.synthesis.jobs import AnalysedText, Job, fitting_utterances
+from melforge.common.synthesis.jobs import AnalysedText, fitting_utterances, make_job, possible_utterances
 from melforge.common.synthesis.loading import choose_sources, make_driver
 from melforge.common.synthesis.stream import Stream, speak_ahead
 from melforge.common.synthesis.text_queue import TextQueue
-from melforge.common.text import Analysis, Frontend, OwnWords, with_own_words
+from melforge.common.text import Analysis, Frontend, OwnWords, markup, with_own_words
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -36,7 +36,9 @@ BATCH_SIZE = 8
 # So many batches of texts are sorted by length at a time: answers leave early and memory stays bounded.
 SORTED_BATCHES = 8
 # What the runner does itself. Every model honours a seed: one that draws no noise speaks the same for all.
-OWN_CONTROLS = frozenset({"volume", "seed"})
+OWN_CONTROLS = frozenset(
+    {"volume", "seed", "pause_factor", "clause_pause", "sentence_pause", "paragraph_pause"}
+)
 
 
 def known_controls(*sources: ModelSource) -> frozenset[str]:
@@ -153,10 +155,11 @@ class TextToSpeech:
     def analysing(self, text: str, own_words: OwnWords | None = None) -> Iterator[AnalysedText | None]:
         """The same a sentence at a time: None behind each, and at the end what `analyse` gives."""
         frontend = with_own_words(self.frontend, own_words)
-        sentences, parts, seconds = frontend.sentences(text), list[Analysis](), 0.0
+        parts, seconds, sentences = list[Analysis](), 0.0, None
         while True:
             with self._frontend_turn:
                 start = time.perf_counter()
+                sentences = sentences or markup.sentences(frontend, text)
                 part = next(sentences, None)
                 seconds += time.perf_counter() - start
             if part is None:
@@ -176,10 +179,9 @@ class TextToSpeech:
 
     def _analysed(self, text: str, timed: tuple[Analysis, float]) -> AnalysedText:
         analysis, seconds = timed
-        utterances = fitting_utterances(
-            text, analysis.utterances, self.acoustic.longest_text, self.frontend.symbols
-        )
-        return AnalysedText(utterances, analysis.unspoken, text, seconds)
+        utterances, ignored = possible_utterances(self.acoustic, analysis.utterances)
+        utterances = fitting_utterances(text, utterances, self.acoustic.longest_text, self.frontend.symbols)
+        return AnalysedText(utterances, analysis.unspoken, analysis.warnings + ignored, text, seconds)
 
     def warm_up(
         self, *batch_sizes: int, streams: int = 1, sizes: ChunkSizes | None = None
@@ -271,7 +273,7 @@ class TextToSpeech:
         controls = controls or Controls()
         self.require_controls(controls)
         (analysed,) = self.analyse_each([text])
-        job = Job(0, analysed, controls, Timings({"text": analysed.seconds}))
+        job = make_job(self, 0, analysed, controls)
         return Stream(self, job, _require_retries(retries), sizes or ChunkSizes())
 
     def speak_ahead(self, streams: Sequence[Stream]) -> None:

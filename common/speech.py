@@ -18,6 +18,7 @@ from melforge.common.audio.sound_files import write_audio
 from melforge.common.errors import InputError
 from melforge.common.registry import MODELS
 from melforge.common.text import Unspoken, Utterance
+from melforge.common.text.split import BREAK, Pause
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,10 @@ class Controls:
     )
     dropout: bool = control(True, "the same speech for every seed, but flatter", negated="no_dropout")
     volume: float = control(1.0, "times the amplitude (default: 1)", 0, 10)
+    pause_factor: float = control(1.0, "times the usual pauses between sentences, clauses, paragraphs", 0, 10)
+    clause_pause: float | None = control(None, "silence where a long sentence is divided", 0, 20, unit="S")
+    sentence_pause: float | None = control(None, "silence between sentences", 0, 20, unit="S")
+    paragraph_pause: float | None = control(None, "silence between paragraphs", 0, 20, unit="S")
     seed: int = control(0, "for models that draw noise (default: 0)")
     speaker: int | str = control(
         0, "name or id of the speaker, or a mix as ann:0.3,ben:0.7 (default: the first)"
@@ -88,6 +93,14 @@ class Controls:
                 wanted = f"a number from {about.low:g} to {about.high:g}"
             if not right:
                 raise InputError(f"{name} must be {wanted}, not {value!r}")
+
+    def silence(self, pause: float) -> tuple[float, bool]:
+        """Seconds for the pause behind an utterance; whether the silence of the speech is a part of them."""
+        kind = pause.kind if isinstance(pause, Pause) else ""
+        if kind == BREAK:
+            return float(pause), True
+        asked: float | None = getattr(self, f"{kind}_pause") if kind else None
+        return (pause * self.pause_factor, False) if asked is None else (asked, True)
 
     def asked(self) -> list[str]:
         """The names of the controls that differ from their defaults."""
@@ -278,6 +291,7 @@ class Audio:
     notes: tuple[str, ...]  # how an utterance that was spoken again was; "" for most
     problems: tuple[Problem, ...]  # what may not be as written; empty if all is well
     timings: Timings
+    warnings: tuple[str, ...] = ()  # what of the text's marks changes nothing
 
     @property
     def seconds(self) -> float:

@@ -38,10 +38,13 @@ class Phrase:
     place: str  # "phrases.txt line 3", or "" for --text
 
 
-def read_phrases(source: str) -> list[Phrase]:
-    """The phrases of a file (`-` is standard input)."""
+def read_phrases(source: str, is_document: bool = False) -> list[Phrase]:
+    """The phrases of a file (`-` is standard input); of a document there is one."""
     where = "stdin" if source == "-" else source
-    lines = text_lines(read_whole(source))
+    content = read_whole(source)
+    lines = text_lines(content)
+    if lines and (is_document or source.lower().endswith((".ssml", ".xml"))):
+        return [Phrase(SINGLE, content, where)]
     if not lines:
         raise InputError(f"{where} holds no text to speak")
     if source.lower().endswith(".tsv"):
@@ -217,7 +220,7 @@ def describe_audio(phrase: Phrase, audio: Audio) -> list[str]:
     where = f"{phrase.place}: " if phrase.place else ""
     pairs = zip(audio.utterances, audio.notes, strict=True)
     notes = [f"note: {where}{shown(utterance.text)}: {note}" for utterance, note in pairs if note]
-    return notes + [f"warning: {where}{problem}" for problem in audio.problems]
+    return notes + [f"warning: {where}{what}" for what in (*audio.warnings, *audio.problems)]
 
 
 def speak_phrases(

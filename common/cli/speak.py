@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from melforge.common.cli import STARTED, bulk, options, run
 from melforge.common.cli.list import list_available
@@ -26,6 +27,7 @@ from melforge.common.files import is_file
 from melforge.common.remote import NO_ADDRESS, is_address
 from melforge.common.stages.choose import KINDS
 from melforge.common.text import unspoken_rows
+from melforge.common.text.markup import PlainText, analyse, require_ssml
 
 RETRIES = 2
 EPILOG = """examples:
@@ -48,6 +50,8 @@ text:
 {options.MODEL_OPTIONS}{options.CONTROLS}{bulk.OPTIONS}
 more:
   lexicon phonemes
+  --ssml             the text is SSML, of a file the whole; without this, a text that begins with <speak> is
+  --plain            read the text as it is written, also tags and marks such as [pause:0.5s]
   --show-text        print what would be spoken, without speaking
   --strict           a symbol that cannot be spoken is an error
   --retry [N]=0      what went wrong is spoken again, with N other seeds and then in pieces; with --listen
@@ -68,6 +72,7 @@ def make_parser() -> options.Parser:
     parser = options.Parser(description=__doc__, epilog=EPILOG, kinds=KINDS)
     options.add_table(parser, OPTIONS, retry=options.not_negative)
     parser.exclude("text", "words", "input")
+    parser.exclude("ssml", "plain")
     return parser
 
 
@@ -95,8 +100,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         if is_address(place):
             raise InputError(f"{flag} {NO_ADDRESS}, unless it is of a table of texts: give --format")
 
-    phrases = [Phrase(SINGLE, args.text, "")] if args.text is not None else read_phrases(args.input)
+    phrases = (
+        [Phrase(SINGLE, args.text, "")] if args.text is not None else read_phrases(args.input, args.ssml)
+    )
     phrases = from_phonemes(phrases, args.phonemes)
+    if args.ssml:
+        for phrase in phrases:
+            require_ssml(phrase.text)
+    if args.plain:
+        phrases = [replace(phrase, text=PlainText(phrase.text)) for phrase in phrases]
     if args.show_text:
         return show_text(args, phrases)
     controls = options.controls_from(args)
@@ -128,12 +140,13 @@ def show_text(args: argparse.Namespace, phrases) -> int:
     shown, unspoken = [], []
     warn_of_languages(phrases)
     for phrase in phrases:
-        analysis = frontend(phrase.text)
+        analysis = analyse(frontend, phrase.text)
         unspoken += describe_unspoken(phrase, analysis.unspoken)
         utterances = [
             {"normalised": u.normalised, "symbols": list(u.symbols), "pause": u.pause}
             for u in analysis.utterances
         ]
+        unspoken += analysis.warnings
         left_out = unspoken_rows(analysis.unspoken)
         shown.append({"name": phrase.name, "utterances": utterances, "unspoken": left_out})
     if args.json:

@@ -16,6 +16,7 @@ from melforge.common.recognition.recogniser import Recogniser
 from melforge.common.recognition.transcript import error_rate, reference_words, word_errors
 from melforge.common.speech import Audio, shown
 from melforge.common.text.cmudict import load_cmudict
+from melforge.common.text.markup import is_marked
 
 UNSTRESSED = str.maketrans("", "", "012")
 
@@ -114,7 +115,8 @@ class Listener:
         return heard
 
     def hear(self, audio: Audio) -> HeardAgain:
-        return hear_again(self.recogniser, audio.samples, audio.sampling_rate, audio.text)
+        words = " ".join(one.normalised for one in audio.utterances) if is_marked(audio.text) else audio.text
+        return hear_again(self.recogniser, audio.samples, audio.sampling_rate, words)
 
     @property
     def rate(self) -> float:

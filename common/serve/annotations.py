@@ -11,7 +11,13 @@ import numpy as np
 
 from melforge.common.runner import Stream
 from melforge.common.serve.service import Speaking
-from melforge.common.synthesis.timestamps import as_rows, pieces_as_written, utterance_timestamps
+from melforge.common.synthesis.timestamps import (
+    as_rows,
+    bookmark_rows,
+    bookmarks,
+    pieces_as_written,
+    utterance_timestamps,
+)
 
 
 class Annotations:
@@ -37,6 +43,8 @@ class Annotations:
             if words:
                 written = pieces_as_written(stream.utterances[first + number].text, words[number])
                 row = {"type": "timestamps", "words": as_rows(words[number]), "written": written}
+                if marks := bookmarks(stream, first + number, first + number + 1):
+                    row["marks"] = bookmark_rows(marks)
                 rows.append(row)
             if alignments:
                 rows.append({"type": "alignment", **alignments[number]})

@@ -22,11 +22,11 @@ from melforge.common.serve.annotations import Annotations, utterance_alignments
 from melforge.common.serve.errors import ApiError, bad_request, overloaded
 from melforge.common.serve.incoming import unless_left
 from melforge.common.serve.metrics import milliseconds
-from melforge.common.serve.requests import SpeechFields, SpeechRequest, ignored_header
+from melforge.common.serve.requests import SpeechFields, SpeechRequest, ignored_header, warnings_header
 from melforge.common.serve.scheduler import LOG, Cancelled, SpeechJob
 from melforge.common.serve.service import Service, Speaking
 from melforge.common.synthesis.subtitles import srt, vtt
-from melforge.common.synthesis.timestamps import as_rows, timestamps
+from melforge.common.synthesis.timestamps import as_rows, bookmark_rows, bookmarks, timestamps
 
 FAULT = "this text could not be spoken: the fault is the server's"
 PIECE = 3 << 16  # bytes; of base64's input, which is 3 bytes for each 4 characters
@@ -164,6 +164,8 @@ class SpeechAnswer(WrittenAnswer):
             headers["x-melforge-ignored"] = ignored
         if unspoken := self.spoken.unspoken:
             headers["x-melforge-unspoken"] = str(unspoken)
+        if warnings := self.spoken.stream.analysis.warnings:
+            headers["x-melforge-warnings"] = warnings_header(warnings)
         return headers
 
 
@@ -273,6 +275,7 @@ def json_of_words(spoken: Speaking) -> bytes:
         "sample_rate": spoken.wanted.sample_rate,
         "seconds": round(spoken.job.progress.made, 6),
         "words": as_rows(timestamps(stream)),
+        "marks": bookmark_rows(bookmarks(stream)),
         "srt": srt(stream),
         "vtt": vtt(stream),
     }

@@ -27,7 +27,14 @@ from melforge.common.serve.settings import listed
 KEY = HTTPBearer(scheme_name="API key", auto_error=False)
 HANGING_CHECK = 1.0  # seconds
 # Response headers that scripts of other origins may read.
-EXPOSED = ("retry-after", "x-request-id", "x-sample-rate", "x-melforge-ignored", "x-melforge-unspoken")
+EXPOSED = (
+    "retry-after",
+    "x-request-id",
+    "x-sample-rate",
+    "x-melforge-ignored",
+    "x-melforge-unspoken",
+    "x-melforge-warnings",
+)
 IDLE_CHECKS = 10  # checks within the time after which an idle pair is unloaded
 
 

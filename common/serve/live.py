@@ -28,10 +28,12 @@ from melforge.common.serve.metrics import log
 from melforge.common.serve.requests import SpeechFields, SpeechRequest, given, parse
 from melforge.common.serve.scheduler import Cancelled
 from melforge.common.serve.service import Service, Speaking
+from melforge.common.text.markup import is_ssml
 from melforge.common.text.split import MARK, split_sentences
 
 AHEAD = 2  # sentences in progress: the next one is begun while one is sent
 ROOM_CHECK = 0.1  # seconds after which a sentence that found no room tries again
+SSML_END = "</speak>"
 DEFAULTS = {"model": "tts-1", "voice": "alloy", "response_format": "pcm"}
 MOST_WAITING = 256  # sentences
 
@@ -45,6 +47,13 @@ class GrowingText:
     def add(self, text: str) -> list[str]:
         """The sentences that are complete now; text beyond `most` characters is cut at its last blank."""
         self.text += text
+        if is_ssml(self.text):  # which is spoken as a whole
+            end = self.text.find(SSML_END) + len(SSML_END)
+            if end >= len(SSML_END):
+                document, self.text = self.text[:end], self.text[end:]
+                return [document, *self.add("")]
+            if len(self.text) <= self.most:
+                return []
         known = max(self.text.rfind(" "), self.text.rfind("\n"))
         found = split_sentences(self.text[:known]) if MARK.search(self.text, 0, max(known, 0)) else []
         whole = [sentence for sentence, _ in found[:-1]]

@@ -26,6 +26,7 @@ from melforge.common.errors import InputError
 from melforge.common.serve.errors import ApiError, bad_request
 from melforge.common.speech import Controls, control_fields
 from melforge.common.text.lexicon import Lexicon
+from melforge.common.text.markup import PlainText, require_ssml
 from melforge.common.text.phonemes import ALPHABETS, as_text
 
 SLOWEST, FASTEST = 0.25, 4.0  # OpenAI's range of `speed`
@@ -36,6 +37,7 @@ MOST_ERRORS = 100  # of a request, of which the first is named
 MOST_ENTRIES, MOST_SAID = 200, 20_000  # of a request's lexicon, and characters that it says
 MOST_NAMES = 16  # of unknown fields that are named in a header
 LONGEST_NAME = 64  # of an unknown field that is named in a header
+MOST_WARNINGS = 1000  # characters of a header
 
 
 class VoiceId(BaseModel):
@@ -84,6 +86,9 @@ class SpeechFields(BaseModel):
     phonemes: Literal[ALPHABETS] | None = Field(  # type: ignore[valid-type]
         None, description="the input is phonemes of this alphabet, with marks"
     )
+    markup: Literal["auto", "ssml", "none"] = Field(
+        "auto", description="SSML where input begins with <speak>, else marks in brackets; none: as written"
+    )
     instructions: str | None = Field(None, description="accepted and not used")
     sample_rate: int = Field(DEFAULT_RATE, ge=1, le=LARGEST_NUMBER, description="Hz")
     retries: int = Field(
@@ -96,8 +101,12 @@ class SpeechFields(BaseModel):
 
     @property
     def text(self) -> str:
-        """What is to be spoken; an InputError for what are no phonemes."""
-        return as_text(self.input, self.phonemes) if self.phonemes else self.input
+        """What is to be spoken; an InputError for what is no SSML or no phonemes, and is said to be."""
+        if self.phonemes:
+            return PlainText(as_text(self.input, self.phonemes))
+        if self.markup == "ssml":
+            require_ssml(self.input)
+        return PlainText(self.input) if self.markup == "none" else self.input
 
     @cached_property
     def own_words(self) -> Lexicon | None:
@@ -200,3 +209,8 @@ def ignored_header(ignored: Sequence[str]) -> str:
     """The names of fields without effect, for a header."""
     names = [re.sub(r"[^\w.-]", "?", name, flags=re.ASCII)[:LONGEST_NAME] for name in ignored[:MOST_NAMES]]
     return ", ".join(names)
+
+
+def warnings_header(warnings: Sequence[str]) -> str:
+    """What of a text's marks changes nothing, for a header."""
+    return re.sub(r"[^ -~]", "?", "; ".join(warnings[:MOST_NAMES]))[:MOST_WARNINGS]

@@ -7,17 +7,23 @@ from collections.abc import Sequence
 import numpy as np
 
 from melforge.common.errors import InputError
+from melforge.common.text.style import Style
 
 FADE = 0.004  # seconds at both ends of an utterance, so that joining it to silence makes no click
+RAMP = 0.02  # seconds in which the volume changes
 KNEE = 0.8  # soft clipping begins here, for peaks beyond 1
 
 
 def finish(
-    samples: np.ndarray, rate: int, volume: float = 1.0, starts: bool = True, pause: float | None = None
+    samples: np.ndarray,
+    rate: int,
+    volume: float | np.ndarray = 1.0,
+    starts: bool = True,
+    pause: float | None = None,
 ) -> np.ndarray:
     """Volume, a short fade where an utterance starts or ends, and the pause behind it.
 
-    `pause` None: the utterance goes on behind these samples.
+    The volume is a number, or float32 [S]. `pause` None: the utterance goes on behind these samples.
     """
     size = len(samples)
     finished = np.empty(size + (0 if pause is None else round(pause * rate)), np.float32)
@@ -32,15 +38,37 @@ def finish(
 
 
 def join_utterances(
-    audio: Sequence[np.ndarray], pauses: Sequence[float], rate: int, volume: float
+    audio: Sequence[np.ndarray],
+    pauses: Sequence[float],
+    rate: int,
+    volumes: Sequence[float | np.ndarray],
+    lead: float = 0.0,
 ) -> tuple[np.ndarray, list[int]]:
-    """A text's utterances, float32 [S] each, finished and in order, and the sample at which each begins."""
-    finished, starts, position = [], [], 0
-    for samples, pause in zip(audio, pauses, strict=True):
+    """A text's utterances, float32 [S] each, finished and in order, and the sample at which each begins.
+
+    `lead`: seconds of silence before them.
+    """
+    finished, starts, position = (
+        [np.zeros(round(lead * rate), np.float32)] if lead else [],
+        [],
+        round(lead * rate),
+    )
+    for samples, pause, volume in zip(audio, pauses, volumes, strict=True):
         starts.append(position)
         finished.append(soft_clip(finish(samples, rate, volume, pause=pause)))
         position += len(finished[-1])
     return np.concatenate(finished) if len(finished) > 1 else finished[0], starts
+
+
+def volumes_of(styles: Sequence[Style], durations: np.ndarray, hop: int, rate: int) -> np.ndarray | float:
+    """Of the samples of an utterance whose symbols last so many frames, int64 [T_text]: float32 [S]."""
+    if all(style.volume == 1 for style in styles):
+        return 1.0
+    levels = np.array([style.volume for style in styles], np.float64)
+    samples = np.repeat(levels, durations * hop)
+    half = round(RAMP * rate / 2)
+    summed = np.cumsum(np.pad(samples, (half + 1, half), "edge"))
+    return ((summed[2 * half + 1 :] - summed[: -2 * half - 1]) / (2 * half + 1)).astype(np.float32)
 
 
 def soft_clip(samples: np.ndarray) -> np.ndarray:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from melforge.common.errors import InputError
-from melforge.common.speech import Controls, Timings
+from melforge.common.speech import Controls, Timings, speaker_shares
+from melforge.common.synthesis.finish import volumes_of
 from melforge.common.synthesis.segments import fit
-from melforge.common.synthesis.utterances import SpokenUtterance, alike_batches, speak_utterances
+from melforge.common.synthesis.utterances import (
+    SpokenUtterance,
+    alike_batches,
+    speak_utterances,
+    without_silence,
+)
 from melforge.common.text import Analysis, Frontend, Utterance
+from melforge.common.text.style import PLAIN, Style
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -34,6 +41,32 @@ def fitting_utterances(
     return tuple(part for utterance in utterances for part in fit(utterance, longest, symbols))
 
 
+def possible_utterances(
+    acoustic: AcousticModel, utterances: Sequence[Utterance]
+) -> tuple[Sequence[Utterance], tuple[str, ...]]:
+    """Without what this model cannot do of what a text's marks ask for, and a sentence on each of that."""
+    if not any(one.styles or one.speaker for one in utterances):
+        return utterances, ()
+    asked = {style for one in utterances for style in one.styles}
+    changed = {
+        name for style in asked for name in Style._fields if getattr(style, name) != getattr(PLAIN, name)
+    }
+    words = {"rate" if name == "rate" else "pitch" for name in changed - {"volume"} - acoustic.by_symbol}
+    ignored = [
+        f"{acoustic.source.model} cannot change the {word} of a part of a text" for word in sorted(words)
+    ]
+    known = {}
+    for speaker in dict.fromkeys(one.speaker for one in utterances if one.speaker):
+        try:
+            if "speaker" not in acoustic.controls:
+                raise InputError(f"speaker {speaker!r} does not exist: this voice has one speaker")
+            speaker_shares(speaker, acoustic.source.speakers)
+            known[speaker] = speaker
+        except InputError as error:
+            ignored.append(f"{error}; the speaker stays the same")
+    return [replace(one, speaker=known.get(one.speaker, "")) for one in utterances], tuple(ignored)
+
+
 @dataclass(frozen=True)
 class AnalysedText(Analysis):
     """A text with what the frontend made of it, cut where the acoustic model takes no longer utterances."""
@@ -50,6 +83,13 @@ class SpokenPart:
     spoken: SpokenUtterance
 
 
+class Gap(NamedTuple):
+    """The silence between two utterances, or at an end of the text."""
+
+    seconds: float  # that are inserted
+    kept: int | None = None  # frames of silence that the speech keeps on each side at most; None: all
+
+
 @dataclass(eq=False)
 class Job:
     """One text on its way; its utterances may be spoken in any order."""
@@ -58,8 +98,24 @@ class Job:
     text: AnalysedText
     controls: Controls
     clock: Timings
+    gaps: Sequence[Gap]  # before the first utterance, and behind each
+    hop: int
+    rate: int
     parts: dict[int, SpokenPart] = field(default_factory=dict)
 
+    def controls_of(self, i: int) -> Controls:
+        """Those of an utterance: the text may ask for another speaker."""
+        speaker = self.text.utterances[i].speaker
+        return replace(self.controls, speaker=speaker) if speaker else self.controls
+
+    def volumes(self, i: int, durations: np.ndarray) -> float | np.ndarray:
+        """Of an utterance with these durations: one, or float32 [S] of its samples."""
+        return (
+            volumes_of(self.text.utterances[i].styles, durations, self.hop, self.rate) * self.controls.volume
+        )
+
+
+KEPT = 1  # frames of its own silence that speech keeps beside a break: a vowel dies away in it
 
 JobUtterance = tuple[Job, int]  # and the utterance's number
 
@@ -79,11 +135,33 @@ class Models(Protocol):
     def speak_ahead(self, streams: Sequence[Any]) -> None: ...
 
 
+def make_job(models: Models, number: int, text: AnalysedText, controls: Controls) -> Job:
+    """A text with its controls, on its way."""
+    hop, rate = models.vocoder.hop, models.sampling_rate
+    last = len(text.utterances) - 1
+    gaps = [_gap(text.utterances[0].lead, True, 1, hop / rate) if text.utterances[0].lead else Gap(0.0)]
+    for i, utterance in enumerate(text.utterances):
+        gaps.append(_gap(*controls.silence(utterance.pause), 1 if i == last else 2, hop / rate))
+    return Job(number, text, controls, Timings({"text": text.seconds}), gaps, hop, rate)
+
+
+def _gap(seconds: float, is_all: bool, sides: int, frame: float) -> Gap:
+    """Of so many seconds, which include the silence of the speech on its sides or come to it."""
+    if not is_all:
+        return Gap(seconds)
+    kept = min(KEPT, int(seconds / sides / frame))
+    return Gap(seconds - kept * sides * frame, kept)
+
+
 def speak_jobs(models: Models, batch: Sequence[JobUtterance], retries: int) -> list[SpokenUtterance]:
     """One batch through the acoustic model, as `speak_utterances`."""
     utterances = [job.text.utterances[i] for job, i in batch]
-    controls = [job.controls for job, _ in batch]
-    return speak_utterances(models.acoustic, models.frontend.symbols, utterances, controls, retries)
+    controls = [job.controls_of(i) for job, i in batch]
+    spoken = speak_utterances(models.acoustic, models.frontend.symbols, utterances, controls, retries)
+    return [
+        without_silence(one, job.gaps[i].kept, job.gaps[i + 1].kept)
+        for (job, i), one in zip(batch, spoken, strict=True)
+    ]
 
 
 def alike_jobs(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -80,12 +80,25 @@ def _place(symbols: Sequence[str], shortest: int) -> tuple[int, int] | None:
 
 def _part(utterance: Utterance, start: int, end: int, symbols: Sequence[str], pause: float) -> Utterance:
     part, ids = utterance.symbols[start:end], utterance.ids[start:end]
+    styles = utterance.styles[start:end]
     inside = end < len(utterance.ids)
     if inside and part[-1] not in MARKS and COMMA in symbols:  # models expect a mark at the end
         part, ids = (*part, COMMA), np.append(ids, symbols.index(COMMA))
+        styles += styles[-1:]
     text, normalised = _texts(utterance, start, end)
-    return Utterance(
-        text=text, normalised=normalised, symbols=tuple(part), ids=ids.astype(np.int64), pause=pause
+    return replace(
+        utterance,
+        text=text,
+        normalised=normalised,
+        symbols=tuple(part),
+        ids=ids.astype(np.int64),
+        pause=pause,
+        places=utterance.places[start:end],
+        styles=styles,
+        bookmarks=tuple(
+            (at - start, name) for at, name in utterance.bookmarks if start <= at < end + 1 - inside
+        ),
+        lead=0.0 if start else utterance.lead,
     )
 
 

@@ -120,9 +120,11 @@ class Stream:
         return self._speaking
 
     def _run(self) -> Generator[np.ndarray, None, None]:
-        position, controls = 0, self.job.controls
-        for number, utterance in enumerate(self.utterances):
+        before, *gaps = self.job.gaps
+        position = round(before.seconds * self.sampling_rate)
+        for number, (utterance, gap) in enumerate(zip(self.utterances, gaps, strict=True)):
             spoken, chunks = self._speak()
+            volumes = self.job.volumes(number, spoken.durations)
             if self.alignments is not None:
                 self.alignments.append(spoken.alignment)
                 self.mels.append(mel_levels(to_numpy(spoken.mel)))
@@ -132,10 +134,12 @@ class Stream:
             if spoken.problem:
                 self.problems.append(describe_problem(number, utterance, spoken, self.retries))
             left = spoken.mel.shape[1] * self.tts.vocoder.hop
-            position += left + round(utterance.pause * self.sampling_rate)
+            if position and not number:
+                yield np.zeros(position, np.float32)
+            position += left + round(gap.seconds * self.sampling_rate)
             if not left:  # no sound, as in `speak`
                 self._speaking = None
-                yield finish(np.zeros(0, np.float32), self.sampling_rate, pause=utterance.pause)
+                yield finish(np.zeros(0, np.float32), self.sampling_rate, pause=gap.seconds)
                 continue
             self._sizes = replace(self._sizes, first=self._sizes.largest)  # of the next utterance
             is_first = True
@@ -143,11 +147,15 @@ class Stream:
             while left:
                 with self.tts.models_turn, self.timings.stage("vocoder"):
                     samples = require_finite(next(chunks))
+                if isinstance(volumes, np.ndarray):
+                    volume = volumes[len(volumes) - left :][: len(samples)]
+                else:
+                    volume = volumes
                 left -= len(samples)
                 if not left:
                     self._speaking = None
-                pause = None if left else utterance.pause
-                samples = finish(samples, self.sampling_rate, controls.volume, starts=is_first, pause=pause)
+                pause = None if left else gap.seconds
+                samples = finish(samples, self.sampling_rate, volume, starts=is_first, pause=pause)
                 samples = np.concatenate([held, samples])
                 # A peak waits for its end in the next chunk; the fade ends the last one.
                 samples, held = np.split(samples, [complete_peaks(samples)])

@@ -8,7 +8,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from melforge.common.speech import Audio
-from melforge.common.synthesis.timestamps import Spoken, Word, as_rows, utterance_timestamps
+from melforge.common.synthesis.timestamps import (
+    Spoken,
+    Word,
+    as_rows,
+    bookmark_rows,
+    bookmarks,
+    utterance_timestamps,
+)
 from melforge.common.text.words import common_breaks
 
 LINE = 42  # characters of a line, of which a cue has two
@@ -100,6 +107,7 @@ def words_json(audio: Audio) -> str:
     made = zip(audio.utterances, utterance_timestamps(audio), strict=True)
     rows = [{"text": u.text, "normalised": u.normalised, "words": as_rows(words)} for u, words in made]
     content = {"text": audio.text, "seconds": round(audio.seconds, 4), "utterances": rows}
+    content["marks"] = bookmark_rows(bookmarks(audio))
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 

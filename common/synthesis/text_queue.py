@@ -20,6 +20,7 @@ from melforge.common.synthesis.jobs import (
     Models,
     SpokenPart,
     alike_jobs,
+    make_job,
     speak_jobs,
 )
 from melforge.common.synthesis.utterances import SpokenUtterance, describe_problem
@@ -94,7 +95,7 @@ class TextQueue:
             while queue := [
                 (job, i)
                 for (number, _, controls), text in itertools.islice(alike, self.batch_size)
-                for job in [Job(number, text, controls, Timings({"text": text.seconds}))]
+                for job in [make_job(self.models, number, text, controls)]
                 for i in range(len(text.utterances))
             ]:
                 yield queue
@@ -142,10 +143,11 @@ class TextQueue:
         """The utterances' audio in order, with their pauses."""
         parts = [job.parts.pop(i) for i in range(len(job.parts))]
         rate, utterances = self.models.sampling_rate, job.text.utterances
-        pauses = [utterance.pause for utterance in utterances]
         with job.clock.stage("join"):
             samples = [part.samples for part in parts]
-            joined, starts = join_utterances(samples, pauses, rate, job.controls.volume)
+            volumes = [job.volumes(i, part.spoken.durations) for i, part in enumerate(parts)]
+            pauses = [gap.seconds for gap in job.gaps]
+            joined, starts = join_utterances(samples, pauses[1:], rate, volumes, lead=pauses[0])
         job.clock.audio = len(joined) / rate
         job.clock.first_audio = job.clock.total
         spoken = [part.spoken for part in parts]
@@ -168,6 +170,7 @@ class TextQueue:
                 if one.problem
             ),
             timings=job.clock,
+            warnings=job.text.warnings,
         )
 
 

@@ -32,6 +32,14 @@ class Word:
     phonemes: tuple[Phoneme, ...]
 
 
+@dataclass(frozen=True)
+class Bookmark:
+    """A mark of the text (SSML's `mark`), and the seconds at which it is reached."""
+
+    name: str
+    time: float
+
+
 class Spoken(Protocol):
     """What was spoken so far: `Audio`, and a `Stream` while it is read."""
 
@@ -62,9 +70,24 @@ def utterance_timestamps(spoken: Spoken, first: int = 0, end: int | None = None)
     return [_words(utterance, durations, start, spoken.frame_seconds) for utterance, start, durations in made]
 
 
+def bookmarks(spoken: Spoken, first: int = 0, end: int | None = None) -> list[Bookmark]:
+    """Those of the utterances that were spoken so far, or of those from `first` to before `end`."""
+    made = islice(zip(spoken.utterances, spoken.starts, spoken.durations, strict=False), first, end)
+    return [
+        Bookmark(name, _edges(durations, start, spoken.frame_seconds)[place])
+        for utterance, start, durations in made
+        for place, name in utterance.bookmarks
+    ]
+
+
+def _edges(durations: np.ndarray, start: float, frame_seconds: float) -> list[float]:
+    """Seconds at which symbols begin, and the last one ends: of durations int64 [T_text], frames."""
+    return (start + np.concatenate(([0], np.cumsum(durations))) * frame_seconds).tolist()
+
+
 def _words(utterance: Utterance, durations: np.ndarray, start: float, frame_seconds: float) -> list[Word]:
     """durations int64 [T_text], frames; `start`: seconds at which the utterance begins."""
-    edges = (start + np.concatenate(([0], np.cumsum(durations))) * frame_seconds).tolist()
+    edges = _edges(durations, start, frame_seconds)
     return [
         Word(
             word.text,
@@ -87,6 +110,11 @@ def pieces_as_written(text: str, words: Sequence[Word]) -> list[dict[str, Any]]:
         {"text": text[start:end].strip(), "words": following - word}
         for (start, word), (end, following) in pairwise(breaks.items())
     ]
+
+
+def bookmark_rows(found: Sequence[Bookmark]) -> list[dict[str, Any]]:
+    """Marks for JSON, with times to a tenth of a millisecond."""
+    return [{"name": one.name, "time": round(one.time, 4)} for one in found]
 
 
 def as_rows(words: Sequence[Word]) -> list[dict[str, Any]]:

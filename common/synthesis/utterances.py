@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from melforge.common.arrays import Array, concatenate
+from melforge.common.arrays import Array, concatenate, to_numpy
 from melforge.common.speech import AcousticOutput, Controls, MelTooLong, Problem, controls_of_each
 from melforge.common.synthesis.segments import Segment, cut
 from melforge.common.text import Utterance
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from melforge.common.synthesis.acoustic import AcousticModel
 
 CUTS = 2  # how often an utterance is halved at most
+QUIET = 10**-3.5  # of the loudest frame's power: what is below is silence
 ADVICE = "try retries, another seed, or split the sentence"
 ADVICE_AFTER_RETRIES = "retries did not help: try another seed, or put it in other words"
 
@@ -109,7 +110,8 @@ class _Attempts:
     def batch(self, utterances: Sequence[Utterance], controls: Sequence[Controls]) -> list[SpokenUtterance]:
         """What the acoustic model makes of a batch; what is too long for it in two segments."""
         try:
-            output = self.acoustic.synthesise([utterance.ids for utterance in utterances], controls)
+            styles = [one.styles for one in utterances] if any(one.styles for one in utterances) else ()
+            output = self.acoustic.synthesise([one.ids for one in utterances], controls, styles)
         except MelTooLong as error:
             long = {row: cut(utterances[row], self.symbols, shortest=1) for row in error.rows}
             for row, segments in long.items():
@@ -177,6 +179,23 @@ def _row(output: AcousticOutput, row: int, symbols: int) -> SpokenUtterance:
         problem=problem,
         trouble=float(bool(problem)),
     )
+
+
+def without_silence(spoken: SpokenUtterance, start: int | None, end: int | None) -> SpokenUtterance:
+    """With so many frames of silence at its start and its end at most (None: all)."""
+    frames = spoken.mel.shape[1]
+    if not frames or (start is None and end is None):
+        return spoken
+    power = np.square(np.exp(to_numpy(spoken.mel).astype(np.float64))).sum(0)
+    heard = np.flatnonzero(power > power.max() * QUIET)
+    first = 0 if start is None else max(0, int(heard[0]) - start)
+    last = frames if end is None else min(frames, int(heard[-1]) + 1 + end)
+    edges = np.concatenate(([0], np.cumsum(spoken.durations))).clip(first, last)
+    alignment = spoken.alignment
+    if alignment is not None:  # whose steps share the frames evenly
+        steps = len(alignment) / frames
+        alignment = alignment[round(first * steps) : round(last * steps)]
+    return replace(spoken, mel=spoken.mel[:, first:last], durations=np.diff(edges), alignment=alignment)
 
 
 def _troubled(spoken: Sequence[SpokenUtterance]) -> list[int]:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from melforge.common.errors import InputError
+from melforge.common.text.style import Style
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,14 @@ class Utterance:
     normalised: str  # as spoken, in words; phonemes in braces where the frontend makes them
     symbols: tuple[str, ...]
     ids: np.ndarray  # int64 [T_text]
-    pause: float  # seconds of silence that follow
+    pause: float  # seconds of silence that follow; a `split.Pause` where there is a reason for it
     # Where what each symbol speaks begins and ends in the given text; () where that is not known.
     places: tuple[tuple[int, int], ...] = ()
+    # What marks in the text ask for, such as SSML's; () and "" where there are none.
+    styles: tuple[Style, ...] = ()  # of each symbol
+    bookmarks: tuple[tuple[int, str], ...] = ()  # before which symbol one stands, and its name
+    speaker: str = ""
+    lead: float = 0.0  # seconds of silence before it
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,7 @@ class Analysis:
 
     utterances: tuple[Utterance, ...]
     unspoken: tuple[Unspoken, ...] = ()
+    warnings: tuple[str, ...] = ()  # what of its marks changes nothing
 
     @classmethod
     def joined(cls, parts: Iterable[Analysis]) -> Analysis:
@@ -96,6 +103,7 @@ class Analysis:
         return cls(
             tuple(u for part in parts for u in part.utterances),
             tuple(u for part in parts for u in part.unspoken),
+            tuple(w for part in parts for w in part.warnings),
         )
 
 

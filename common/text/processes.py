@@ -8,6 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 from melforge.common.text import Analysis, Frontend
+from melforge.common.text.markup import analyse
 
 TEXTS = 8  # that a process takes at a time
 
@@ -39,4 +40,4 @@ def _begin(build: Callable[[], Frontend]) -> None:
 def _analyse(text: str) -> tuple[Analysis, float]:
     assert _frontend is not None
     start = time.perf_counter()
-    return _frontend(text), time.perf_counter() - start
+    return analyse(_frontend, text), time.perf_counter() - start

@@ -10,10 +10,26 @@ import re
 
 from melforge.common.errors import InputError
 
-# Seconds of silence between two utterances, besides what the acoustic model speaks itself.
-SENTENCE_PAUSE = 0.25
-PARAGRAPH_PAUSE = 0.6
-CLAUSE_PAUSE = 0.1
+
+class Pause(float):
+    """Seconds of silence behind an utterance, and what is there: `Controls` have a control for each kind but
+    BREAK, which is as long as the text asks for.
+    """
+
+    kind: str
+
+    def __new__(cls, seconds: float, kind: str = "") -> Pause:
+        made = super().__new__(cls, seconds)
+        made.kind = kind
+        return made
+
+
+# Besides the silence that the acoustic model speaks itself.
+NO_PAUSE = Pause(0.0)
+CLAUSE_PAUSE = Pause(0.1, "clause")
+SENTENCE_PAUSE = Pause(0.25, "sentence")
+PARAGRAPH_PAUSE = Pause(0.6, "paragraph")
+BREAK = "break"
 
 
 def _words(text: str) -> frozenset[str]:
@@ -131,8 +147,8 @@ def split_clauses(text: str, max_chars: int) -> list[tuple[str, int]]:
     return pieces
 
 
-def pause_between(text: str, end: int, start: int) -> float:
-    """Seconds of silence between a sentence that ends at `end` and one that begins at `start`."""
+def pause_between(text: str, end: int, start: int) -> Pause:
+    """The silence between a sentence that ends at `end` and one that begins at `start`."""
     return PARAGRAPH_PAUSE if _is_paragraph_break(text[end:start]) else SENTENCE_PAUSE
 
 

@@ -19,7 +19,7 @@ from melforge.common.synthesis.acoustic import AcousticModel
 from melforge.common.synthesis.finish import join_utterances, require_finite
 from melforge.common.synthesis.utterances import alike_batches, run_each, speak_utterances
 from melforge.common.synthesis.vocoder import Vocoder
-from melforge.common.text import Analysis, Frontend, Utterance
+from melforge.common.text import Analysis, Frontend, Utterance, markup
 from melforge.common.weights.voices import ModelSource
 
 
@@ -63,7 +63,11 @@ def _number(value: Any, kind: type) -> Any:
 
 def analyse(frontend: Frontend, text: str, longest: int) -> Analysis:
     """A text's utterances, of at most `longest` symbols; an InputError if there is nothing to speak."""
-    found = frontend(text)
+    found = markup.analyse(frontend, text)
+    if any(one.styles or one.speaker for one in found.utterances):
+        raise InputError(
+            "prosody, emphasis and voice need text_to_speech_stream: here symbols are all that counts"
+        )
     fitting = fitting_utterances(text, found.utterances, longest, frontend.symbols)
     return replace(found, utterances=fitting)
 
@@ -128,4 +132,4 @@ def _by_item(count: int, numbers: Sequence[int], made: Sequence[Any]) -> list[An
 
 
 def _joined(audio: Sequence[np.ndarray], item: Mels, rate: int) -> np.ndarray:
-    return join_utterances(audio, item.pauses, rate, item.controls.volume)[0]
+    return join_utterances(audio, item.pauses, rate, [item.controls.volume] * len(audio))[0]

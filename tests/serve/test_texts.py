@@ -16,7 +16,7 @@ class Noting:
     def __init__(self):
         self.steps, self.gate, self.begun = [], threading.Event(), threading.Event()
 
-    def analysing(self, text):
+    def analysing(self, text, own_words=None):
         for sentence in text:
             self.steps.append(sentence)
             if sentence == "w":
@@ -25,7 +25,7 @@ class Noting:
             yield None
         if text == "e":
             raise InputError("nothing can be spoken")
-        yield AnalysedText((), (), text)
+        yield AnalysedText((), text=text)
 
 
 def analyse(tts, texts, meanwhile=lambda tasks: None):

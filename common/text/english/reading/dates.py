@@ -62,7 +62,7 @@ def date(cursor: Cursor, m: re.Match) -> str:
     if len(m[4]) == 2 and m[2] == "." and len(m[0]) < 8:  # a version
         return ""
     first, second = int(m[1]), int(m[3])
-    return _date(_full_year(m[4]), first, second) or _date(_full_year(m[4]), second, first)
+    return _date(full_year(m[4]), first, second) or _date(full_year(m[4]), second, first)
 
 
 @form(rf"{_DAY}([-/.]|\s?)(?i:({_MONTH}))\.?(?:\3|[-/ ])(\d{{4}}|'?\d\d)(?![\w/:]|[.,-]\d)")
@@ -71,7 +71,7 @@ def joined_date(cursor: Cursor, m: re.Match) -> str:
     day, joint, year = int(m[1]), m[2], m[4].lstrip("'")
     if not 1 <= day <= 31 or (len(year) == 2 and joint not in ("-", "/")):
         return ""
-    return f"{_the(cursor)}{say.ordinal(day)} of {month_name(m[3])} {say.year(_full_year(year))}"
+    return f"{_the(cursor)}{say.ordinal(day)} of {month_name(m[3])} {say.year(full_year(year))}"
 
 
 @form(r"((?:19|20)(\d\d))-(0[1-9]|1[0-2])(?![\w-]|[.,:/]\d)")
@@ -156,7 +156,7 @@ def month_and_day(cursor: Cursor) -> Reading | None:
     month = tables.MONTH_NUMBERS.get(cursor.word.lower()) if m and cursor.char.isupper() else None
     if not m or not month or not is_day(month, int(m[1])) or cursor.previous[:1].isdecimal():
         return None  # "30 June-2 July"
-    year = f", {say.year(_full_year(m[2]))}" if m[2] else ""
+    year = f", {say.year(full_year(m[2]))}" if m[2] else ""
     return Reading(f"{month_name(cursor.word)} {say.ordinal(int(m[1]))}{year}", m.end())
 
 
@@ -242,7 +242,7 @@ def _date(year: int, month: int, day: int) -> str:
     return f"{tables.MONTHS[month - 1]} {say.ordinal(day)}, {say.year(year)}" if is_day(month, day) else ""
 
 
-def _full_year(digits: str) -> int:
+def full_year(digits: str) -> int:
     year = int(digits)
     return year if len(digits) == 4 else year + (2000 if year < 50 else 1900)
 
