@@ -509,7 +509,7 @@ def test_foreign_symbols_are_refused(tts, monkeypatch):
     class Foreign(Frontend):
         symbols = ("x",) * 501
 
-        def __call__(self, text: str) -> Analysis:
+        def __call__(self, text: str, said=()) -> Analysis:
             return Analysis((Utterance("x", "x", ("x",), np.array([500]), 0.0),))
 
     monkeypatch.setattr(tts, "frontend", Foreign())
@@ -523,7 +523,7 @@ def test_each_text_is_analysed_once(tts, monkeypatch):
     class Counting(Frontend):
         symbols = frontend.symbols
 
-        def __call__(self, text: str) -> Analysis:
+        def __call__(self, text: str, said=()) -> Analysis:
             analysed.append(text)
             return frontend(text)
 
