@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from melforge.common.cli import options
+from melforge.common.config.lexicon import read_lexicon
 from melforge.common.errors import InputError, unknown
 from melforge.common.remote import sent
 
@@ -26,7 +28,7 @@ OPTIONS = """
   folder [OUT]         folder of the repository
   -o, --output OUT     the same
 models:
-  acoustic vocoder voice checkpoint backend precision decoder threads
+  acoustic vocoder voice checkpoint backend precision decoder threads lexicon
   --ear [NAME]         the models around a recogniser instead of those that speak: of this ear (default: the
         first), or of --checkpoint FILE; --backend then names all that are wanted: onnx,torch,trt
 how Triton runs them:
@@ -68,7 +70,7 @@ def write_ear(args: argparse.Namespace, layout: Layout) -> list[str]:
     from melforge.common.triton.repository import write_recogniser
     from melforge.common.triton.tensors import RUN_BY
 
-    for name in ("acoustic", "vocoder", "voice", "decoder", "stages", "stages_precision"):
+    for name in ("acoustic", "vocoder", "voice", "decoder", "lexicon", "stages", "stages_precision"):
         if getattr(args, name):
             raise InputError(f"--{name.replace('_', '-')} is for models that speak: leave it or --ear out")
     backends = [word.strip() for word in args.backend.split(",")]
@@ -108,7 +110,10 @@ def write(args: argparse.Namespace) -> list[str]:
     layout = Layout(args.device, args.instances, args.batch_size, args.queue_delay)
     if args.ear is not None:
         return write_ear(args, layout)
-    names = ("acoustic", "vocoder", "voice", "backend", "threads", "decoder", "deployments", "overrides")
+    if args.lexicon:
+        read_lexicon(Path(args.lexicon))  # what is wrong with it shows here, not in Triton
+    names = ("acoustic", "vocoder", "voice", "backend", "threads", "decoder", "lexicon")
+    names += ("deployments", "overrides")
     given = {name: getattr(args, name) for name in names}
     choice = Choice(checkpoints=tuple(args.checkpoint), warm_up=args.warm_up, **given)
     if args.stages_precision and not args.stages:

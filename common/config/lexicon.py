@@ -78,9 +78,9 @@ def _lexeme(key: str, value: Any, place: str, patterns: bool) -> Lexeme:
     said = LexiconEntry(words=value) if isinstance(value, str) else build_section(LexiconEntry, value, where)
     try:
         spoken = said.spoken
-        if not key.strip() or len(key) > LONGEST_KEY or len(spoken) > LONGEST_SAID:
+        if not key.strip() or len(key) > LONGEST_KEY or len(spoken) > LONGEST_SAID or "\0" in key:
             raise InputError(
-                f"a key has 1 to {LONGEST_KEY} characters, and what is said {LONGEST_SAID} at most"
+                f"a key has 1 to {LONGEST_KEY} characters (not 0), what is said {LONGEST_SAID} at most"
             )
         if said.part_of_speech and (said.pattern or not _WORD.fullmatch(key)):
             raise InputError("part_of_speech is for single words")

@@ -28,8 +28,8 @@ from melforge.common.weights.voices import WEIGHTS, FrontendSpec, ModelSource
 
 LAID_IN = "./"  # begins the path of a file in the folder of a model's version
 HEARING = ("recogniser",)  # the kinds of a repository that hears
-TEXTS = {"acoustic", "vocoder", "voice", "ear", "backend", "decoder"}  # fields that are no JSON
-FOLDERS = {"voice", "ear"}  # fields that may be laid in
+TEXTS = {"acoustic", "vocoder", "voice", "ear", "backend", "decoder", "lexicon"}  # fields that are no JSON
+LAYABLE = {"voice", "ear", "lexicon"}  # fields that may be laid in
 COMPILED = {KERNELS, "trt"}  # backends on which a new length is captured, or compiled for
 
 
@@ -45,6 +45,7 @@ class Choice:
     checkpoints: tuple[str, ...] = ()
     backend: str = "onnx"
     decoder: str | None = None
+    lexicon: str | None = None
     threads: int | None = None
     deployments: Mapping[str, Deployment] = field(default_factory=dict)
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -86,7 +87,7 @@ class Choice:
         }
         if "deployments" in values:
             values["deployments"] = {m: Deployment(**how) for m, how in values["deployments"].items()}
-        for name in FOLDERS & values.keys():
+        for name in LAYABLE & values.keys():
             if values[name].startswith(LAID_IN):
                 values[name] = str(folder / values[name])
         values["checkpoints"] = tuple(
@@ -113,7 +114,10 @@ class Choice:
 
     def overridden(self, stored: Mapping[str, ModelSource]) -> dict[str, ModelSource]:
         """Stored sources with the overrides; an InputError where their mel contracts differ."""
-        sources = {kind: override(one, self.overrides.get(one.model, {})) for kind, one in stored.items()}
+        sources = {
+            kind: override(one, self.overrides.get(one.model, {})).with_lexicon(self.lexicon)
+            for kind, one in stored.items()
+        }
         first, *others = sources.values()
         for other in others:
             require_same_contract(first.mel, other.mel, (first.model, other.model))

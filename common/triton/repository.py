@@ -29,7 +29,7 @@ from melforge.common.triton.tensors import (
 )
 from melforge.common.weights.ears import list_ears, load_ear
 from melforge.common.weights.published import parse_checkpoint
-from melforge.common.weights.voices import ModelSource, list_voices, load_voice
+from melforge.common.weights.voices import LEXICON_FILE, ModelSource, list_voices, load_voice
 
 VERSION = "1"
 PROBE = Path(__file__).parent / "probe.py"
@@ -212,6 +212,9 @@ def lay_in(choice: Choice, version: Path, stored: Mapping[str, ModelSource], kin
                 shutil.copyfile(source.config_file, beside)
             checkpoints.append(f"{kind}={LAID_IN}{name}")
     described = {kind: describe(source) for kind, source in given.items()}
+    if choice.lexicon:
+        shutil.copyfile(choice.lexicon, version / LEXICON_FILE)
+        choice = replace(choice, lexicon=f"{LAID_IN}{LEXICON_FILE}")
     laid_in = replace(choice, checkpoints=tuple(checkpoints), described=described, voice=None, ear=None)
     if len(given) == len(stored):
         return laid_in

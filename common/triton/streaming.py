@@ -39,6 +39,7 @@ class TextToChunks(Model):
             deployments=choice.deployments,
             overrides=choice.overrides,
             warm_up=self.warms_up(*KINDS),
+            lexicon=choice.lexicon,
         ).with_threads()
         together = ServeSettings().texts_together(how.shares_engines())
         self.pairs = Pairs(replace(how, streams=together), "-".join(models))

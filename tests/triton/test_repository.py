@@ -179,6 +179,23 @@ def test_a_frontend_needs_no_checkpoint(published):
         model.controls(SimpleNamespace(parameters=lambda: '{"sigma": 0.5}'))
 
 
+def test_lexicons_of_the_voice_and_of_the_command_go_with_the_models(tiny_voice, tmp_path):
+    voice, lexicon = shutil.copytree(tiny_voice, tmp_path / "own"), tmp_path / "mine.yaml"
+    (voice / "lexicon.yaml").write_text("SQL: sequel\nGIF: jiff")
+    lexicon.write_text("GIF: gift")
+    words = [str(tmp_path / "models"), "--voice", str(voice), "--lexicon", str(lexicon)]
+    assert write(words) == 0
+    shutil.rmtree(voice)
+    lexicon.write_text("GIF: 5")
+    folder, model = tmp_path / "models" / "frontend", TextToSymbols()
+    model.choose(read_parameters(folder), folder / "1")
+    model.load()
+    (made,) = model.make(["SQL GIF"])
+    assert made.utterances[0].normalised == "sequel gift"
+    with pytest.raises(InputError, match=r"mine\.yaml, line 1: 'GIF' must be text"):
+        write(words)
+
+
 def test_an_override_counts_for_a_described_model(trained, tmp_path):
     stored = Choice(checkpoints=tuple(map(str, trained.values()))).stored_sources()
     described = {kind: describe(source) for kind, source in stored.items()}

@@ -78,10 +78,7 @@ def readings(written: str) -> list[tuple[Phones, str]]:
         found.append((phones, "Melforge's dictionary"))
     found += [(phones, "CMUdict") for phones in load_cmudict().pronunciations(word)]
     found += [(phones, "misaki's dictionary") for phones in load_rare_words().pronunciations(word)]
-    if found:
-        return found
-    parts = _by_parts(word)
-    return [(parts, "the words in it")] if parts else [(_by_letters(word), "its letters")]
+    return found or [(of_word(word), "its letters" if is_guessed(word) else "the words in it")]
 
 
 def spell(letters: str) -> Phones:

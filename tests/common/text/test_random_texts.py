@@ -9,9 +9,14 @@ import unicodedata
 
 import pytest
 
+from melforge.common.config.lexicon import lexemes
+from melforge.common.config.yaml_file import Entry
 from melforge.common.errors import InputError
+from melforge.common.text import SaidAs, with_own_words
 from melforge.common.text.english.normalise import normalise
 from melforge.common.text.frontends import get_frontend
+from melforge.common.text.lexicon import Lexicon
+from melforge.common.text.readings import phonemized
 from melforge.common.weights.voices import load_voice
 
 WORDS = (
@@ -62,6 +67,35 @@ def test_only_input_errors_come_of_random_texts(frontend, count):
         for char in filter(is_word_character, set(text)):
             assert char in spoken_or_reported or speaks_or_reports(frontend, char), (text, char)
             spoken_or_reported.add(char)
+
+
+@pytest.mark.parametrize("count", [100, pytest.param(MANY, marks=pytest.mark.slow)])
+def test_only_input_errors_come_of_random_texts_with_words_of_their_own(frontend, count):
+    """Of a lexicon, and of parts that may be any: what is written around them stays where it stands."""
+    rng = random.Random(count)
+    spoken = ["sequel", "", "{HH AW1 S}", "{B IY1} {B}", "$5 at 10:30 p.m.", "漢 é", "...", " ", "{"]
+    for _ in range(count):
+        text = " ".join(random_text(rng) for _ in range(3))
+        keys = {
+            text[at : at + rng.randrange(1, 9)].replace("\0", "") for at in rng.choices(range(len(text)), k=5)
+        }
+        entries = {key: Entry(rng.choice(spoken), "") for key in keys if key.strip()}
+        said, end = [], 0
+        while end < len(text) and rng.random() < 0.5:
+            start = rng.randrange(end, len(text))
+            end = rng.randrange(start, min(len(text), start + 9)) + 1
+            said.append(SaidAs(start, end, rng.choice(spoken)))
+        own = with_own_words(frontend, Lexicon(lexemes(entries)))
+        try:
+            analysis = own(text, said)
+        except InputError:
+            continue
+        assert all(0 <= one.position < len(text) for one in analysis.unspoken), text
+        for utterance in analysis.utterances:
+            assert len(utterance.ids) == len(utterance.symbols) > 0, text
+            starts = [start for start, end in utterance.places if 0 <= start <= end <= len(text)]
+            assert starts == sorted(start for start, _ in utterance.places), (text, entries, said)
+        phonemized(own, text, analysis)
 
 
 def is_word_character(char: str) -> bool:
