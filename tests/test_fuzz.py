@@ -7,6 +7,7 @@ import io
 import json
 import os
 import random
+import shutil
 import sys
 import time
 import warnings
@@ -18,17 +19,23 @@ import numpy as np
 import pytest
 import soundfile
 import torch
+import yaml
 
 from melforge.common.audio.sound_files import decode_audio
+from melforge.common.bulk.texts import Table
+from melforge.common.cli.phrases import read_phrases
 from melforge.common.errors import InputError
 from melforge.common.recognition.recordings import read_manifest
+from melforge.common.synthesis.loading import make_driver
 from melforge.common.training.corpus.takes import find_takes
 from melforge.common.weights.published import read_checkpoint
+from melforge.common.weights.voices import load_voice
 
 SECONDS = float(os.environ.get("MELFORGE_FUZZ_SECONDS", "20"))
 SEED = os.environ.get("MELFORGE_FUZZ_SEED", "0")
 MOST_GROWTH = 200e6  # bytes
 GOLDEN = Path(__file__).parent / "golden"
+HAZEL = Path(__file__).parents[1] / "voices" / "hazel"
 FILES = {  # of published models
     **{model: "checkpoint.pt" for model in ("fastpitch", "hifigan", "jasper", "waveglow")},
     **{"tacotron2": "checkpoint_ddp.pt", "fastspeech": "checkpoint_320000.pt"},
@@ -162,7 +169,7 @@ def checkpoints(draw: random.Random, folder: Path, contents: dict[str, dict]) ->
 
 
 def lists(draw: random.Random, folder: Path) -> Callable[[], object]:
-    """Reads a folder of recordings, or a manifest."""
+    """Reads a folder of recordings, a manifest, or a table of texts."""
     for name in ("wavs/a.wav", "wavs/b.wav", "c.flac"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).touch()
@@ -180,10 +187,40 @@ def lists(draw: random.Random, folder: Path) -> Callable[[], object]:
         rows = ([draw.choice(CELLS) for _ in range(draw.randrange(1, 5))] for _ in range(draw.randrange(6)))
         text = draw.choice(("\n", "\r\n", "\r")).join(map(mark.join, rows))
     content = mutated(draw, text.encode()) if draw.random() < 0.3 else text.encode()
-    path = folder / draw.choice(("metadata.csv", "list.txt", "a.txt", "wavs/a.lab", "a.trans.txt", "m.json"))
+    names = ("metadata.csv", "list.txt", "a.txt", "wavs/a.lab", "a.trans.txt", "m.json", "a.tsv", "a.jsonl")
+    path = folder / draw.choice(names)
     path.write_bytes(content)
     ways = (None, "column", "folder", "none")
-    return draw.choice((lambda: find_takes(folder, draw.choice(ways)), lambda: read_manifest(path)))
+    return draw.choice(
+        (
+            *(lambda: find_takes(folder, draw.choice(ways)), lambda: read_manifest(path)),
+            *(lambda: Table(path).scan(), lambda: read_phrases(str(path))),
+        )
+    )
+
+
+def voices(draw: random.Random, folder: Path) -> Callable[[], object]:
+    """Reads a voice of which a file is changed, and builds what loading it builds."""
+    shutil.copytree(HAZEL, folder, dirs_exist_ok=True, copy_function=os.link)
+    path = draw.choice([folder / "voice.yaml", *folder.rglob("hifigan/*")])
+    content = path.read_bytes()
+    path.unlink()
+    if path.suffix == ".yaml" and draw.random() < 0.7:
+        whole = yaml.safe_load(content)
+        part, key = whole, draw.choice(list(whole))
+        while isinstance(part[key], dict) and part[key] and draw.random() < 0.9:
+            part, key = part[key], draw.choice(list(part[key]))
+        part[draw.choice((key, key, "x"))] = draw.choice(ODD)
+        path.write_text(yaml.safe_dump(whole))
+    else:
+        path.write_bytes(mutated(draw, content))
+
+    def read() -> None:
+        voice = load_voice(folder)
+        voice.source("fastpitch").build_frontend()
+        make_driver(voice.source("hifigan"), "onnx", "cpu", 1)
+
+    return read
 
 
 def peak() -> int:
@@ -195,13 +232,13 @@ def peak() -> int:
 @pytest.mark.slow
 @pytest.mark.timeout(SECONDS + 300)
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux, where memory is counted in kilobytes")
-@pytest.mark.parametrize("make", [sounds, checkpoints, lists])
+@pytest.mark.parametrize("make", [sounds, checkpoints, lists, voices])
 def test_whatever_is_read_is_no_fault(make, tmp_path):
     more = []
     if make is checkpoints:
         more = [{name: torch.load(GOLDEN / name / file, weights_only=True) for name, file in FILES.items()}]
     begun, number, before = time.monotonic(), 0, 0
-    while time.monotonic() < begun + SECONDS / 3:
+    while time.monotonic() < begun + SECONDS / 4:
         draw = random.Random(f"{SEED} {number}")
         folder = tmp_path / str(number)
         folder.mkdir()

@@ -25,7 +25,7 @@ from melforge.common.serve.settings import ServeSettings
 from melforge.common.weights.ears import list_ears, load_ear
 
 # OpenAI's names of transcribing models, on which clients insist: all mean the ear.
-OPENAI_EARS = ("whisper-1", "gpt-4o-transcribe", "gpt-4o-mini-transcribe")
+OPENAI_EARS = ("whisper-1", "gpt-transcribe", "gpt-4o-transcribe", "gpt-4o-mini-transcribe")
 NO_EAR = (
     "this server has no ear (a recogniser): give it one with `melforge serve --ear FOLDER`; "
     "`melforge ear NAME --checkpoint FILE` makes one of a recogniser's weights (docs/recognition.md)"

@@ -28,7 +28,8 @@ from tests.serve.conftest import PATIENCE, SPEECH, UPGRADE, serving, speech, wai
 SECONDS = float(os.environ.get("MELFORGE_FUZZ_SECONDS", "60"))
 SEED = int(os.environ.get("MELFORGE_FUZZ_SEED", "0"))
 CLIENTS = 8
-MOST_GROWTH = 120.0  # MB from the first quarter of the time on: work for eight clients at a time, and no leak
+# MB beyond what the longest texts take, which ONNX Runtime keeps: its arena grows by doubling.
+MOST_GROWTH = 30.0
 TRANSCRIPTIONS = "/v1/audio/transcriptions"
 PATHS = (
     SPEECH,
@@ -194,18 +195,20 @@ def test_whatever_is_sent_is_answered_without_a_fault(small_ear):
         reading = threading.Thread(target=lambda: lines.extend(server.process.stderr))
         reading.start()
         wait_for(lambda: client.get("/ready").status_code == 200, "readiness")
-        url, begun, sizes = httpx.URL(server.url), time.monotonic(), []
 
         def send(number: int) -> int:
             draw, count = random.Random(f"{SEED} {number}"), 0
             while time.monotonic() < begun + SECONDS:
                 ask(url, draw, sounds)
                 count += 1
-                if time.monotonic() > begun + SECONDS / 4:
-                    sizes.append(megabytes(server.process.pid))
+                sizes.append(megabytes(server.process.pid))
             return count
 
         with concurrent.futures.ThreadPoolExecutor(CLIENTS) as pool:
+            longest = [speech(piece * 11, speed=0.5) for piece in ("1+1=", "$5.50 ")] * CLIENTS
+            answers = list(pool.map(lambda one: client.post(SPEECH, json=one), longest))
+            assert {answer.status_code for answer in answers} == {200}
+            url, begun, sizes = httpx.URL(server.url), time.monotonic(), [megabytes(server.process.pid)]
             counts = list(pool.map(send, range(CLIENTS)))
         assert client.get("/health").status_code == client.get("/ready").status_code == 200
         assert client.post(SPEECH, json=speech()).status_code == 200

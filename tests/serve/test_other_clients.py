@@ -13,6 +13,8 @@ from tests.serve.conftest import PATIENCE, at_24_khz, ratio_db, running, samples
 
 pytestmark = pytest.mark.serve
 TEXT = "The first sentence is here. The second one follows."
+SAID = "The birch canoe slid on the smooth planks."
+HEARD = "the birch canoe slid on the smooth planks"
 LOSSLESS_DB, LOSSY_DB = 45, 15
 DELAY = 2400  # samples that an encoder of mp3 and its decoder may take
 
@@ -79,6 +81,44 @@ def test_pipecat_speaks_the_sentence(server, direct):
     assert not errors and {frame.sample_rate for frame in audio} == {24000}
     wanted, got = at_24_khz(direct, TEXT), samples_of(b"".join(frame.audio for frame in audio)) / 32767
     assert abs(len(got) - len(wanted)) <= 24 and ratio_db(wanted, got) > LOSSLESS_DB
+
+
+@pytest.fixture(scope="module")
+def recording(direct):
+    """A wav of 16 kHz."""
+    import soxr
+
+    samples = soxr.resample(direct.speak(SAID).samples, direct.sampling_rate, 16000)
+    file = io.BytesIO()
+    soundfile.write(file, samples, 16000, format="wav")
+    return file.getvalue()
+
+
+@pytest.mark.livekit
+@pytest.mark.parametrize("how", [{}, {"model": "gpt-transcribe"}])
+def test_livekit_hears_the_sentence(server, recording, how):
+    from livekit import rtc
+    from livekit.plugins.openai import STT
+
+    async def hear():
+        stt = STT(base_url=f"{server.url}/v1", api_key="none", **how)
+        samples = soundfile.read(io.BytesIO(recording), dtype="int16")[0]
+        event = await stt.recognize(buffer=rtc.AudioFrame(samples.tobytes(), 16000, 1, len(samples)))
+        await stt.aclose()
+        return event.alternatives[0].text
+
+    assert asyncio.run(hear()) == HEARD
+
+
+@pytest.mark.pipecat
+def test_pipecat_hears_the_sentence(server, recording):
+    from pipecat.services.openai.stt import OpenAISTTService
+
+    async def hear():
+        service = OpenAISTTService(api_key="none", base_url=f"{server.url}/v1")
+        return [frame.text async for frame in service.run_stt(recording)]
+
+    assert asyncio.run(hear()) == [HEARD]
 
 
 def open_webui(url, method, path, body=None, key=None):
