@@ -116,7 +116,9 @@ class ShardSpeaker:
     def analyse(self, text: TableText) -> tuple[AnalysedText, str]:
         """A text's utterances, and what of it cannot be spoken. An InputError where nothing can be."""
         analysed = self.tts.analyse(text.text)
-        left_out = [f"{u.symbol!r} at position {u.position} cannot be spoken" for u in analysed.unspoken]
+        left_out = [
+            f"{u.symbol!r} at position {u.position} cannot be spoken as written" for u in analysed.unspoken
+        ]
         if self.speech.strict and left_out:
             raise InputError("; ".join(left_out))
         return analysed, "; ".join(left_out)

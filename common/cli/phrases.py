@@ -212,7 +212,7 @@ def warn_of_languages(phrases: Sequence[Phrase]) -> None:
 
 def describe_unspoken(phrase: Phrase, unspoken: Iterable[Unspoken]) -> list[str]:
     where = f"{phrase.place}: " if phrase.place else ""
-    return [f"{where}{u.symbol!r} at position {u.position} cannot be spoken" for u in unspoken]
+    return [f"{where}{u.symbol!r} at position {u.position} cannot be spoken as written" for u in unspoken]
 
 
 def describe_audio(phrase: Phrase, audio: Audio) -> list[str]:

@@ -25,10 +25,11 @@ FILE_HEADINGS = (
     *("wav_filename", "wav_path", "wavs", "mels", "clip", "clip_name", "sound", "name", "id"),
     *("utt_id", "utterance_id", "sentence_id"),
 )
-# Of several texts the last one counts, as in LJSpeech.
+# Of several texts a normalised one counts, else the last one, as in LJSpeech, else a raw one.
 TEXT_HEADINGS = (
-    *("text", "raw_text", "sentence", "utterance", "transcript", "transcription", "label", "normalised_text"),
-    *("normalized_text", "text_normalized", "normalized_transcript", "normalized_transcription"),
+    *("text", "raw_text", "sentence", "utterance", "transcript", "transcription", "label", "words", "wrd"),
+    *("prompt", "normalised_text", "normalized_text", "text_normalized", "normalized_transcript"),
+    "normalized_transcription",
 )
 SPEAKER_HEADINGS = ("speaker", "speaker_name", "speaker_id", "spk", "spk_id", "client_id")
 LOOKED_AT = 200  # lines, to see what divides the columns
@@ -58,7 +59,7 @@ def read_list(
     """
     content = read_text(path)
     if content.lstrip()[:1] in ("{", "["):
-        return _read_json(content, path)
+        return _read_json(content, path, is_file or (lambda name: False))
     if not content.strip():
         raise InputError(f"{path} is empty: write a line name|text for each recording")
     lines = content.split("\n")
@@ -104,7 +105,7 @@ class _Table:
             return
         quotes = self.mark in ",;" or next(filter(str.strip, lines)).startswith('"')
         quoting = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
-        reader = csv.reader(lines, delimiter=self.mark, quoting=quoting)
+        reader = csv.reader((f"{line}\n" for line in lines), delimiter=self.mark, quoting=quoting)
         try:
             for row in reader:
                 if any(cell.strip() for cell in row):
@@ -129,22 +130,24 @@ class _Table:
     def _headed(self, cells: Sequence[str], speaker_column: bool) -> _Columns:
         where = f"{self.path}, line {self.rows[0][0]}"
         known = [i for i, cell in enumerate(cells) if cell in FILE_HEADINGS] or range(len(cells))
-        texts = [i for i, cell in enumerate(cells) if cell in TEXT_HEADINGS]
+        texts = sorted((_rank(cell), i) for i, cell in enumerate(cells) if cell in TEXT_HEADINGS)
         if not texts:
             raise InputError(f"{where} names no column {TEXT_HEADINGS[0]!r} but {', '.join(cells)}")
         speakers = [i for i, cell in enumerate(cells) if cell in SPEAKER_HEADINGS]
         if speaker_column and not speakers:
             raise InputError(f"{where} names no column {SPEAKER_HEADINGS[0]!r}")
-        name = max((i for i in known if i != texts[-1]), key=self._files_in, default=0)
+        text = texts[-1][1]
+        name = max((i for i in known if i != text), key=self._files_in, default=0)
         speaker = speakers[0] if speakers else None
-        joins = texts[-1] == len(cells) - 1
-        return _Columns(name, texts[-1], speaker, len(cells), joins, self.mark.join(cells))
+        joins = text == len(cells) - 1
+        return _Columns(name, text, speaker, len(cells), joins, self.mark.join(cells))
 
     def _unheaded(self, speaker_column: bool) -> _Columns:
         form = "name|text|speaker" if speaker_column else "name|text"
         widths = Counter(len(row) for _, row in self.rows)
-        # Texts may have commas that nobody has quoted.
-        width = min(widths) if self.mark in ",;" else max(widths, key=lambda width: (widths[width], width))
+        width = max(widths, key=lambda width: (widths[width], width))
+        if self.mark in ",;":  # texts may have such that nobody has quoted
+            width = min(map(_cells_before_a_blank, (row for _, row in self.rows)))
         least = 3 if speaker_column else 2
         if width < least:
             width = least
@@ -200,10 +203,21 @@ class _Table:
         return ListedRecording(place, row[columns.file], row[text], "" if speaker is None else row[speaker])
 
 
+def _rank(heading: str) -> int:
+    """Of a column of texts, beside others."""
+    return ("normal" in heading) - ("raw" in heading)
+
+
+def _cells_before_a_blank(row: Sequence[str]) -> int:
+    """The cells before the first one that goes on with a text, unless a blank stands behind all marks."""
+    goes_on = (n for n, cell in enumerate(row) if n > 1 and cell[:1] == " " != row[1][:1])
+    return next(goes_on, len(row))
+
+
 # JSON
 
 
-def _read_json(content: str, path: Path) -> list[ListedRecording]:
+def _read_json(content: str, path: Path, is_file: Callable[[str], bool]) -> list[ListedRecording]:
     """A JSON object a line, a list of objects, or one object of texts by their files."""
     try:
         whole = json.loads(content)
@@ -213,13 +227,13 @@ def _read_json(content: str, path: Path) -> list[ListedRecording]:
         entries = [(f"{path}, entry {n}", one) for n, one in enumerate(whole, 1)]
     elif isinstance(whole, dict) and not {*whole} & {"files", *FILE_HEADINGS, *TEXT_HEADINGS}:
         named = {file: one if isinstance(one, dict) else {"text": one} for file, one in whole.items()}
-        entries = [(f"{path}, {file}", {"file": file, **one}) for file, one in named.items()]
+        entries = [(f"{path}, {file}", {**one, FILE_HEADINGS[-1]: file}) for file, one in named.items()]
     else:
         lines = ((f"{path}, line {n}", line) for n, line in enumerate(content.split("\n"), 1) if line.strip())
         entries = [(place, _json(line, place)) for place, line in lines]
     if not entries:
         raise InputError(f"{path} is empty: write an entry for each recording")
-    return [_entry(entry, place) for place, entry in entries]
+    return [_entry(entry, place, is_file) for place, entry in entries]
 
 
 def _json(text: str, place: str) -> Any:
@@ -229,11 +243,13 @@ def _json(text: str, place: str) -> Any:
         raise InputError(f"{place}: not JSON ({error})") from None
 
 
-def _entry(entry: Any, place: str) -> ListedRecording:
+def _entry(entry: Any, place: str, is_file: Callable[[str], bool]) -> ListedRecording:
     """An entry in NeMo's form, or in that of NVIDIA's Jasper, whose `files` are copies at several speeds."""
     entry = entry if isinstance(entry, dict) else {}
-    name = next((entry[key] for key in ("audio_filepath", *FILE_HEADINGS) if key in entry), None)
-    text = next((entry[key] for key in ("text", *reversed(TEXT_HEADINGS)) if key in entry), None)
+    named = [entry[key] for key in ("audio_filepath", *FILE_HEADINGS) if key in entry]
+    name = next((one for one in named if isinstance(one, str) and is_file(one)), named[0] if named else None)
+    texts = [key for key in (*TEXT_HEADINGS, "text") if isinstance(entry.get(key), str)]
+    text = entry[max(reversed(texts), key=_rank)] if texts else entry.get("text")
     speaker = next((entry[key] for key in SPEAKER_HEADINGS if entry.get(key) is not None), "")
     files = entry.get("files")
     if name is None and isinstance(files, list) and all(isinstance(file, dict) for file in files):

@@ -87,15 +87,20 @@ def reference_beside(path: Path) -> str | None:
 
 
 def read_manifest(path: Path) -> list[Recording]:
-    """The recordings of a list; their files are seen from its folder. What is wrong names file and line."""
+    """The recordings of a list; their files are seen from its folder, with or without wavs/ and a suffix.
+
+    What is wrong names file and line.
+    """
     if path.is_dir():
         raise InputError(f"{path} is a folder: give a manifest's file, or the folder without --manifest")
     if not path.exists():
         raise FileNotFoundError(f"manifest {path} not found")
 
     def found(name: str) -> Path:
-        written = path.parent / name
-        return written if is_file(str(written)) else path.parent / name.replace("\\", "/")
+        names = (name, name.replace("\\", "/"))
+        folders = (path.parent, path.parent / "wavs")
+        ways = (way / f"{one}{end}" for end in ("", *SUFFIXES) for one in names for way in folders)
+        return next((way for way in ways if is_file(str(way))), path.parent / names[1])
 
     listed = read_list(path, lambda name: is_file(str(found(name))))
     return [Recording(found(one.file), one.text, one.offset, one.duration) for one in listed]

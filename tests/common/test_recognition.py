@@ -260,11 +260,13 @@ def test_manifests_give_files_and_references(run, noise, tmp_path, hear_all):
     text = json.loads(out)["recordings"][0]["text"]
     entry = {"audio_filepath": "it.wav", "duration": 2.5, "text": f"{text} more"}
     (tmp_path / "sub").mkdir()
+    (tmp_path / "wavs").mkdir()
+    shutil.copy(tmp_path / "it.wav", tmp_path / "wavs" / "one.wav")  # as LJSpeech has it
     windows = json.dumps({**entry, "audio_filepath": "sub\\..\\it.wav"})
     table = f"audio_filepath,text,duration\nit.wav,{text} more,2.5\n"
     for content in (
         *(f"{json.dumps(entry)}\n\n", json.dumps([entry, entry]), f"\ufeff{json.dumps(entry)}"),
-        *(windows, table, f"it.wav|{text} more", f"it.wav {text} more"),
+        *(windows, table, f"it.wav|{text} more", f"it.wav {text} more", f"one|raw|{text} more"),
     ):
         found = hear_all(content)
         assert found["wer"] == pytest.approx(1 / (len(text.split()) + 1), abs=1e-4)

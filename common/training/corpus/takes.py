@@ -21,11 +21,17 @@ from melforge.common.training.corpus.dataset import METADATA
 
 LONGEST_NAME = 100
 SPEAKER_FROM = ("folder", "column", "none")
-CONVERTED = (".m4a", ".mp4", ".aac", ".wma", ".amr", ".webm", ".3gp")  # sound that is to be converted first
+# Sound that is to be converted first.
+CONVERTED = (".m4a", ".mp4", ".aac", ".wma", ".amr", ".webm", ".3gp", ".caf", ".mov", ".mkv", ".sph", ".wv")
+# A folder of one of several forms of the same clips: mp3, wav48, wavs_22k.
+RATE = r"(16|22|24|44|48)|[_-]?(8|16|22|24|32|44|48)(000|050|100|(\.05|\.1)?k)(hz)?"
+FORM = re.compile(rf"({'|'.join(suffix[1:] for suffix in SUFFIXES)})s?({RATE})?")
 TEXTS = (".normalized.txt", ".original.txt", ".txt", ".lab")  # of one recording; the first one there counts
 # What Common Voice has beside its lists of clips that are right.
 NOT_VALID = ("invalidated.tsv", "other.tsv", "reported.tsv", "unvalidated_sentences.tsv")
 HTS_LABEL = re.compile(r"\s*\d+\s+\d+\s+\S+")  # times and a phone, in place of a text
+TIMES = re.compile(r"^(0 \d{4,} |\d+\.\d+\t\d+\.\d+\t)", re.M)  # TIMIT's, and Audacity's labels
+NO_TEXT = re.compile(r"[\d\s.:,/-]*|\w+://\S*")  # numbers, or an address
 
 
 @dataclass(frozen=True)
@@ -70,15 +76,22 @@ def find_takes(folder: Path, speaker_from: str | None = None) -> list[Take]:
             found.append(_take(folder, sound, sound, _text_in(text)))
             taken.add(sounds.key(sound))
     others = [path for path in files if path.suffix.lower() in (*LISTS, ".data") or path.name == "text"]
-    for path in () if lists else others:
+    why_not = ""
+    for path in () if lists or taken >= set(map(sounds.key, sounds.files)) else others:
         if path in texts.used or path.name in NOT_VALID:
             continue
-        listed = _if_a_list(folder, path, sounds, speaker_from)
+        try:
+            listed = _if_a_list(folder, path, sounds, speaker_from)
+        except InputError as error:
+            why_not = why_not or f"; {error}"
+            continue
         found += (take for take in listed if take.sound is None or sounds.key(take.sound) not in taken)
         taken |= {sounds.key(take.sound) for take in listed if take.sound}
         lists += [path] if listed else []
     if not any(take.text is not None for take in found):
-        raise InputError(f"{folder} has no texts: write {METADATA} (name|text), or NAME.txt beside NAME.wav")
+        raise InputError(
+            f"{folder} has no texts: write {METADATA} (name|text), or NAME.txt beside NAME.wav{why_not}"
+        )
     for sound in sounds.files:
         if sounds.key(sound) not in taken:
             found.append(_take(folder, sound, sound, None))
@@ -99,12 +112,15 @@ def _folded(name: str | Path) -> str:
 
 
 class _Sounds:
-    """Sound files, by the names that lists have for them."""
+    """Sound files, by the names that lists have for them; of several forms of a clip the best comes first."""
 
     def __init__(self, files: Iterable[Path]):
-        self.files = sorted(
-            files, key=lambda path: (path.with_suffix(""), SUFFIXES.index(path.suffix.lower()))
-        )
+        def order(path: Path) -> tuple[str, str, int, int, Path]:
+            name = self.key(path)
+            microphone = path.stem[len(Path(name).name) :]
+            return name, microphone, SUFFIXES.index(path.suffix.lower()), -path.stat().st_size, path
+
+        self.files = sorted(files, key=order)
         self._by_path: defaultdict[str, list[Path]] = defaultdict(list)
         self._by_name: defaultdict[str, list[Path]] = defaultdict(list)
         for file in self.files:
@@ -115,7 +131,7 @@ class _Sounds:
     @staticmethod
     def key(sound: Path) -> str:
         """The same for a clip in several formats, or by VCTK's two microphones."""
-        folders = [part for part in sound.parts[:-1] if f".{part.lower().rstrip('s')}" not in SUFFIXES]
+        folders = [part for part in sound.parts[:-1] if not FORM.fullmatch(part.lower())]
         return re.sub(r"_mic\d$", "", _folded(Path(*folders, sound.stem)))
 
     def find(self, name: str, folder: Path, alone: bool = True) -> Path | None:
@@ -203,16 +219,14 @@ def _text_in(path: Path) -> str:
     text = read_text(path)
     if path.suffix.lower() == ".lab" and HTS_LABEL.match(text):
         raise InputError(f"{path} has times of phones, no text: write {METADATA} (name|text)")
-    return text
+    return TIMES.sub("", text)
 
 
 def _if_a_list(folder: Path, path: Path, sounds: _Sounds, speaker_from: str | None) -> list[Take]:
-    """The lines of a file that may be a list; none where most of them name no recording."""
-    try:
-        takes = list(_from_list(folder, path, sounds, speaker_from))
-    except InputError:
-        return []
-    return takes if 2 * sum(take.sound is not None for take in takes) > len(takes) else []
+    """The lines of a file that may be a list; none where most of them name no recording or have no text."""
+    takes = list(_from_list(folder, path, sounds, speaker_from))
+    has_texts = any(take.text and not NO_TEXT.fullmatch(take.text) for take in takes)
+    return takes if has_texts and 2 * sum(take.sound is not None for take in takes) > len(takes) else []
 
 
 def _from_list(folder: Path, path: Path, sounds: _Sounds, speaker_from: str | None) -> Iterator[Take]:
@@ -248,7 +262,9 @@ def _by_folder(folder: Path, takes: Sequence[Take], asked: bool) -> list[Take]:
     """Each take's speaker is the folder by whose name its own begins ("p225/p225_001"), if all have one, or
     the subfolder that it lies in, if all do; where there are several.
     """
-    folders = [[part for part in Path(take.source).parts[:-1] if part != "wavs"] for take in takes]
+    folders = [
+        [part for part in Path(take.source).parts[:-1] if not FORM.fullmatch(part.lower())] for take in takes
+    ]
     stems = [Path(take.source).name for take in takes]
     named = [
         next((part for part in parts if re.match(rf"{re.escape(part)}[_-]", stem)), "")

@@ -76,6 +76,30 @@ LAYOUTS = {
         {"metadata.csv": "a|A|A\nb|B|B\nc|one|two|one|two"},
         "line 3: it has 5 columns, others 3: take ",
     ),
+    "a comma in each text": (
+        BESIDE,
+        {"metadata.csv": "a.wav,A, it is said.\nb.wav,B, it says, so."},
+        {"a": ("Printing was the first of arts., it is said.", ""), "b": (f"{TEXTS['B']}, it says, so.", "")},
+    ),
+    "a line end in quotes": (
+        BESIDE,
+        {"metadata.csv": 'a.wav,"one\ntwo"\nb.wav,"B"'},
+        {**RIGHT, "a": ("one two", "")},
+    ),
+    "durations behind": (IN_WAVS, {"transcript.txt": "wavs/a.wav|raw|A|1.25\nwavs/b.wav|raw|B|2.5"}, RIGHT),
+    "durations beside": (
+        BESIDE,
+        {"durations.csv": "a.wav,1.25\nb.wav,2", "text.csv": "a.wav,A\nb.wav,B"},
+        RIGHT,
+    ),
+    "multilingual librispeech": (
+        "audio/10/20/10_20_0.flac audio/11/20/11_20_0.flac",
+        {
+            "segments.txt": "10_20_0\thttp://a.org/b/c_64kb.mp3\t3.54\t9.1\n11_20_0\thttp://a.org/b.mp3\t7.5\t9",
+            "transcripts.txt": "10_20_0\tA\n11_20_0\tB",
+        },
+        {"10_20_0": ("A", "10"), "11_20_0": ("B", "11")},
+    ),
     # Tables with one
     "file and text": (IN_WAVS, {"metadata.csv": "file|text\na.wav|A\nb.wav|B"}, RIGHT),
     "nemo's words": (
@@ -89,11 +113,12 @@ LAYOUTS = {
         {"train.csv": 'wav_filename,wav_filesize,transcript\nwavs/a.wav,900,"A"\nwavs/b.wav,900,"B"'},
         RIGHT,
     ),
+    "raw texts last": (IN_WAVS, {"metadata.csv": "file|normalized_text|raw_text\na|A|raw\nb|B|raw"}, RIGHT),
     "mels": (IN_WAVS, {"metadata.csv": "mels|text|speaker\na|A|ann\nb|B|bob"}, OF_TWO),
     "unknown name of the files": (IN_WAVS, {"metadata.csv": "record;text\na.wav;A\nb.wav;B"}, RIGHT),
     "unknown name of the texts": (
         IN_WAVS,
-        {"metadata.csv": "file|words\na.wav|A"},
+        {"metadata.csv": "file|says\na.wav|A"},
         "names no column 'text' but file",
     ),
     "common voice": (
@@ -166,6 +191,33 @@ LAYOUTS = {
         },
         OF_TWO,
     ),
+    "speechbrain": (
+        BESIDE,
+        {
+            "train.json": json.dumps(
+                {
+                    "u1": {"wav": "{data_root}/a.wav", "words": "A", "spk_id": "ann"},
+                    "u2": {"wav": "{data_root}/b.wav", "words": "B", "spk_id": "bob"},
+                }
+            )
+        },
+        OF_TWO,
+    ),
+    "hi-fi tts": (
+        BESIDE,
+        {
+            "92_manifest_clean_train.json": manifest(
+                {"audio_filepath": "audio/92/a.flac", "text": "low", "text_normalized": "A"},
+                {"audio_filepath": "audio/92/b.flac", "text": "low", "text_normalized": "B"},
+            )
+        },
+        RIGHT,
+    ),
+    "a text of null": (
+        BESIDE,
+        {"m.jsonl": manifest({"file_name": "a.wav", "text": "A"}, {"file_name": "b.wav", "text": None})},
+        {**RIGHT, "b": (None, "")},
+    ),
     # A file for each text, or lines of a name and a text
     "beside": (BESIDE, {"a.txt": "A\n", "b.txt": "B\n"}, RIGHT),
     "beside, with the suffix": (BESIDE, {"a.wav.txt": "A", "b.wav.txt": "B"}, RIGHT),
@@ -176,6 +228,26 @@ LAYOUTS = {
         BESIDE,
         {"a.lab": "0 500000 sil\n500000 900000 p\n"},
         "a.lab has times of phones, no text",
+    ),
+    "timit": (
+        "ann/SA1.WAV bob/SA2.WAV",
+        {"ann/SA1.TXT": "0 46797 A", "bob/SA2.TXT": "0 5000 B"},
+        {"SA1": ("A", "ann"), "SA2": ("B", "bob")},
+    ),
+    "audacity's labels": (
+        BESIDE,
+        {"a.txt": "0.000000\t2.500000\tA", "b.txt": "0.1\t2.5\tone\n2.5\t4.0\ttwo"},
+        {**RIGHT, "b": ("one two", "")},
+    ),
+    "two rates": (
+        "wav16/ann/a.wav wav16/bob/b.wav wav48/ann/a.wav wav48/bob/b.wav",
+        {"txt/ann/a.txt": "A", "txt/bob/b.txt": "B"},
+        OF_TWO,
+    ),
+    "copies at another rate": (
+        f"{IN_WAVS} wavs_22k/a.wav wavs_22k/b.wav",
+        {"metadata.csv": "a|A\nb|B"},
+        RIGHT,
     ),
     "a tree of texts": (IN_WAVS, {"txt/a.txt": "A", "txt/b.txt": "B", "README.txt": "x"}, RIGHT),
     "vctk": (
@@ -219,6 +291,11 @@ LAYOUTS = {
         "holds no sound files .*: convert its .m4a files, as by ffmpeg",
     ),
     "latin-1": (BESIDE, {"metadata.csv": "a|caf\udce9"}, "metadata.csv line 1 is not UTF-8"),
+    "latin-1, of another name": (
+        BESIDE,
+        {"list.csv": "a|caf\udce9\nb|B"},
+        "has no texts: .*; .*list.csv line 1 is not UTF-8",
+    ),
     "utf-16": (BESIDE, {"metadata.csv": "a|A\udcff"}, "metadata.csv line 1 is not UTF-8"),
     "one column": (BESIDE, {"metadata.csv": "a\nb\n"}, "metadata.csv, line 1: write name.text"),
     "a line cut short": (BESIDE, {"metadata.csv": "a|A\nb\n"}, "metadata.csv, line 2: write name.text"),
@@ -277,3 +354,12 @@ def test_a_column_that_is_not_taken_for_texts_is_told(tmp_path):
         UserWarning, match=r"column 2 is taken for the texts, not the last one \(0\): a heading line"
     ):
         find_takes(tmp_path)
+
+
+def test_of_two_rates_the_higher_is_taken_and_parts_stay_apart(tmp_path):
+    for folder, size in (("wav16", 1), ("wav48", 3), ("wavs_1", 1), ("wavs_2", 1)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.wav").write_bytes(bytes(size))
+    (tmp_path / "a.txt").write_text(TEXTS["A"])
+    sources = [take.source for take in find_takes(tmp_path) if take.text]
+    assert sources == ["wav48/a.wav", "wavs_1/a.wav", "wavs_2/a.wav"]
