@@ -47,6 +47,7 @@ _BEFORE_NUMBER = {"<": "less than", ">": "greater than", "~": "about"}
 _IN_ROWS = tables.SILENT | {symbol for symbol in tables.SYMBOLS if symbol.isascii() or symbol in "§¶"}
 _BEFORE_OPERATOR = frozenset("0123456789)")
 _NUMBER_WORDS = words("one two three four five six seven eight nine ten eleven twelve noon midnight")
+_STARRED = words("hotel hotels rated rating ratings review reviews resort resorts service out")
 _NUMBERED = re.compile(r"[IVXL]{1,7}|\d{1,3}(?:st|nd|rd|th)")
 _LONGEST_SIGN = max(map(len, tables.SIGNS))
 _SIGN_STARTS = frozenset(sign[0] for sign in tables.SIGNS)
@@ -376,9 +377,10 @@ def _star(cursor: Cursor, end: int) -> str:
     """ "3 * 4", "w * h" and "x*y": times; "f**2": a power; "" for stars of emphasis and in "f*ck"."""
     count, text, before = end - cursor.at, cursor.text, cursor.previous
     following = cursor.next(end)
-    if count > 2 or not (before[-1:].isalnum() or before[-1:] == ")") or not following[:1].isalnum():
-        return "times" if count == 1 and before[-1:] == ")" and following == "(" else ""
-    if before.lower() == "select":  # of SQL
+    is_behind = before[-1:].isalnum() or before[-1:] == ")"
+    if count > 2 or not is_behind or not (following[:1].isalnum() or following == "("):
+        return ""
+    if before.lower() == "select" or (before in "12345" and following in _STARRED):  # of SQL; a "5* hotel"
         return "star"
     is_apart = text[cursor.at - 1].isspace() and text[end].isspace()
     is_joined = not text[cursor.at - 1].isspace() and not text[end].isspace()
