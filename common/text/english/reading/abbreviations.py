@@ -131,6 +131,7 @@ def abbreviation(cursor: Cursor) -> Reading | None:
         is_channel = key == "ch" and _TELEVISION.search(cursor.text, max(cursor.at - 20, 0), cursor.at)
         is_year = key == "fl" and _YEAR_FOLLOWS.match(cursor.text, end)
         spoken = "channel" if is_channel else "flourished" if is_year else tables.ABBREVIATIONS[key]
+        spoken = "generation" if key == "gen" and following[:1].isdecimal() else spoken
         spoken = "departs" if key == "dep" and following[:1].isdecimal() else spoken
     elif key in tables.WEEKDAYS and word[0].isupper():
         is_month = following.lower() in tables.MONTH_NUMBERS

@@ -31,6 +31,7 @@ _FILE = re.compile(
 )
 _PLACE = re.compile(r":(\d{1,6})(?::(\d{1,5}))?(?!\w)")  # "main.c:42:7"
 _HEX = re.compile(r"[\dA-Fa-f]{2}(?:([:-])[\dA-Fa-f]{2})(?:\1[\dA-Fa-f]{2}){4}(?![\w:])")
+_UUID = re.compile(r"[\dA-Fa-f]{8}(?:-[\dA-Fa-f]{4}){3}-[\dA-Fa-f]{12}(?!\w)")
 _IPV6 = re.compile(
     r"(?=[\dA-Fa-f:.]{0,44}::|(?:[\dA-Fa-f]{1,4}:){7})"
     r"(?:[\dA-Fa-f]{1,4}(?=:)|(?=::))(?::{1,2}[\dA-Fa-f]{1,4}){0,7}(?:::|(?:\.\d{1,3}){3})?(?:/(\d{1,3}))?(?![\w:])"
@@ -55,12 +56,14 @@ _NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|.", re.DOTALL)
 
 
 def network_address(cursor: Cursor) -> Reading | None:
-    """3C:22:FB:10:2B:9E, fe80::1: digits and letters one by one."""
+    """3C:22:FB:10:2B:9E, fe80::1, a UUID: digits and letters one by one."""
     text, at = cursor.text, cursor.at
     if cursor.behind_word in _WORD_ENDS or not cursor.is_after_blank:
         return None
-    if text.find(":", at, at + 5) < 0 and text[at + 2 : at + 6 : 3] != "--":
+    if text.find(":", at, at + 5) < 0 and text[at + 2 : at + 6 : 3] != "--" and text[at + 8 : at + 9] != "-":
         return None
+    if match := _UUID.match(text, at):
+        return Reading(", ".join(map(_one_by_one, match[0].split("-"))), match.end())
     if match := _HEX.match(text, at):
         return Reading(", ".join(map(_one_by_one, match[0].split(match[1]))), match.end())
     match = _IPV6.match(text, at)

@@ -134,7 +134,8 @@ def sign(cursor: Cursor) -> Reading | None:
     for size in range(_LONGEST_SIGN, 1, -1):
         sign = text[start : start + size]
         if sign in tables.SIGNS and len(sign) == size:
-            is_whole = not sign[-1].isalnum() or not text[start + size : start + size + 1].isalnum()
+            after = text[start + size : start + size + 2].lstrip(".")[:1]  # "<3.0" is no heart
+            is_whole = not sign[-1].isalnum() or not after.isalnum()
             if is_whole and (sign[0] not in ":;" or cursor.is_after_blank):
                 return Reading(tables.SIGNS[sign], start + size)
     return None
@@ -353,6 +354,8 @@ def symbol(cursor: Cursor) -> Reading | None:
         spoken = "about"
     elif char == "/" and _is_per_amount(cursor, end):
         spoken = "per"
+    elif char == "/" and last.isdigit() and _MONEY.match(cursor.text, end):
+        spoken = "for"  # 3/$10
     elif char == "/" and before_number and (last.isdigit() or cursor.previous == ")"):
         is_rating = "." in cursor.previous and _RATING.match(cursor.text, end)
         spoken = "out of" if is_rating else "divided by"
@@ -386,7 +389,8 @@ def _star(cursor: Cursor, end: int) -> str:
     is_joined = not text[cursor.at - 1].isspace() and not text[end].isspace()
     has_digit = before[-1:].isdecimal() or following[:1].isdecimal() or before[-1:] == ")"
     if count == 2:
-        return "to the power of" if has_digit or (cursor.is_equation and (is_apart or is_joined)) else ""
+        is_power = (is_apart or is_joined) and (has_digit or cursor.is_equation)
+        return "to the power of" if is_power else ""
     is_product = has_digit or cursor.is_equation or len(before) == len(following) == 1
     return "times" if is_apart or (is_joined and is_product) else ""
 
