@@ -41,11 +41,11 @@ _NEVER_LAST = _words("""mr mrs ms mx dr drs prof rev hon gen brig col maj capt c
     rep gov pres supt insp msgr messrs mme mlle fr amb atty e.g i.e eg ie vs v cf viz ca approx esp incl
     asst mgr pfc cpt cpo mmes sra srta emer wm jas geo thos chas robt benj saml edw jno regt lieut sergt""")
 # Not the end before a number: "No. 5", "p. 12".
-_BEFORE_NUMBER = _words("""no nos n° nº lat long dep arr fig figs vol vols p pp ch chap sec sect art eq eqs
-    op par para ext tel apt ste rm bldg mar dec hwy rte rt fl ser pt ph rs sun sat wed hr hrs min mins sec
-    secs lb lbs oz arts cl chs pg pgs ll sc mk bk bks prop reg ref acct lot qty pkt gen ex exod lev num deut
-    josh judg sam kgs chr chron ps pss prov eccl isa jer ezek dan hos matt mt mk lk jn rom cor gal eph phil
-    col thess tim tit heb jas pet""")
+_BEFORE_NUMBER = _words("""no nos n° nº lat long dep arr exp fig figs vol vols p pp ch chap sec sect art eq
+    eqs op par para ext tel apt ste rm bldg mar dec hwy rte rt fl ser pt ph rs sun sat wed hr hrs min mins
+    sec secs lb lbs oz arts cl chs pg pgs ll sc mk bk bks prop reg ref acct lot qty pkt gen ex exod lev num
+    deut josh judg sam kgs chr chron ps pss prov eccl isa jer ezek dan hos matt mt mk lk jn rom cor gal eph
+    phil col thess tim tit heb jas pet""")
 _WEEKDAYS = _words("sat sun wed")
 _MONTHS = _words("""jan feb mar apr may jun jul aug sep sept oct nov dec january february march april june
     july august september october november december""")
@@ -72,7 +72,7 @@ _WORD = re.compile(r"[^\W_]")
 _NEXT_WORD = re.compile(rf"\s*[{re.escape(_OPENING)}]*(\w{{0,24}}\.?)")
 _NUMERAL = re.compile(r"[IVXLC]{2,8}\.?|[VX]\.?")
 _NUMBER_FOLLOWS = re.compile(r"\s*[+(#$£€]?\d")
-_CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}-?\d")
+_CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}[-/]?\d")
 _SUM_FOLLOWS = re.compile(r"\s[=+×÷]\s")  # "5! = 120", "1 + 2 + ... + n"
 _DOTTED = re.compile(r"[^\W\d_](?:\.[^\W\d_])*")  # an initial, or U.S
 _LIST_ITEM = re.compile(r"[-*•‣·–—]\s|\(?(?:\d{1,3}|[a-zA-Z])[.)]\s")

@@ -11,20 +11,25 @@ import re
 from melforge.common.text.english.reading.cursor import LeftOut
 
 FILL = "\u2060"  # the word joiner: invisible, and nothing is lost with it
-_LAID_OUT = re.compile(r"[&<>\[`~#=_*]|---")  # most texts have none of these
+_LAID_OUT = re.compile(r"[&<>\[`~#=_*]|---|\$[A-Za-z\\]")  # most texts have none of these
 _INLINE = re.compile(
     r"&(?:amp;)*(?P<entity>#\d{1,7};?|#[xX][\da-fA-F]{1,6};?|[A-Za-z][A-Za-z\d]{1,30};)"
-    r"|!?\[(?P<link>[^\[\]]{0,200})\](?=\()"
+    r"|(?:\[(?=!))?!?\[(?P<link>[^\[\]]{0,200})\](?=\()"
     r"\((?:<[^<>\n]{0,500}>|[^()<>\s]{0,500}(?:\([^()\s]{0,100}\)[^()\s]{0,100})?)(?:\s\"[^\"\n]{0,200}\")?\)"
+    r"(?:\]\([^()<>\s]{0,500}\))?"  # of an image that is a link
     r"|(?<![\w~=])(?:~~(?=[^\s~])(?P<struck>[^~\n]{1,300})~~|==(?=[^\s=])(?P<marked>[^=\n]{1,300})==)(?![\w~=])"
     r"|</?(?P<block>p|br|hr|div|h[1-6]|li|[uod]l|d[td]|t[rdh]|table|section|article|blockquote|pre|title)"
     r"(?![\w-])[^<>]{0,200}>"
+    r"|(?<![\w$])\$\$?(?=[A-Za-z\\])(?P<formula>[^$\n]{1,200})(?<!\s)\$\$?(?![\w$])"
+    r"|(?P<escape>\\)(?=[*_#~`>|\[\]])"
     r"|(?<=[a-z])(?P<apostrophe>`)(?=(?:s|t|d|m|re|ll|ve)\b)",
     re.IGNORECASE,
 )
+_OPERATOR = re.compile(r"[=^_+\\<>-]")
 _FENCE = re.compile(r"[ \t]{0,3}(?:`{3,}|~{3,})[ \t]*([\w+#.-]*)[^`\n]{0,80}$")
 _RULE = re.compile(r"[ \t]*([=*~#-])(?:\1|[ \t]\1){2,200}[ \t]*$")  # "=====", "* * *"
 _HEADING = re.compile(r"[ \t]{0,3}#{1,6}[ \t]+(?=\S)(?!\d+\s*$)")
+_CLOSING = re.compile(r"(?<=\S)[ \t]+#+[ \t]*$")  # "## Title ##"
 _QUOTE = re.compile(rf"(?:[ \t]*>{FILL}*)+[ \t]*")
 _QUOTED_LINE = re.compile(r"^[ \t]*(?:>|&gt;)", re.MULTILINE)
 _PROSE = ("", "text", "txt", "plain", "plaintext", "md", "markdown", "quote")  # fences of these are read
@@ -77,8 +82,10 @@ def _plain_line(line: str, at: int, left_out: list[LeftOut], is_reply: bool) -> 
         written, kind = match[0], match.lastgroup or ""
         if kind == "entity":
             return (html.unescape(f"&{match[kind]}") or "\ufffd").ljust(len(written), FILL)
-        if kind == "apostrophe":
-            return "'"
+        if kind in ("apostrophe", "escape"):
+            return "'" if kind == "apostrophe" else FILL
+        if kind == "formula" and not _OPERATOR.search(match[kind]):  # "$HOME or $PATH"
+            return written
         if kind == "block":
             left_out.append(LeftOut(written[:40], at + match.start(), written[:40]))
             tag = match[kind].lower()
@@ -96,5 +103,6 @@ def _plain_line(line: str, at: int, left_out: list[LeftOut], is_reply: bool) -> 
         line = " " * quote.end() + line[quote.end() :] if is_quote else line
     if heading := _HEADING.match(line):
         words = line.rstrip("\r\n")
-        line = " " * heading.end() + words[heading.end() :] + _PARAGRAPH * (len(line) - len(words))
+        title = _CLOSING.sub("", words[heading.end() :])
+        line = (" " * heading.end() + title).ljust(len(words)) + _PARAGRAPH * (len(line) - len(words))
     return line

@@ -22,7 +22,9 @@ from melforge.common.weights.voices import load_voice
 WORDS = (
     "the cat $3.50 1/2 5½ m²/s Mr. Dr. O'Neil NASA GPUs 12:30 p.m. 1999 21st IV e-mail a@b.com "
     "https://x.org/y?z=1 {HH AH0} { } ÅÜŸ Ḿ 你好 Ω ² … — “quoted” 'em ŉ 1,000,000 -5 3-4 #1 & % @ A.B.C. I'm "
-    "Denver, CO 80202"
+    "Denver, CO 80202 &#39; &amp; > ~~ [a](b) <p> <br> ```c # * ** fe80::1 ::1 12B 30s 3Q21 10-6-1 f**2 x*y "
+    "9:45EST v1.2.3-beta.4 main.c:42:7 2024-12-01T08:05:09Z 08:05:09,12 +02:00 €1.234,56 R$ Fr. 5.50 III. "
+    "10s. 6d. i. e. a"
 )
 BLANKS = " \t\n\u2028\u2029\u00a0\u3000"
 RANGES = ((32, 127), (0xA0, 0x250), (0x370, 0x600), (0x1E00, 0x2C00), (0x4E00, 0x4F00), (0x1F300, 0x1F700))

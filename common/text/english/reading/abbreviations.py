@@ -24,11 +24,19 @@ _YEAR_FOLLOWS = re.compile(r"\s\d{3,4}(?!\d)")
 _DATED_INITIALS = {"p": "page", "c": "circa", "b": "born", "d": "died", "r": "reigned"}
 _CENTURY = re.compile(r"\d{1,2}(?:st|nd|rd|th)")
 _SLASHED = re.compile(
-    r"(w/o|w/in|w/out|w/|c/o|n/a|y/o|b/c|b/w|a/k/a|d/b/a|f/k/a|km/h|m/s)(?![/\w])|w/(?!/)", re.IGNORECASE
+    r"(w/o|w/in|w/out|w/e|w/c|w/|c/o|n/a|y/o|b/c|b/w|a/k/a|d/b/a|f/k/a|km/h|m/s)(?![/\w])|w/(?!/)",
+    re.IGNORECASE,
 )
 _SLASHED_WORDS = {
     **{"w/o": "without", "w/": "with", "c/o": "care of", "n/a": "NA", "y/o": "year old"},
-    **{"w/out": "without", "w/in": "within", "b/c": "because", "b/w": "between"},
+    **{
+        "w/out": "without",
+        "w/in": "within",
+        "w/e": "week ending",
+        "w/c": "week commencing",
+        "b/c": "because",
+        "b/w": "between",
+    },
     **{"a/k/a": "also known as", "d/b/a": "doing business as", "f/k/a": "formerly known as"},
     **{"km/h": "kilometers per hour", "m/s": "meters per second"},
 }
@@ -37,7 +45,7 @@ _BRACKETED_NUMBER = re.compile(r"\s\(\d")
 _NUMBERED_WITH_I = words("war part act book volume vol chapter scene phase type class world")
 _TITLES = {"Dr": "Doctor", "St": "Saint", "Mt": "Mount", "Prof": "Professor", "Ft": "Fort", "Sgt": "Sergeant"}
 _VERSE_FOLLOWS = re.compile(r"\.?(?=\s\d{1,3}:\d)")
-_CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}-?\d")
+_CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}[-/]?\d")
 _TELEVISION = re.compile(r"\b(?:TV|[Tt]elevision|[Ww]atch)\b")
 _NAME_FOLLOWS = re.compile(r" [A-Z][a-z]")
 _NUMBER_FOLLOWS = re.compile(r":?\s?[+(]?\d")
@@ -56,10 +64,10 @@ def calendar_range(cursor: Cursor, m: re.Match) -> str:
     return "" if cursor.touches_word else f"{calendar_name(m[1])} to {calendar_name(m[2])}"
 
 
-@form(rf"(?:{_CALENDAR})(?:/(?:{_CALENDAR}))+(?!\w)")
+@form(rf"(?:{_CALENDAR})\.?(?:/(?:{_CALENDAR})\.?)+(?!\w)")
 def calendar_list(cursor: Cursor, m: re.Match) -> str:
     """Mon/Wed/Fri."""
-    return "" if cursor.touches_word else ", ".join(map(calendar_name, m[0].split("/")))
+    return "" if cursor.touches_word else ", ".join(map(calendar_name, m[0].replace(".", "").split("/")))
 
 
 @form(r"M\s?[-–]\s?F(?=[,:]?\s\d)")
@@ -123,6 +131,7 @@ def abbreviation(cursor: Cursor) -> Reading | None:
         is_channel = key == "ch" and _TELEVISION.search(cursor.text, max(cursor.at - 20, 0), cursor.at)
         is_year = key == "fl" and _YEAR_FOLLOWS.match(cursor.text, end)
         spoken = "channel" if is_channel else "flourished" if is_year else tables.ABBREVIATIONS[key]
+        spoken = "generation" if key == "gen" and following[:1].isdecimal() else spoken
         spoken = "departs" if key == "dep" and following[:1].isdecimal() else spoken
     elif key in tables.WEEKDAYS and word[0].isupper():
         is_month = following.lower() in tables.MONTH_NUMBERS
@@ -211,7 +220,7 @@ def _is_abbreviated(cursor: Cursor, word: str, key: str, end: int, following: st
     is_number = following[:1].isdecimal()
     if word == "Ms":
         return following[:1].isupper()
-    is_code = key in ("no", "nos") and _CODE_FOLLOWS.match(cursor.text, end) is not None
+    is_code = key in ("no", "nos", "ref") and _CODE_FOLLOWS.match(cursor.text, end) is not None
     if key in ("no", "nos") and following == "of":
         return not cursor.text.startswith(" of course", end)
     if key in tables.BEFORE_NUMBERS and not is_number:
@@ -219,6 +228,7 @@ def _is_abbreviated(cursor: Cursor, word: str, key: str, end: int, following: st
         is_roman = (following.isupper() or is_small) and say.roman(following.upper()) is not None
         if not (is_roman or is_code) and (key == "no" or not _BRACKETED_NUMBER.match(cursor.text, end)):
             return False
+    is_number = is_number or following in tables.CURRENCIES
     goes_on = is_number or is_code or following.islower() or (word[0].isupper() and following != "")
     if key in tables.ALSO_WORDS and not goes_on:
         return False

@@ -29,14 +29,15 @@ _URL = re.compile(
 _FILE = re.compile(
     rf"(?:[\w.-]{{1,100}}[/\\]){{0,12}}[\w-]{{1,100}}(?:\.[\w-]{{1,40}}){{0,3}}\.(?:{_ENDINGS}|{_LARGE_ENDINGS})(?!\w)(?:\?\w+=[\w=&%.+-]{{0,200}})?(?:\.\d{{1,4}}(?!\w)){{0,3}}"
 )
-_PLACE = re.compile(r":(\d{1,6})(?::(\d{1,5}))?(?![\w:])")  # "main.c:42:7"
-_HEX = re.compile(r"(?:[\dA-Fa-f]{2}:){5}[\dA-Fa-f]{2}(?![\w:])")
+_PLACE = re.compile(r":(\d{1,6})(?::(\d{1,5}))?(?!\w)")  # "main.c:42:7"
+_HEX = re.compile(r"[\dA-Fa-f]{2}(?:([:-])[\dA-Fa-f]{2})(?:\1[\dA-Fa-f]{2}){4}(?![\w:])")
+_UUID = re.compile(r"[\dA-Fa-f]{8}(?:-[\dA-Fa-f]{4}){3}-[\dA-Fa-f]{12}(?!\w)")
 _IPV6 = re.compile(
     r"(?=[\dA-Fa-f:.]{0,44}::|(?:[\dA-Fa-f]{1,4}:){7})"
-    r"(?:[\dA-Fa-f]{1,4}(?=:)|(?=::))(?::{1,2}[\dA-Fa-f]{1,4}){0,7}(?:::)?(?:/(\d{1,3}))?(?![\w:])"
+    r"(?:[\dA-Fa-f]{1,4}(?=:)|(?=::))(?::{1,2}[\dA-Fa-f]{1,4}){0,7}(?:::|(?:\.\d{1,3}){3})?(?:/(\d{1,3}))?(?![\w:])"
 )
 _WORD_ENDS = (" ", ",", ".")
-_DIGIT_OR_LETTER = re.compile(r"\d|[A-Za-z]+|::|:")
+_DIGIT_OR_LETTER = re.compile(r"\d|[A-Za-z]+|::|[:.]")
 _PATH = re.compile(
     r"(?:[A-Za-z]:\\|\\\\|~/|\.{1,2}/|/)(?=[A-Za-z_.])[\w.+%@~-]{1,255}(?:[/\\][\w.+%@~-]{0,255}){0,40}"
 )
@@ -48,19 +49,23 @@ _MARKS = {
 }
 _SPELLED = words("uk us io ai edu pdf de txt py ca au eu me co fr www")
 
-_HASH_NUMBER = re.compile(r"#\s?(?=\d+[A-Z]?(?!\w)|\s(?:is|was)\b|:|[A-Z]{1,4}-?\d)")
+_HASH_NUMBER = re.compile(r"#\s?(?=\d+[A-Z]?(?!\w)|\s(?:is|was)\b|:|(?![\dA-Fa-f]{6}(?!\w))[A-Z]{1,4}-?\d)")
 _HASHTAG = re.compile(r"#(\w{1,100})")
 _HANDLE = re.compile(r"@([^\W\d][\w.]{0,62}\w|[^\W\d])")
 _NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|.", re.DOTALL)
 
 
 def network_address(cursor: Cursor) -> Reading | None:
-    """3C:22:FB:10:2B:9E, fe80::1: digits and letters one by one."""
+    """3C:22:FB:10:2B:9E, fe80::1, a UUID: digits and letters one by one."""
     text, at = cursor.text, cursor.at
-    if cursor.behind_word in _WORD_ENDS or text.find(":", at, at + 5) < 0 or not cursor.is_after_blank:
+    if cursor.behind_word in _WORD_ENDS or not cursor.is_after_blank:
         return None
+    if text.find(":", at, at + 5) < 0 and text[at + 2 : at + 6 : 3] != "--" and text[at + 8 : at + 9] != "-":
+        return None
+    if match := _UUID.match(text, at):
+        return Reading(", ".join(map(_one_by_one, match[0].split("-"))), match.end())
     if match := _HEX.match(text, at):
-        return Reading(", ".join(map(_one_by_one, match[0].split(":"))), match.end())
+        return Reading(", ".join(map(_one_by_one, match[0].split(match[1]))), match.end())
     match = _IPV6.match(text, at)
     if not match or len(match[0]) < 3:
         return None
@@ -70,7 +75,7 @@ def network_address(cursor: Cursor) -> Reading | None:
 
 
 def _one_by_one(written: str) -> str:
-    names = {":": "colon", "::": "colon colon"}
+    names = {":": "colon", "::": "colon colon", ".": "dot"}
     parts = _DIGIT_OR_LETTER.findall(written)
     return " ".join(
         names.get(part)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from melforge.common.text.english.homographs.word_classes import CLOSED
+from melforge.common.text.english.homographs.word_classes import CLOSED, DETERMINERS
 from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.cursor import Cursor, Reading, Rule, form
@@ -38,8 +38,9 @@ _SHORT_YEAR = re.compile(r"\s'\d\d(?!\w)")
 _MONTHS_ONLY = words("feb aug sept oct nov dec apr")
 _IN = words("in since until till last next early late mid through by")
 _TIME_FOLLOWS = re.compile(r"\s?\d\d:\d\d(?!\d)")
-_OF_SECONDS = words("""long delay delays later left timeout timeouts window clip clips break remaining elapsed
-    interval countdown wait pause ad limit cooldown ago apart each duration""")
+_OF_SECONDS = words("""long delay delays later left timeout timeouts window clip clips break remaining
+    elapsed interval countdown wait pause ad limit cooldown ago apart each duration between interval
+    intervals rest""")
 _FOR_SECONDS = words("in for after within every wait waits waited timeout under over takes took lasts lasted")
 _BEFORE_SECONDS = _FOR_SECONDS | words("""is was to than about only by at of least most = : < > ~ ( , [ until
     hold last first next another exactly around roughly up nearly almost""")
@@ -65,7 +66,7 @@ def date(cursor: Cursor, m: re.Match) -> str:
     return _date(full_year(m[4]), first, second) or _date(full_year(m[4]), second, first)
 
 
-@form(rf"{_DAY}([-/.]|\s?)(?i:({_MONTH}))\.?(?:\3|[-/ ])(\d{{4}}|'?\d\d)(?![\w/:]|[.,-]\d)")
+@form(rf"{_DAY}([-/.]|\s?)(?i:({_MONTH}))\.?(?:\3|[-/ ])(\d{{4}}|'?\d\d)(?![\w/]|:(?!\d\d:\d\d)|[.,-]\d)")
 def joined_date(cursor: Cursor, m: re.Match) -> str:
     """25-Jul-2012, 25/jul/12, 25Jul2012; with blanks only before a year of four digits."""
     day, joint, year = int(m[1]), m[2], m[4].lstrip("'")
@@ -81,10 +82,12 @@ def iso_month(cursor: Cursor, m: re.Match) -> str:
     return "" if is_range else f"{tables.MONTHS[int(m[3]) - 1]} {say.year(int(m[1]))}"
 
 
-@form(r"(0?[1-9]|1[0-2])/((?:19|20)\d\d)(?![\w/]|[.,]\d)")
+@form(r"(0?[1-9]|1[0-2])/((?:19|20)\d\d|\d\d)(?![\w/]|[.,]\d)")
 def month_of_year(cursor: Cursor, m: re.Match) -> str:
-    """5/2020."""
-    return f"{tables.MONTHS[int(m[1]) - 1]} {say.year(int(m[2]))}"
+    """5/2020, exp. 09/27."""
+    if len(m[2]) == 2 and cursor.previous.lower().rstrip(".") not in ("exp", "expires", "expiry"):
+        return ""
+    return f"{tables.MONTHS[int(m[1]) - 1]} {say.year(_full_year(m[2]))}"
 
 
 def day_of_month(cursor: Cursor) -> Reading | None:
@@ -224,9 +227,12 @@ def are_seconds(cursor: Cursor, end: int) -> bool:
     following = cursor.next(end).lower()
     if following in _OF_SECONDS or (following == "-" and cursor.next(end + 1).lower() in _OF_SECONDS):
         return True
-    is_range = following in ("and", "or", "-", "–", "to", "&") and cursor.previous.lower() not in _FOR_SECONDS
+    before = cursor.previous.lower()
+    if following == "of":  # "30s of silence"
+        return before not in DETERMINERS and before.rstrip("-") not in ("early", "late", "mid")
+    is_range = following in ("and", "or", "-", "–", "to", "&") and before not in _FOR_SECONDS
     is_style = following.isalpha() and following not in CLOSED
-    return cursor.previous.lower() in _BEFORE_SECONDS and not (is_style or is_range)
+    return before in _BEFORE_SECONDS and not (is_style or is_range)
 
 
 def is_day(month: int, day: int) -> bool:

@@ -18,7 +18,9 @@ from melforge.common.text.english.reading.units import plural_unit, unit_after, 
 from melforge.common.text.english.reading.words import version
 from melforge.common.text.english.word_parts import words
 
-_FRACTION = re.compile(r"(?:(\d{1,4})[ -])?(\d{1,4})/(\d{1,4})(?:rds?|ths?|nds?|RD|TH|ND)?(?![\w/]|\.\d)")
+_FRACTION = re.compile(
+    r"(?:(\d{1,4})[ -])?(\d{1,4})/(\d{1,4})(?:rds?|ths?|nds?|RD|TH|ND)?(?!(?!s(?!\w))[\w/]|\.\d)"
+)
 _SHORT_FRACTION = re.compile(r"(\d{1,6})?\s?([½¼¾⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞⅐⅑⅒])")
 _SCIENTIFIC = re.compile(
     r"(\d+(?:\.\d+)?)(?:[eE]|\s?[×x]\s?10(?:\^|(?=[⁻⁺⁰-⁹¹²³])))([+-]?\d{1,4}|[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]{1,4})(?!\w)"
@@ -36,7 +38,7 @@ _PORTS = words("""80 443 3000 3001 3306 4000 4200 5000 5173 5432 6379 8000 8001 
 _SCORES = {("24", "7"): "twenty-four seven", ("9", "11"): "nine eleven", ("7", "11"): "seven eleven"}
 _SCORES |= {("20", "20"): "twenty twenty"}
 _RATED = words("rated rate rates rating score scored scores : gave give gives got get gets solid")
-_PAGES = words("page slide part step item question track disc photo image frame")
+_PAGES = words("page p slide part step item question track disc photo image frame")
 _HALVED = words("price dozen time marathon way off mast")
 _HEIGHT = r"(\d{1,3})\s?['′](?:\s?-?\s?)(\d{1,2}(?:\.\d)?)\s?(?:\"|″|'')"
 _FEET = re.compile(r"['′](?![\w'])")
@@ -236,14 +238,16 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
     if dated := dated_fraction(cursor, top, bottom):
         return dated
     before = cursor.previous.lower()
-    if before in _PAGES:
+    if before[-1:] == "/":  # "ref. AB/1234/24"
+        return f"{say.short(m[2])} slash {say.short(m[3])}"
+    if before.rstrip(".") in _PAGES:
         return f"{say.cardinal(top)} of {say.cardinal(bottom)}"
     if top > 30 and bottom <= 10 and _CRICKET.search(cursor.text[max(cursor.at - 60, 0) : m.end() + 60]):
         return f"{say.short(m[2])} for {say.cardinal(bottom)}"
     is_rating = bottom in (5, 10) and (
         before in _RATED or cursor.next(m.end()) in ("people", "times", "would")
     )
-    if cursor.next(m.end()) in ("stars", "points") or is_rating or top == bottom == 10:
+    if (bottom > 3 and cursor.next(m.end()) in ("stars", "points")) or is_rating or top == bottom == 10:
         return f"{say.cardinal(top)} out of {say.cardinal(bottom)}"
     if cursor.next(m.end()) == "time":  # music
         return f"{say.cardinal(top)} {say.cardinal(bottom)}"
@@ -252,7 +256,7 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
     if top > bottom > 1 and top % bottom == 0:
         return f"{say.cardinal(top)} divided by {say.cardinal(bottom)}"
     is_date = 12 < bottom < 32 and bottom not in (16, 20) and m[0][-1].isdecimal() and not cursor.is_equation
-    is_date = is_date and cursor.next(m.end()) != "of"  # "1/25 of them"
+    is_date = is_date and cursor.next(m.end()) not in ("of", "scale")  # "1/25 of them"
     if is_date and is_day(top, bottom):
         return f"{tables.MONTHS[top - 1]} {say.ordinal(bottom)}"
     return say.fraction(top, bottom)

@@ -47,6 +47,7 @@ _BEFORE_NUMBER = {"<": "less than", ">": "greater than", "~": "about"}
 _IN_ROWS = tables.SILENT | {symbol for symbol in tables.SYMBOLS if symbol.isascii() or symbol in "§¶"}
 _BEFORE_OPERATOR = frozenset("0123456789)")
 _NUMBER_WORDS = words("one two three four five six seven eight nine ten eleven twelve noon midnight")
+_STARRED = words("hotel hotels rated rating ratings review reviews resort resorts service out")
 _NUMBERED = re.compile(r"[IVXL]{1,7}|\d{1,3}(?:st|nd|rd|th)")
 _LONGEST_SIGN = max(map(len, tables.SIGNS))
 _SIGN_STARTS = frozenset(sign[0] for sign in tables.SIGNS)
@@ -133,7 +134,8 @@ def sign(cursor: Cursor) -> Reading | None:
     for size in range(_LONGEST_SIGN, 1, -1):
         sign = text[start : start + size]
         if sign in tables.SIGNS and len(sign) == size:
-            is_whole = not sign[-1].isalnum() or not text[start + size : start + size + 1].isalnum()
+            after = text[start + size : start + size + 2].lstrip(".")[:1]  # "<3.0" is no heart
+            is_whole = not sign[-1].isalnum() or not after.isalnum()
             if is_whole and (sign[0] not in ":;" or cursor.is_after_blank):
                 return Reading(tables.SIGNS[sign], start + size)
     return None
@@ -352,6 +354,8 @@ def symbol(cursor: Cursor) -> Reading | None:
         spoken = "about"
     elif char == "/" and _is_per_amount(cursor, end):
         spoken = "per"
+    elif char == "/" and last.isdigit() and _MONEY.match(cursor.text, end):
+        spoken = "for"  # 3/$10
     elif char == "/" and before_number and (last.isdigit() or cursor.previous == ")"):
         is_rating = "." in cursor.previous and _RATING.match(cursor.text, end)
         spoken = "out of" if is_rating else "divided by"
@@ -376,15 +380,17 @@ def _star(cursor: Cursor, end: int) -> str:
     """ "3 * 4", "w * h" and "x*y": times; "f**2": a power; "" for stars of emphasis and in "f*ck"."""
     count, text, before = end - cursor.at, cursor.text, cursor.previous
     following = cursor.next(end)
-    if count > 2 or not (before[-1:].isalnum() or before[-1:] == ")") or not following[:1].isalnum():
-        return "times" if count == 1 and before[-1:] == ")" and following == "(" else ""
-    if before.lower() == "select":  # of SQL
+    is_behind = before[-1:].isalnum() or before[-1:] == ")"
+    if count > 2 or not is_behind or not (following[:1].isalnum() or following == "("):
+        return ""
+    if before.lower() == "select" or (before in "12345" and following in _STARRED):  # of SQL; a "5* hotel"
         return "star"
     is_apart = text[cursor.at - 1].isspace() and text[end].isspace()
     is_joined = not text[cursor.at - 1].isspace() and not text[end].isspace()
     has_digit = before[-1:].isdecimal() or following[:1].isdecimal() or before[-1:] == ")"
     if count == 2:
-        return "to the power of" if has_digit or (cursor.is_equation and (is_apart or is_joined)) else ""
+        is_power = (is_apart or is_joined) and (has_digit or cursor.is_equation)
+        return "to the power of" if is_power else ""
     is_product = has_digit or cursor.is_equation or len(before) == len(following) == 1
     return "times" if is_apart or (is_joined and is_product) else ""
 

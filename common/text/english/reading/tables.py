@@ -106,32 +106,32 @@ STREETS = _pairs("""St Str: Street; Dr: Drive; Ave Av: Avenue; Blvd: Boulevard; 
 # Written with a full stop. In small letters; the value keeps the case that is spoken.
 ABBREVIATIONS = _pairs("""wm: William; jas: James; geo: George; thos: Thomas; chas: Charles; robt: Robert;
     benj: Benjamin; saml: Samuel; edw: Edward; jno: John; regt: Regiment; lat: latitude; long: longitude;
-    inst: instant; ult: ultimo; arr: arrives; lieut: Lieutenant; sergt: Sergeant; mr: Mr; mrs: Mrs; ms: Ms;
-    mx: Mx; messrs: Messers; mme: Madame; mlle: Mademoiselle; prof: Professor; rev: Reverend; hon:
-    Honorable; gen: General; brig: Brigadier; col: Colonel; maj: Major; capt: Captain; cmdr: Commander; cdr:
-    Commander; lt: Lieutenant; sgt: Sergeant; cpl: Corporal; pvt: Private; adm: Admiral; sen: Senator; rep:
-    Representative; gov: Governor; pres: President; supt: Superintendent; insp: Inspector; msgr: Monsignor;
-    atty: Attorney; amb: Ambassador; fr: Father; jr: Junior; sr: Senior; esq: Esquire; bros: Brothers; co:
-    Company; inc: Incorporated; ltd: Limited; corp: Corporation; llc: LLC; dept: department; div: division;
-    est: established; univ: university; assn: association; assoc: associates; intl: international; natl:
-    national; govt: government; ave: Avenue; blvd: Boulevard; rd: Road; ln: Lane; hwy: Highway; pkwy:
-    Parkway; sq: Square; ct: Court; pl: Place; apt: apartment; ste: suite; bldg: building; fl: floor; mt:
-    Mount; ft: Fort; pt: Point; vs v: versus; etc: et cetera; al: al; approx: approximately; appt:
-    appointment; ca: circa; cf: compare; viz: namely; incl: including; excl: excluding; esp: especially;
-    misc: miscellaneous; max: maximum; min: minimum; avg: average; temp: temperature; tel: telephone; ext:
-    extension; fig: figure; figs: figures; eq: equation; eqs: equations; vol: volume; vols: volumes; ch:
-    chapter; chap: chapter; sec: section; sect: section; art: article; par: paragraph; para: paragraph; pp:
-    pages; ed: edition; eds: editors; trans: translated; repr: reprinted; no: number; nos: numbers; nr:
-    number; op: opus; ser: series; mss: manuscripts; ms: Ms; jan: January; feb: February; mar: March; apr:
-    April; jun: June; jul: July; aug: August; sep sept: September; oct: October; nov: November; dec:
-    December; calif: California; mass: Massachusetts; conn: Connecticut; fla: Florida; penn: Pennsylvania;
-    tex: Texas; okla: Oklahoma; ariz: Arizona; ala: Alabama; wis: Wisconsin; minn: Minnesota; tenn:
-    Tennessee; mich: Michigan; nev: Nevada; colo: Colorado; ont: Ontario; que: Quebec; e.g: for example;
-    i.e: that is; a.k.a: also known as; ph.d: PHD; n.b: note well; d.c: DC; r.i.p: RIP; lit: literally;
-    orig: originally; adj: adjective; adv: adverb; pron: pronounced; syn: synonym; ex: example; sp:
-    spelling; expy: Expressway; rte: Route; rm: room; qtr: quarter; hosp: hospital; asst: Assistant; mgr:
-    Manager; det: Detective; cpt: Captain; drs: Doctors; mmes: Mesdames; pfc: Private First Class; emer:
-    Emeritus; dist: District; rt: Right; sra: Senora; srta: Senorita; arts: articles; cl: clause; chs:
+    inst: instant; ult: ultimo; arr: arrives; exp: expires; lieut: Lieutenant; sergt: Sergeant; mr: Mr; mrs:
+    Mrs; ms: Ms; mx: Mx; messrs: Messers; mme: Madame; mlle: Mademoiselle; prof: Professor; rev: Reverend;
+    hon: Honorable; gen: General; brig: Brigadier; col: Colonel; maj: Major; capt: Captain; cmdr: Commander;
+    cdr: Commander; lt: Lieutenant; sgt: Sergeant; cpl: Corporal; pvt: Private; adm: Admiral; sen: Senator;
+    rep: Representative; gov: Governor; pres: President; supt: Superintendent; insp: Inspector; msgr:
+    Monsignor; atty: Attorney; amb: Ambassador; fr: Father; jr: Junior; sr: Senior; esq: Esquire; bros:
+    Brothers; co: Company; inc: Incorporated; ltd: Limited; corp: Corporation; llc: LLC; dept: department;
+    div: division; est: established; univ: university; assn: association; assoc: associates; intl:
+    international; natl: national; govt: government; ave: Avenue; blvd: Boulevard; rd: Road; ln: Lane; hwy:
+    Highway; pkwy: Parkway; sq: Square; ct: Court; pl: Place; apt: apartment; ste: suite; bldg: building;
+    fl: floor; mt: Mount; ft: Fort; pt: Point; vs v: versus; etc: et cetera; al: al; approx: approximately;
+    appt: appointment; ca: circa; cf: compare; viz: namely; incl: including; excl: excluding; esp:
+    especially; misc: miscellaneous; max: maximum; min: minimum; avg: average; temp: temperature; tel:
+    telephone; ext: extension; fig: figure; figs: figures; eq: equation; eqs: equations; vol: volume; vols:
+    volumes; ch: chapter; chap: chapter; sec: section; sect: section; art: article; par: paragraph; para:
+    paragraph; pp: pages; ed: edition; eds: editors; trans: translated; repr: reprinted; no: number; nos:
+    numbers; nr: number; op: opus; ser: series; mss: manuscripts; ms: Ms; jan: January; feb: February; mar:
+    March; apr: April; jun: June; jul: July; aug: August; sep sept: September; oct: October; nov: November;
+    dec: December; calif: California; mass: Massachusetts; conn: Connecticut; fla: Florida; penn:
+    Pennsylvania; tex: Texas; okla: Oklahoma; ariz: Arizona; ala: Alabama; wis: Wisconsin; minn: Minnesota;
+    tenn: Tennessee; mich: Michigan; nev: Nevada; colo: Colorado; ont: Ontario; que: Quebec; e.g: for
+    example; i.e: that is; a.k.a: also known as; ph.d: PHD; n.b: note well; d.c: DC; r.i.p: RIP; lit:
+    literally; orig: originally; adj: adjective; adv: adverb; pron: pronounced; syn: synonym; ex: example;
+    sp: spelling; expy: Expressway; rte: Route; rm: room; qtr: quarter; hosp: hospital; asst: Assistant;
+    mgr: Manager; det: Detective; cpt: Captain; drs: Doctors; mmes: Mesdames; pfc: Private First Class;
+    emer: Emeritus; dist: District; rt: Right; sra: Senora; srta: Senorita; arts: articles; cl: clause; chs:
     chapters; pg: page; pgs: pages; ll: lines; sc: scene; mk: mark; bk: book; bks: books; prop: Proposition;
     amend: Amendment; cath: Cathedral; doz: dozen; ea: each; sz: size; elev: elevation; mfg: manufacturing;
     mfr: manufacturer; dir: Director; exec: Executive; comm: Commissioner; cond: condition; ctr: Center; wt:
@@ -148,7 +148,7 @@ SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: acc
     received; sgt: Sergeant; thx thnx: thanks; tmrw tmw: tomorrow; tonite: tonight; wk: week; wks: weeks;
     yr: year; yrs: years; hrs: hours; mins: minutes; secs: seconds; lbs: pounds; tbsp: tablespoon; tsp:
     teaspoon; qtr: quarter; mth: month; mths: months; tkt: ticket; tkts: tickets; txt: text; txts: texts;
-    govts: governments; vs: versus; wkly: weekly; yrly: yearly; utd: United""")
+    govts: governments; vs: versus; wkly: weekly; yrly: yearly; utd: United; ctrl: control; cmd: command""")
 # With an apostrophe for what is left out.
 SHORTENED = _pairs("""gov't: government; gov'ts: governments; int'l: international; nat'l: national; dep't:
     department; ass'n: association; cont'd: continued; sec'y: secretary; o'er: over; ne'er: never""")
@@ -192,7 +192,7 @@ ABBREVIATIONS = {**SHORT_FORMS, **ABBREVIATIONS}
 # Without a number behind them these are words of their own, or end a sentence.
 BEFORE_NUMBERS = words(
     "no nos nr fig figs vol vols ch chap sec sect art par para pp p op ext eq eqs ed ser fl ste apt ex pt ms "
-    "arts cl chs pg pgs ll sc mk bk bks prop reg ref lat long dep arr"
+    "arts cl chs pg pgs ll sc mk bk bks prop reg ref lat long dep arr exp"
 )
 # Words as well: the full stop belongs to the sentence unless a capital or a number follows.
 ALSO_WORDS = words("""gen col rep sen gov pres ave sq al art min max temp mass fig sec ed ex sp ch mar jun dec
@@ -220,10 +220,10 @@ STATES_ALSO_WORDS = words("OK HI OH ME ID MS")
 ACRONYM_WORDS = words("""NASA NATO UNESCO UNICEF OPEC AIDS LASER RADAR SONAR SCUBA FIFA UEFA NAFTA OSHA FEMA
     DARPA SWAT RAM ROM PIN SIM COVID SARS NASDAQ CRISPR BIOS LAN WAN ASEAN MENSA NIMBY YOLO FOMO ERISA DACA
     HIPAA LIDAR MIDI PIXAR IKEA FIAT EPCOT UNIX CAD DRAM POTUS FLOTUS ICANN""")
-ACRONYMS = _pairs("""JPEG JPG: jay peg; SQL: sequel; WYSIWYG: wizzy wig; OK: okay; TOEFL: toe full;
-    ASCII: askey; iOS: IOS; NOAA: Noah; SCSI: scuzzy; PhD: PHD; MSc: MSC; BSc: BSC; WWI WW1: World War One;
-    WWII WW2: World War Two; GIF: giff; FICA: fie ka; MOMA: moma; SCOTUS: scotus; IPv4: IPV four; IPv6: IPV
-    six""")
+ACRONYMS = _pairs("""JPEG JPG: jay peg; SQL: sequel; WYSIWYG: wizzy wig; OK: okay; TOEFL: toe full; ASCII:
+    askey; iOS: IOS; PCIe: PCI E; NOAA: Noah; SCSI: scuzzy; PhD: PHD; MSc: MSC; BSc: BSC; WWI WW1: World War
+    One; WWII WW2: World War Two; GIF: giff; FICA: fie ka; MOMA: moma; SCOTUS: scotus; IPv4: IPV four; IPv6:
+    IPV six""")
 # Capitals of three letters or fewer that are said as words wherever they stand; longer ones are looked up.
 SHORT_WORDS = words("""a am an as at be by do go he hi if in is it me my no of oh on or so to up we ok all and
     any are ask bad big boy but buy can car cat cut dad day did die dog eat end far few fix for fun get god
@@ -275,7 +275,7 @@ SYMBOLS = _pairs("""&: and; @: at; %: percent; +: plus; =: equals; <: less than;
     ∑: the sum of; ∏: the product of; ∫: the integral of; ∂: partial; ∇: del; ∆: delta; Δ: delta; ∈: in;
     ∉: not in; ∅: the empty set; ∪: union; ∩: intersection; ⊂: is a subset of; ⊆: is a subset of; ∀: for
     all; ∃: there exists; ¬: not; ∧: and; ∨: or; ∴: therefore; ∵: because; ⊕: plus; ⊗: times; ⋅ ∙: times;
-    ∘: of; →: to; ⇒: implies; ⇔: if and only if; ↔: to and from; ←: from; ↑: up; ↓: down; °: degrees; ℃:
+    ∘: of; →: to; ⇒: implies; ⇔: if and only if; ↔: to and from; ←: from; ↑ ▲: up; ↓ ▼: down; °: degrees; ℃:
     degrees Celsius; ℉: degrees Fahrenheit; §: section; ¶: paragraph; ©: copyright; ®: registered; ™:
     trademark; ℠: service mark; №: number; ‰: per mille; µ: micro; Ω: ohm; ℓ: liter; ª: a; º: degrees; ′:
     prime; ″: double prime; ½: one half; ¼: one quarter; ¾: three quarters; ⅓: one third; ⅔: two thirds;

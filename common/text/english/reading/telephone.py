@@ -98,10 +98,11 @@ def spaced_phone(cursor: Cursor, m: re.Match) -> str:
     return f"{say.digits(m[1])}, {say.digits(m[2])}" if is_phone else ""
 
 
-@form(r"\d{3,5}-\d{3}[\dX](?![\w-])")
+@form(r"\d{3,5}-\d{3}[\dX]?(?![\w-])")
 def serial_code(cursor: Cursor, m: re.Match) -> str:
-    """ISSN 1234-5678."""
-    if cursor.previous.lower() not in _CODES:
+    """ISSN 1234-5678; your code is 482-913."""
+    before = cursor.previous.lower()
+    if before not in _CODES and not (before in _LINKS and cursor.earlier.lower() in _CODED):
         return ""
     return ", ".join(say.digits(part) + " X" * part.endswith("X") for part in m[0].split("-"))
 
@@ -128,9 +129,9 @@ def code(cursor: Cursor, m: re.Match) -> str:
     elif before == "#":
         is_code = len(number) > 4
     else:
-        is_code = _is_ending(cursor) or (
-            len(number) > 4 and not number.endswith("000") and _is_dialled(cursor)
-        )
+        is_masked = len(number) == 4 and cursor.text[max(cursor.at - 2, 0) : cursor.at] in ("••", "**", "xx")
+        is_code = is_masked or _is_ending(cursor)
+        is_code = is_code or (len(number) > 4 and not number.endswith("000") and _is_dialled(cursor))
     return say.digits(number) if is_code else ""
 
 

@@ -28,7 +28,7 @@ _BEFORE_TIME = words("at by until till from before after since around about to a
 
 @form(
     rf"(\d{{1,2}}):(\d{{2}})(?::(\d{{2}})|(?!,\d{{3}}))(?![\d:])((?:\.|(?<=:\d\d:\d\d),)\d+)?{_HALF}?(?:h|(Z))?"
-    rf"{_IN_ZONE}(?:(?<=[-T:.\d]{{8}})([+−-])(\d\d):?(\d\d)(?!:))?(?!\w)"
+    rf"{_IN_ZONE}(?:(?<=[-T:.\d]{{8}})\s?([+−-])(\d\d):?(\d\d)(?!:))?(?!\w)"
 )
 def time(cursor: Cursor, m: re.Match) -> str:
     """15:30, 3:30 p.m., 9:45EST, 1:02:03.5, 08:05:09+02:00."""
@@ -42,10 +42,11 @@ def time(cursor: Cursor, m: re.Match) -> str:
         return f"{counted(hour, 'minute')} zero {say.decimal(point)} seconds"
     zone = _zone("UTC" if m[6] else m[7])
     if m[8]:
-        zone = f", {'plus' if m[8] == '+' else 'minus'} {counted(int(m[9]), 'hour')}"
+        zone = f", {'plus' if m[8] == '+' else 'minus'} {counted(int(m[9]), 'hour')}" if int(m[9]) else " UTC"
         zone += f" {say.cardinal(int(m[10]))}" if int(m[10]) else ""
-    is_whole = second == "00" and not point and (half or minute)
-    if is_whole and (half or _DATE.match(cursor.previous) or m[1][0] == "0"):
+    is_dated = _DATE.match(cursor.previous) is not None
+    is_whole = second == "00" and not point and bool(half or minute or is_dated)
+    if is_whole and (half or is_dated or m[1][0] == "0"):
         second = None
     if second and not half and not (point and minute):
         seconds = (

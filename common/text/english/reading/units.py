@@ -47,7 +47,7 @@ _THINGS = words("""film lens camera monitor screen display tv television battery
     wheel wheels tire tires bottle bag can jar tank pack radius run race sprint walk hike ride dash swim
     drive trip pizza blade knife laptop tablet thermometer caliber cannon mortar
     freestyle hurdles backstroke breaststroke butterfly medley relay final individual read break nap delay
-    warning wait stay""")
+    warning wait stay interval intervals timeout countdown""")
 _AMP_THINGS = words("fuse current circuit breaker plug charger supply load")
 # Before a number and a letter that belong together: "Apt 4B", "Bus 42A".
 LETTERED = words("""# apt apartment unit suite ste room rm flat gate seat row section figure fig exhibit class

@@ -169,12 +169,12 @@ def offset(cursor: Cursor, m: re.Match) -> str:
     return f"{m[1]} {'plus' if m[2] == '+' else 'minus'} {say.cardinal(int(m[3]))}{minutes}"
 
 
-@form(r"([A-Z]{1,3})(\d{1,2}\.\d{1,2})(?![\w.])")
+@form(r"([A-Z]{1,3}|x)(\d{1,2}\.\d{1,2})(?![\w.])")
 def letters_and_decimal(cursor: Cursor, m: re.Match) -> str:
     """PM2.5, USB3.0; V2.0 is a version."""
     if cursor.touches_word or m[1] == "V" or m[1] in tables.CURRENCY_CODES:
         return ""
-    return f"{letter_name(m[1])} {say.decimal(m[2])}"
+    return f"{letter_name(m[1].upper())} {say.decimal(m[2])}"
 
 
 def joined_capitals(cursor: Cursor) -> Reading | None:
