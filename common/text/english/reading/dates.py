@@ -156,9 +156,7 @@ def month_and_day(cursor: Cursor, m: re.Match) -> str:
     is_date = is_date and m[1][0].isupper() and not cursor.previous[:1].isdecimal()  # "30 June-2 July"
     if cursor.touches_word or not is_date:
         return ""
-    return f"{month_name(m[1])} {say.ordinal(int(m[2]))}" + (
-        f", {say.year(full_year(m[3]))}" if m[3] else ""
-    )
+    return f"{month_name(m[1])} {say.ordinal(int(m[2]))}" + (f", {say.year(full_year(m[3]))}" if m[3] else "")
 
 
 def weekday(cursor: Cursor) -> Reading | None:
