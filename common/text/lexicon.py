@@ -99,6 +99,33 @@ class Lexicon:
                 spoken = _possessive(longest.spoken) if is_own else longest.spoken
                 yield Found(tokens.starts[at], tokens.starts[free], spoken, longest.lexeme)
 
+    def entries(self, word: str) -> list[tuple[str, str]]:
+        """(what is said for a word or phrase, and where that stands, with its conditions) of each entry."""
+        node: dict[str, Any] | None = self.words
+        for token in _keys(_TOKEN.findall(word)):
+            node = node.get(token) if node else None
+        lexemes = [(one, one.spoken) for one in (node or {}).get(_LEXEMES, ())]
+        for one in self.patterns:
+            assert one.pattern is not None
+            if match := one.pattern.fullmatch(word[:LONGEST_KEY]):
+                lexemes.append((one, match.expand(one.spoken)))
+        return [
+            (
+                spoken,
+                ", ".join(
+                    filter(
+                        None,
+                        (
+                            one.place,
+                            one.part_of_speech and f"as {one.part_of_speech}",
+                            one.case and f"only {one.key}",
+                        ),
+                    )
+                ),
+            )
+            for one, spoken in lexemes
+        ]
+
     def _found(self, tokens: _Tokens, at: int) -> Iterator[Found]:
         """The lexemes whose keys are written at a token; start and end are numbers of tokens."""
         node, end = self.words, at
