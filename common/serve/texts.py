@@ -29,9 +29,7 @@ class TextAnalyser:
         self._waiting: queue.PriorityQueue[Analysing] = queue.PriorityQueue()
         threading.Thread(target=self._work, name="text", daemon=True).start()
 
-    async def analyse(
-        self, tts: TextToSpeech, text: str, own_words: OwnWords | None = None
-    ) -> AnalysedText:
+    async def analyse(self, tts: TextToSpeech, text: str, own_words: OwnWords | None = None) -> AnalysedText:
         """As `TextToSpeech.analyse`. Cancelling this stops the work behind the current sentence."""
         found: Future[AnalysedText] = Future()
         due = self._clock() + PATIENCE * len(text)

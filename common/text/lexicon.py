@@ -77,7 +77,10 @@ class Lexicon:
     def add_to(self, said: Sequence[SaidAs], text: str) -> Sequence[SaidAs]:
         """`said`, and between these parts what the lexicon has for the text, in order."""
         entries = [SaidAs(one.start, one.end, one.spoken) for one in self.find(text, said)]
-        if self.most_said is not None and (length := sum(len(one.spoken) for one in entries)) > self.most_said:
+        if (
+            self.most_said is not None
+            and (length := sum(len(one.spoken) for one in entries)) > self.most_said
+        ):
             raise InputError(f"lexicon: it says {length} characters, of {self.most_said} at most")
         return sorted([*said, *entries], key=lambda one: one.start) if entries else said
 
