@@ -37,6 +37,9 @@ how Triton runs them:
   --instances N=1      of each model, on each GPU; each is a process with its own weights
   --batch-size N       texts at a time (default: as many as the models take)
   --queue-delay US=0   microseconds that a text waits at each model for others
+  --queue-size N=64    texts that wait at each model, or stream at a time; further ones are refused at once,
+        with status 503
+  --queue-seconds SECONDS=8   after which a text that waits at a model is refused
   --[no-]warm-up       run every length and batch before a model is ready; without it a request of a new
         length waits until it is captured or compiled (default: with cuda and trt on a GPU)
   --stages onnx|trt    beside the models also their stages without a loop, for Triton's own backends: onnx
@@ -107,7 +110,11 @@ def write(args: argparse.Namespace) -> list[str]:
 
     if args.folder.exists() and not args.folder.is_dir():
         raise InputError(f"{args.folder} is a file: give a folder for the repository")
-    layout = Layout(args.device, args.instances, args.batch_size, args.queue_delay)
+    if not args.queue_seconds > 0:
+        raise InputError(f"--queue-seconds must be positive, not {args.queue_seconds:g}")
+    layout = Layout(
+        args.device, args.instances, args.batch_size, args.queue_delay, args.queue_size, args.queue_seconds
+    )
     if args.ear is not None:
         return write_ear(args, layout)
     if args.lexicon:

@@ -31,6 +31,14 @@ LONGEST_PAUSE = 3600.0  # seconds
 EXAMPLE_FRAMES = 64
 
 
+class Busy(Exception):
+    """There are too many texts at a time."""
+
+
+class Cancelled(Exception):
+    """The client has gone: nothing is made for it."""
+
+
 class Model(ABC):
     """One instance of a model, alone in its process and called from one thread."""
 
@@ -102,9 +110,13 @@ class Model(ABC):
         return self.triton.Tensor.from_dlpack(name, array.contiguous())  # stays on its GPU
 
     def error(self, error: Exception) -> Any:
-        """INVALID_ARGUMENT if the request is at fault, else an internal error."""
+        """INVALID_ARGUMENT if the request is at fault, UNAVAILABLE if we are busy, else an internal error."""
         if isinstance(error, InputError | MelTooLong):
             return self.triton.TritonError(str(error), self.triton.TritonError.INVALID_ARG)
+        if isinstance(error, Cancelled):
+            return self.triton.TritonError("the client has gone", self.triton.TritonError.CANCELLED)
+        if isinstance(error, Busy):
+            return self.triton.TritonError(str(error), self.triton.TritonError.UNAVAILABLE)
         text = f"this is a fault of Melforge ({type(error).__name__}: {error}); please report it"
         self.triton.Logger.log_error(text)
         return self.triton.TritonError(text)
@@ -137,6 +149,9 @@ class BatchModel(Model):
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         given: list[list[Any] | Exception] = []
         for request in requests:
+            if request.is_cancelled():
+                given.append(Cancelled())
+                continue
             try:
                 given.append(self.items(request))
             except Exception as error:

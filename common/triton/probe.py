@@ -1,36 +1,91 @@
 #!/usr/bin/env python3
-"""Exit status 0 if the server speaks: python3 probe.py [URL] [SECONDS].
+"""Exit status 0 if every model that speaks or hears does: python3 probe.py [URL] [SECONDS] [heal].
 
 Triton says that it is ready even where the process of a Python model has died, which it does not start again.
-So this asks for speech. It needs Python only, and lies in the repository for who runs the server.
+So this asks for speech, streamed speech, and a transcript. A server that refuses because its queues are full
+is alive. With `heal`, models that do not answer are unloaded and loaded again, which a server in the control
+mode "explicit" does. It needs Python only, and lies in the repository for who runs the server.
 """
 
 import json
+import random
 import sys
 import urllib.error
 import urllib.request
 
 URL, SECONDS = "http://127.0.0.1:8000", 10.0
-QUESTION = {
-    "inputs": [{"name": "text", "datatype": "BYTES", "shape": [1, 1], "data": ["Ready."]}],
-    "outputs": [{"name": "audio_length"}],
-}
+FIRST = {"priority": 1}  # before all texts that wait
+WORDS = "Ready."
+SAMPLES = 16000  # of noise, for who hears
 
 
-def main(url: str = URL, seconds: str = str(SECONDS)) -> int:
-    path = f"{url}/v2/models/text_to_speech/infer"
-    request = urllib.request.Request(path, json.dumps(QUESTION).encode())
+def tensor(name, datatype, values):
+    return {"name": name, "datatype": datatype, "shape": [1, len(values)], "data": values}
+
+
+def question(model):
+    """The path and the request that a model is asked, or None for a model that is a part of others."""
+    if model == "text_to_speech":
+        asked, wanted = [tensor("text", "BYTES", [WORDS])], "audio_length"
+    elif model == "text_to_speech_stream":
+        return f"{model}/generate_stream", {"text": WORDS}
+    elif model.endswith("-ensemble"):
+        noise = random.Random(0)
+        signal = [0.1 * noise.gauss(0, 1) for _ in range(SAMPLES)]
+        counts = tensor("NUM_SAMPLES", "INT32", [SAMPLES])
+        asked, wanted = [tensor("AUDIO_SIGNAL", "FP32", signal), counts], "TRANSCRIPT_TEXT"
+    else:
+        return None
+    return f"{model}/infer", {"inputs": asked, "outputs": [{"name": wanted}], "parameters": FIRST}
+
+
+def post(url, content, seconds):
+    """The status and the first line of an answer that has something in it."""
+    request = urllib.request.Request(url, json.dumps(content).encode())
     try:
-        with urllib.request.urlopen(request, timeout=float(seconds)) as answer:
-            samples = json.load(answer)["outputs"][0]["data"][0]
+        with urllib.request.urlopen(request, timeout=seconds) as answer:
+            lines = (line for line in answer if line.strip())
+            return answer.status, next(lines, b"").decode(errors="replace")
     except urllib.error.HTTPError as error:
-        print(f"{url} does not speak ({error.code}): {error.read().decode(errors='replace')}")
+        return error.code, error.read().decode(errors="replace")
+
+
+def trouble(url, model, seconds):
+    """Why a model does not answer, or None."""
+    path, content = question(model)
+    status, line = post(f"{url}/v2/models/{path}", content, seconds)
+    if status == 503 or '"error":"busy' in line.replace(" ", ""):
+        print(f"{url}: {model} is busy")
+        return None
+    return None if status == 200 and line and '"error"' not in line else f"({status}) {line}"
+
+
+def reload(url, model, seconds):
+    """Starts again the processes that a model's answers come from."""
+    parts = {"text_to_speech": ("frontend", "acoustic", "vocoder"), "text_to_speech_stream": (model,)}
+    for part in parts.get(model, ("features", model.removesuffix("-ensemble"), "decoder")):
+        for what in ("unload", "load"):
+            post(f"{url}/v2/repository/models/{part}/{what}", {}, seconds)
+
+
+def main(url=URL, seconds=str(SECONDS), heal=""):
+    try:
+        _, index = post(f"{url}/v2/repository/index", {}, float(seconds))
+        asked = sorted({row["name"] for row in json.loads(index) if question(row["name"])})
+        for model in asked:
+            why = trouble(url, model, float(seconds))
+            if why and heal:
+                print(f"{url}: {model} is loaded again: {why}")
+                reload(url, model, float(seconds))
+                why = trouble(url, model, float(seconds))
+            if why:
+                print(f"{url}: {model} does not answer: {why}")
+                return 1
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        print(f"{url} does not answer: {error}")
         return 1
-    except (OSError, ValueError, LookupError) as error:
-        print(f"{url} does not speak: {error}")
-        return 1
-    print(f"{url} speaks: {samples} samples")
-    return 0 if samples else 1
+    print(f"{url} answers: {', '.join(asked) or 'it has no model that speaks or hears'}")
+    return 0 if asked else 1
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from melforge.common.triton.tensors import (
     DECODER,
     FEATURES,
     FRONTEND,
+    QUEUE_SIZE,
     STREAM,
     VOCODER,
     WHOLE,
@@ -73,6 +74,8 @@ class Layout:
     instances: int = 1
     batch_size: int | None = None  # None: as many as the stages take
     queue_delay: int = 0  # microseconds that a request waits for others
+    queue_size: int = 64  # requests that wait at each model; further ones are refused
+    queue_seconds: float = 8.0  # after which a request that waits at a model is refused
 
 
 def write_repository(folder: Path, choice: Choice, layout: Layout) -> list[str]:
@@ -89,7 +92,7 @@ def write_repository(folder: Path, choice: Choice, layout: Layout) -> list[str]:
             write.ensemble(name, (FRONTEND, ACOUSTIC, VOCODER))
         else:
             write.model(name, MODELS[name], named, stored)
-    write_bytes(folder / PROBE.name, PROBE.read_bytes())
+    write.probe()
     return list(found)
 
 
@@ -108,6 +111,7 @@ def write_recogniser(folder: Path, choice: Choice, layout: Layout, backends: Seq
         name = recogniser_name(source.model, backend)
         write.model(name, NETWORK, replace(choice, backend=backend), stored)
         write.ensemble(ensemble_name(source.model, backend), (FEATURES, name, DECODER))
+    write.probe()
     return list(found)
 
 
@@ -133,6 +137,7 @@ class ModelWriter:
         config = self._first_entries(name, {"backend": "python"}, batches=not code.streams, ragged=True)
         if code.streams:
             config["model_transaction_policy"] = {"decoupled": True}
+            parameters[QUEUE_SIZE] = str(layout.queue_size)  # it takes all requests at once
         else:
             config["dynamic_batching"] = batching(layout)
         config["instance_group"] = instances(layout)
@@ -146,6 +151,10 @@ class ModelWriter:
         config["ensemble_scheduling"] = {"step": steps(self.signatures, order)}
         write_config(version.parent, config, self.about)
         write_bytes(version / ".keep", b"")  # object stores have no empty folders
+
+    def probe(self) -> None:
+        """Writes what asks the server whether it speaks or hears."""
+        write_bytes(self.folder / PROBE.name, PROBE.read_bytes())
 
     def _version(self, name: str) -> Path:
         version = self.folder / name / VERSION
@@ -172,8 +181,15 @@ def write_config(folder: Path, config: Mapping[str, Any], parameters: Mapping[st
 
 
 def batching(layout: Layout) -> dict[str, Any]:
-    """The entry `dynamic_batching`."""
-    return {"max_queue_delay_microseconds": layout.queue_delay} if layout.queue_delay else {}
+    """The entry `dynamic_batching`. The probe's priority is 1; each has a queue of its own."""
+    policy = {
+        "timeout_action": Constant("REJECT"),
+        "default_timeout_microseconds": round(layout.queue_seconds * 1e6),
+        "allow_timeout_override": True,
+        "max_queue_size": layout.queue_size,
+    }
+    delay = {"max_queue_delay_microseconds": layout.queue_delay} if layout.queue_delay else {}
+    return {**delay, "priority_levels": 2, "default_priority_level": 2, "default_queue_policy": policy}
 
 
 def instances(layout: Layout) -> list[dict[str, Any]]:

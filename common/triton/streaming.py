@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,9 @@ from melforge.common.serve.settings import ServeSettings
 from melforge.common.serve.texts import TextAnalyser
 from melforge.common.stages.choose import KINDS
 from melforge.common.triton import tensors
-from melforge.common.triton.backend import Model, in_json
+from melforge.common.triton.backend import Busy, Model, in_json
+
+STREAMS = "melforge_streams"  # among Triton's metrics
 
 
 class TextToChunks(Model):
@@ -26,6 +29,10 @@ class TextToChunks(Model):
 
     The speech server's scheduler decides whose chunk is next.
     """
+
+    def choose(self, parameters: Mapping[str, str], folder: Path) -> None:
+        super().choose(parameters, folder)
+        self.most_texts = int(parameters[tensors.QUEUE_SIZE])
 
     def load(self) -> None:
         choice, models = self.choice, [self.sources[kind].model for kind in KINDS]
@@ -47,6 +54,8 @@ class TextToChunks(Model):
         batches = Batches(attrgetter("batch_key"), self.tts.speak_ahead, together)
         self.scheduler = Scheduler(how.workers(), math.inf, batches=batches)
         self.analyser = TextAnalyser()
+        family = self.triton.MetricFamily(STREAMS, "Texts that stream", self.triton.MetricFamily.GAUGE)
+        self.streams = family.Metric(labels={"model": tensors.STREAM})
         self.loop = asyncio.new_event_loop()
         threading.Thread(target=self.loop.run_forever, name="answers", daemon=True).start()
 
@@ -59,16 +68,20 @@ class TextToChunks(Model):
         final = self.triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL
         try:
             await self.speak(request, sender)
+            self.streams.set(self.scheduler.jobs)
         except Exception as error:  # in the last answer: behind an error tritonserver 2.51 may crash
             sender.send(self.triton.InferenceResponse([], self.error(error)), flags=final)
         else:
             sender.send(flags=final)
 
     async def speak(self, request: Any, sender: Any) -> None:
+        if self.scheduler.jobs >= self.most_texts:
+            raise Busy(f"busy: {self.scheduler.jobs} texts are spoken already; try again later")
         controls, (text,) = self.controls(request), self.texts(request)
         analysed = await self.analyser.analyse(self.tts, text)
         stream = self.tts.stream(analysed, controls, sizes=self.pairs.chunk_sizes(self.tts))
         job = self.scheduler.submit(stream, Samples(), self.tts.sampling_rate, length=len(text))
+        self.streams.set(self.scheduler.jobs)
         first = [self.output(tensors.UNSPOKEN.name, np.array([in_json(analysed)], object))]
         async for data in job:
             if sender.is_cancelled():

@@ -11,6 +11,7 @@ WHOLE, STREAM = "text_to_speech", "text_to_speech_stream"
 # jasper-onnx-ensemble.
 FEATURES, DECODER = "features", "decoder"
 RUN_BY = {"onnx": "onnx", "torch": "pyt", "trt": "trt", "cuda": "cuda"}  # our backends and the names' words
+QUEUE_SIZE = "queue_size"  # a parameter of the stream model: texts at a time
 TEXT_TYPE = "object"  # numpy's, of an array of bytes
 
 

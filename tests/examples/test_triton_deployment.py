@@ -56,7 +56,8 @@ def test_every_object_is_valid(words):
         validate(document)
     both = {"HorizontalPodAutoscaler", "PodMonitor"}
     off = "autoscaling.enabled=false,podMonitor.enabled=false" in words
-    assert objects.keys() == {"Deployment", "Service"} | (set() if off else both)
+    always = {"Deployment", "Service", "PodDisruptionBudget"}
+    assert objects.keys() == always | (set() if off else both)
     assert ("replicas" in objects["Deployment"]["spec"]) == off
 
 
@@ -67,6 +68,8 @@ def test_objects_find_each_other():
     for selector in (
         deployment["spec"]["selector"]["matchLabels"],
         objects["Service"]["spec"]["selector"],
+        objects["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"],
+        pod["spec"]["topologySpreadConstraints"][0]["labelSelector"]["matchLabels"],
         objects["PodMonitor"]["spec"]["selector"]["matchLabels"],
     ):
         assert selector.items() <= pod["metadata"]["labels"].items()
@@ -78,19 +81,25 @@ def test_objects_find_each_other():
     assert autoscaler["spec"]["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
     volumes = {volume["name"] for volume in pod["spec"]["volumes"]}
     assert {mount["name"] for mount in container["volumeMounts"]} == volumes
-    (metric,) = autoscaler["spec"]["metrics"]
+    metrics = [metric["pods"]["metric"]["name"] for metric in autoscaler["spec"]["metrics"]]
     adapter = yaml.safe_load((CHART / "prometheus-adapter.yaml").read_text())
     names = [rule["name"]["as"] for rule in adapter["rules"]["custom"]]
-    assert names == [metric["pods"]["metric"]["name"]]
+    assert names == metrics
 
 
 def test_a_pod_lives_while_it_speaks():
-    (container,) = rendered()["Deployment"]["spec"]["template"]["spec"]["containers"]
-    for name in ("startupProbe", "livenessProbe"):
+    pod = rendered()["Deployment"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    for name in ("startupProbe", "livenessProbe", "readinessProbe"):
         assert container[name]["exec"]["command"] == PROBE
         assert container[name]["timeoutSeconds"] > 20
     assert container["startupProbe"]["failureThreshold"] * container["startupProbe"]["periodSeconds"] == 600
-    assert container["readinessProbe"]["httpGet"] == {"path": "/v2/health/ready", "port": "http"}
+    assert (
+        container["readinessProbe"]["periodSeconds"],
+        container["readinessProbe"]["failureThreshold"],
+    ) == (10, 1)
+    grace = pod["terminationGracePeriodSeconds"] - 10  # of which 10 s are for the last requests to come
+    assert int(container["args"][2].removeprefix("--exit-timeout-secs=")) < grace
 
 
 @pytest.mark.parametrize(("words", "gpus"), [((), 1), (("--set", "gpus=2"), 2), (CPU, None)])

@@ -17,6 +17,7 @@ from melforge.common.cli.triton import main as write
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0  # seconds that a test waits for what must come
+QUEUE_SIZE = 16
 
 
 @dataclass
@@ -76,6 +77,7 @@ def free_ports(count: int) -> list[int]:
 def repository(tiny_voice, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("triton") / "models"
     words = f"--voice {tiny_voice} --device cpu --threads 1 --queue-delay 25000 --warm-up".split()
+    words += ["--queue-size", str(QUEUE_SIZE)]
     assert write([str(folder), *words]) == 0
     return folder
 

@@ -46,9 +46,13 @@ class Output:
 class Request:
     inputs: dict[str, Any]
     given: str = "{}"
+    cancelled: bool = False
 
     def parameters(self) -> str:
         return self.given
+
+    def is_cancelled(self) -> bool:
+        return self.cancelled
 
 
 @dataclass
@@ -58,7 +62,7 @@ class Answer:
 
 
 class TritonError(Exception):
-    INVALID_ARG = 3
+    INVALID_ARG, CANCELLED, UNAVAILABLE = 3, 7, 5
 
 
 class Triton:

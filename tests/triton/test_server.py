@@ -21,7 +21,7 @@ from melforge.common.errors import InputError
 from melforge.common.serve.client import Address, ServerError
 from melforge.common.speech import Controls
 from melforge.common.triton.client import HttpClient
-from tests.triton.conftest import PATIENCE, ROOT, own_environment
+from tests.triton.conftest import PATIENCE, QUEUE_SIZE, ROOT, own_environment
 
 pytestmark = [pytest.mark.tritonserver, pytest.mark.slow]
 TEXTS = ("Hello there.", "One sentence. And here is another one, which is longer!", "Three.")
@@ -261,29 +261,68 @@ def test_the_benchmark_has_what_callers_and_the_server_say(server, phrases, tmp_
 
 def test_the_autoscaler_asks_for_what_the_server_counts(server, client):
     alone(client, "Hello.", {})
-    (rule,) = yaml.safe_load((ROOT / "examples/triton/helm/prometheus-adapter.yaml").read_text())["rules"][
-        "custom"
-    ]
+    list(client.stream("Hello.", {}))
+    values = yaml.safe_load((ROOT / "examples/triton/helm/prometheus-adapter.yaml").read_text())
+    queries = " ".join(rule["metricsQuery"] for rule in values["rules"]["custom"])
     with urllib.request.urlopen(f"{server.metrics}/metrics", timeout=PATIENCE) as answer:
         lines = answer.read().decode().splitlines()
-    parts = re.findall(r'(nv_\w+)\{[^}]*model=~?"([\w|]+)"', rule["metricsQuery"])
-    assert len(parts) == 2
+    parts = re.findall(r'((?:nv|melforge)_\w+)\{[^}]*model=~?"([\w|]+)"', queries)
+    assert len(parts) == 3
     for name, models in parts:
         for model in models.split("|"):
             assert any(line.startswith(f"{name}{{") and f'model="{model}"' in line for line in lines)
 
 
-def test_the_probe_notices_a_dead_model_and_a_reload_heals_it(server):
-    def probe() -> subprocess.CompletedProcess:
-        command = [sys.executable, str(server.repository / "probe.py"), server.http, "60"]
-        return subprocess.run(command, capture_output=True, text=True)
+def probe(server, *more: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, str(server.repository / "probe.py"), server.http, "60", *more]
+    return subprocess.run(command, capture_output=True, text=True)
 
-    assert probe().returncode == 0
-    os.kill(server.stub("vocoder"), signal.SIGKILL)
-    dead = probe()
-    assert dead.returncode == 1 and "does not speak" in dead.stdout
+
+def test_a_flood_is_refused_at_once_and_the_server_is_alive_meanwhile(server):
+    text = " ".join([TEXTS[1]] * 20)
+
+    def ask(number):
+        client = HttpClient(Address.parse(server.http), PATIENCE)
+        try:
+            return len(alone(client, text, {}))
+        except ServerError as error:
+            return error.status
+        finally:
+            client.close()
+
+    with ThreadPoolExecutor(4 * QUEUE_SIZE) as clients:
+        answers = [clients.submit(ask, number) for number in range(4 * QUEUE_SIZE)]
+        during = probe(server)
+        answers = [answer.result() for answer in answers]
+    assert during.returncode == 0, during.stdout
+    assert set(answers) - {503} and answers.count(503) >= QUEUE_SIZE, answers
+    assert all(answer == 503 or answer > 22050 for answer in answers), answers
+    assert probe(server).returncode == 0
+
+
+def test_streams_beyond_the_most_are_refused(server):
+    def ask(number):
+        client = HttpClient(Address.parse(server.http), PATIENCE)
+        try:
+            return len(streamed(client, " ".join([TEXTS[1]] * 20), {}))
+        except ServerError as error:
+            return str(error)
+        finally:
+            client.close()
+
+    with ThreadPoolExecutor(3 * QUEUE_SIZE) as clients:
+        answers = list(clients.map(ask, range(3 * QUEUE_SIZE)))
+    refused = [answer for answer in answers if isinstance(answer, str)]
+    assert 0 < len(refused) < len(answers) and all("busy" in answer for answer in refused), refused
+
+
+@pytest.mark.parametrize("model", ["vocoder", "text_to_speech_stream"])
+def test_the_probe_notices_a_dead_model_and_a_reload_heals_it(server, model):
+    assert probe(server).returncode == 0
+    os.kill(server.stub(model), signal.SIGKILL)
+    dead = probe(server)
+    assert dead.returncode == 1 and "does not answer" in dead.stdout
     assert server.ready()  # what Triton says of itself
-    for what in ("unload", "load"):
-        server.post(f"/v2/repository/models/vocoder/{what}")
-    healed = probe()
-    assert healed.returncode == 0, healed.stdout
+    healed = probe(server, "heal")
+    assert healed.returncode == 0 and "is loaded again" in healed.stdout, healed.stdout
+    assert probe(server).returncode == 0
