@@ -87,7 +87,7 @@ def month_of_year(cursor: Cursor, m: re.Match) -> str:
     """5/2020, exp. 09/27."""
     if len(m[2]) == 2 and cursor.previous.lower().rstrip(".") not in ("exp", "expires", "expiry"):
         return ""
-    return f"{tables.MONTHS[int(m[1]) - 1]} {say.year(_full_year(m[2]))}"
+    return f"{tables.MONTHS[int(m[1]) - 1]} {say.year(full_year(m[2]))}"
 
 
 def day_of_month(cursor: Cursor) -> Reading | None:
