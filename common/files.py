@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import tempfile
+import unicodedata
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -69,6 +70,11 @@ def is_file(text: str) -> bool:
         return Path(text).is_file()
     except (OSError, ValueError):  # too long for a name, or with a NUL
         return False
+
+
+def folded(name: str | Path) -> str:
+    """A name as all file systems tell it from others: composed, and in one case."""
+    return unicodedata.normalize("NFC", str(name)).casefold()
 
 
 def decode_text(raw: bytes, where: str) -> str:

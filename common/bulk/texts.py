@@ -12,6 +12,7 @@ from typing import Any
 
 from melforge.common.audio.sound_files import FORMATS
 from melforge.common.errors import InputError, require_package
+from melforge.common.files import folded
 
 TEXT_COLUMN = "text"
 ID_COLUMNS = ("id", "name", "output", "file")  # the first one that a table has
@@ -54,7 +55,7 @@ class Table:
         for number, row in enumerate(READERS[self.path.suffix.lower()](self), start=1):
             try:
                 text = row()
-                if (key := text.id.casefold()) in seen:  # Windows and macOS have one file for both
+                if (key := folded(text.id)) in seen:
                     raise InputError(f"{self.path}: the id {text.id!r} stands there twice")
                 if (length := len(text.text)) > LONGEST_TEXT:
                     has = f"{self.path}: the text {text.id!r} has {length:,} characters"

@@ -16,7 +16,14 @@ import numpy as np
 from melforge.common.audio.sound_files import FORMATS, encode_audio, write_audio
 from melforge.common.bulk.texts import file_name
 from melforge.common.errors import InputError, require_package
-from melforge.common.files import decode_text, read_text, require_writable_file, text_lines, write_bytes
+from melforge.common.files import (
+    decode_text,
+    folded,
+    read_text,
+    require_writable_file,
+    text_lines,
+    write_bytes,
+)
 from melforge.common.runner import AnalysedText, TextToSpeech
 from melforge.common.speech import Audio, Controls, shown
 from melforge.common.text import Unspoken, unspoken_rows
@@ -98,7 +105,7 @@ def _from_table(lines: list[tuple[int, str]], where: str) -> list[Phrase]:
         if max(text_at, name_at) >= len(cells):
             raise InputError(f"{place} has {len(cells)} columns: name and text must be apart by a tab")
         name = str(order) if name_at < 0 else file_name(cells[name_at], place)
-        key = name.casefold()  # Windows and macOS have one file for both
+        key = folded(name)
         if key in phrases:
             raise InputError(f"{place}: the name {name!r} stands at {phrases[key].place} already")
         phrases[key] = Phrase(name, cells[text_at].strip(), place)

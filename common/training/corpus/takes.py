@@ -6,7 +6,6 @@ Texts stand in a list (LJSpeech's metadata.csv, a table with a heading, NeMo's m
 
 import os
 import re
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from itertools import count
 from pathlib import Path
 
 from melforge.common.errors import InputError
-from melforge.common.files import read_text
+from melforge.common.files import folded, read_text
 from melforge.common.recognition.lists import ListedRecording, read_list
 from melforge.common.recognition.recordings import LISTS, SUFFIXES
 from melforge.common.training.corpus.dataset import METADATA
@@ -106,11 +105,6 @@ def find_takes(folder: Path, speaker_from: str | None = None) -> list[Take]:
     return _with_unique_names(found)
 
 
-def _folded(name: str | Path) -> str:
-    """A name as all file systems tell it from others: composed, and in one case."""
-    return unicodedata.normalize("NFC", str(name)).casefold()
-
-
 class _Sounds:
     """Sound files, by the names that lists have for them; of several forms of a clip the best comes first."""
 
@@ -125,14 +119,14 @@ class _Sounds:
         self._by_name: defaultdict[str, list[Path]] = defaultdict(list)
         for file in self.files:
             for path in {file, file.with_suffix("")}:
-                self._by_path[_folded(os.path.abspath(path))].append(file)  # noqa: PTH100
-                self._by_name[_folded(path.name)].append(file)
+                self._by_path[folded(os.path.abspath(path))].append(file)  # noqa: PTH100
+                self._by_name[folded(path.name)].append(file)
 
     @staticmethod
     def key(sound: Path) -> str:
         """The same for a clip in several formats, or by VCTK's two microphones."""
         folders = [part for part in sound.parts[:-1] if not FORM.fullmatch(part.lower())]
-        return re.sub(r"_mic\d$", "", _folded(Path(*folders, sound.stem)))
+        return re.sub(r"_mic\d$", "", folded(Path(*folders, sound.stem)))
 
     def find(self, name: str, folder: Path, alone: bool = True) -> Path | None:
         """The file that a list in `folder` means: by its path, seen from there or from a folder above it, or
@@ -154,12 +148,12 @@ class _Sounds:
         return below[0] if alone and len({self.key(file) for file in below}) == 1 else None
 
     def _at(self, path: str) -> Path | None:
-        found = self._by_path.get(_folded(path)) or self._by_path.get(_folded(_without_suffix(path)), ())
+        found = self._by_path.get(folded(path)) or self._by_path.get(folded(_without_suffix(path)), ())
         exact = (file for file in found if os.path.abspath(file).startswith(path))  # noqa: PTH100
         return next(exact, found[0] if found else None)
 
     def _named(self, name: str) -> list[Path]:
-        return self._by_name.get(_folded(name)) or self._by_name.get(_folded(_without_suffix(name)), [])
+        return self._by_name.get(folded(name)) or self._by_name.get(folded(_without_suffix(name)), [])
 
 
 def _without_suffix(name: str) -> str:
@@ -177,9 +171,9 @@ class _Texts:
         self._by_name: defaultdict[str, list[Path]] = defaultdict(list)
         for path in self._files:
             stem = _stem_of_text(path)
-            self._by_path.setdefault(_folded(stem), path)
+            self._by_path.setdefault(folded(stem), path)
             for name in (f"{path.parent.name}/{stem.name}", stem.name):
-                self._by_name[_folded(name)].append(path)
+                self._by_name[folded(name)].append(path)
 
     def of(self, sound: Path) -> Path | None:
         """The one beside a recording, or that alone has its name, or its and its folder's, elsewhere."""
@@ -188,12 +182,12 @@ class _Texts:
             (
                 text
                 for name in (sound.stem, sound.name, stem)
-                if (text := self._by_path.get(_folded(sound.with_name(name))))
+                if (text := self._by_path.get(folded(sound.with_name(name))))
             ),
             None,
         )
         for name in (f"{sound.parent.name}/{stem}", stem):
-            some = self._by_name.get(_folded(name), [])
+            some = self._by_name.get(folded(name), [])
             found = found or (some[0] if len({path.parent for path in some}) == 1 else None)
         if found:
             self.used.add(found)
@@ -241,7 +235,7 @@ def _from_list(folder: Path, path: Path, sounds: _Sounds, speaker_from: str | No
 
 
 def _base_of(name: str) -> str:
-    return _folded(re.split(r"[/\\]", name)[-1])
+    return folded(re.split(r"[/\\]", name)[-1])
 
 
 def _require_whole(row: ListedRecording) -> None:
@@ -284,15 +278,15 @@ def _with_unique_names(takes: Sequence[Take]) -> list[Take]:
     """Takes of the same name get numbers: "a", "a-2"; not those that others have already. Names that differ
     in case only are the same: some file systems have one file for both.
     """
-    used = {_folded(take.name) for take in takes}
+    used = {folded(take.name) for take in takes}
     seen: set[str] = set()
     out = []
     for take in takes:
         name = take.name
-        if _folded(name) in seen:
-            name = next(name for n in count(2) if _folded(name := f"{take.name}-{n}") not in used)
-        seen.add(_folded(name))
-        used.add(_folded(name))
+        if folded(name) in seen:
+            name = next(name for n in count(2) if folded(name := f"{take.name}-{n}") not in used)
+        seen.add(folded(name))
+        used.add(folded(name))
         out.append(replace(take, name=name))
     return out
 
