@@ -98,7 +98,7 @@ class Controls:
         """Seconds for the pause behind an utterance; whether the silence of the speech is a part of them."""
         kind = pause.kind if isinstance(pause, Pause) else ""
         if kind == BREAK:
-            return float(pause), True
+            return float(pause), pause > 0
         asked: float | None = getattr(self, f"{kind}_pause") if kind else None
         return (pause * self.pause_factor, False) if asked is None else (asked, True)
 

@@ -114,12 +114,12 @@ class ShardSpeaker:
             return self._write_shard(shard, temporary)
 
     def analyse(self, text: TableText) -> tuple[AnalysedText, str]:
-        """A text's utterances, and what of it cannot be spoken. An InputError where nothing can be."""
+        """A text's utterances, and what of it cannot be done. An InputError where nothing is spoken."""
         analysed = self.tts.analyse(text.text)
         left_out = [f"{u.symbol!r} at position {u.position} cannot be spoken" for u in analysed.unspoken]
         if self.speech.strict and left_out:
             raise InputError("; ".join(left_out))
-        return analysed, "; ".join(left_out)
+        return analysed, "; ".join([*left_out, *analysed.warnings])
 
     def controls_of(self, text: TableText) -> Controls:
         return replace(self.speech.controls, seed=seed_of(self.speech.controls.seed, text.id))

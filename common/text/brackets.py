@@ -24,28 +24,28 @@ _IPA_ONLY = re.compile("[ɑɒɐəɚɝɜɛɪɨʊʌɔɹɾʃʒŋɡɫʔˈˌːʤʧɲ]
 
 
 def read_brackets(text: str) -> PassageBuilder | None:
-    """The pieces of a text with such marks; None where there is none."""
+    """The passages of a text with such marks; None where there is none."""
     marks = _meant(text)
     if not marks:
         return None
-    pieces, end = PassageBuilder(), 0
+    passages, end = PassageBuilder(), 0
     styles = []
     for mark in marks:
-        pieces.write(text[end : mark.start()], end)
+        passages.write(text[end : mark.start()], end)
         end = mark.end()
         if mark["pause"]:
-            pieces.pause(seconds_of(mark["pause"]))
+            passages.pause(seconds_of(mark["pause"]))
         elif mark["word"]:
             said = [(0, len(mark["word"]), _braces(mark["phonemes"]))]
-            pieces.write(mark["word"], mark.start("word"), said)
+            passages.write(mark["word"], mark.start("word"), said)
         elif mark["name"]:
-            styles.append(pieces.style)
-            pieces.style = PROSODY[mark["name"]](pieces.style, mark["value"])
+            styles.append(passages.style)
+            passages.style = PROSODY[mark["name"]](passages.style, mark["value"])
         else:
-            pieces.style = styles.pop()
-    pieces.write(text[end:], end)
-    pieces.finish()
-    return pieces
+            passages.style = styles.pop()
+    passages.write(text[end:], end)
+    passages.finish()
+    return passages
 
 
 def _meant(text: str) -> list[re.Match[str]]:

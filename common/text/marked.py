@@ -1,7 +1,7 @@
-"""Texts that say how they are to be spoken: their pieces, and what becomes of these in a frontend.
+"""Texts that say how they are to be spoken: their passages, and what becomes of these in a frontend.
 
 SSML (`ssml.py`) and marks in brackets (`brackets.py`) are two ways to write the same. Both are read into
-pieces, which end where a pause or another speaker is asked for. A frontend reads a piece as it reads a text.
+passages, which end where a pause or another speaker is asked for; a frontend reads each as it reads a text.
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ class Passage:
     origins: list[tuple[int, int]] = field(default_factory=list)  # from this index on: that of the given text
     styles: list[tuple[int, Style]] = field(default_factory=list)  # from this index on
     said: list[SaidAs] = field(default_factory=list)
-    bookmarks: deque[tuple[int, str]] = field(
-        default_factory=deque
-    )  # indices and names, until they are placed
+    bookmarks: deque[tuple[int, str]] = field(default_factory=deque)  # index and name, until it is placed
     speaker: str = ""
     pause: Pause = NO_PAUSE  # behind it
     goes_on: bool = False  # the sentence does, behind the pause
@@ -79,73 +77,73 @@ class Passage:
 
 
 class PassageBuilder:
-    """Takes a marked text from its beginning to its end, and makes its pieces."""
+    """Takes a marked text from its beginning to its end, and makes its passages."""
 
     def __init__(self) -> None:
-        self.pieces: list[Passage] = [Passage()]
-        self.lead = NO_PAUSE  # before the first piece
+        self.passages: list[Passage] = [Passage()]
+        self.lead = NO_PAUSE  # before the first passage
         self.warnings: list[str] = []
         self.style, self.speaker = PLAIN, ""
-        self._parts: list[str] = []  # of the last piece's text
+        self._parts: list[str] = []  # of the last passage's text
         self._length = 0
         self._is_blank = True
-        self._is_whole = False  # a sentence was closed behind the last piece's words
+        self._is_whole = False  # a sentence was closed behind the last passage's words
 
     def write(self, text: str, at: int, said: list[tuple[int, int, str]] | None = None) -> None:
         """Text that stands at this index; `said`: how parts of it are said, as `SaidAs`."""
         if not text.strip() and self._is_blank:
             return
-        piece = self.pieces[-1]
-        if piece.speaker != self.speaker and any(map(str.isalnum, text)):
+        passage = self.passages[-1]
+        if passage.speaker != self.speaker and any(map(str.isalnum, text)):
             if not self._is_blank:
                 self.close(SENTENCE_PAUSE if self._ends_sentence() else CLAUSE_PAUSE)
-                piece = self.pieces[-1]
-            piece.speaker = self.speaker
+                passage = self.passages[-1]
+            passage.speaker = self.speaker
         if self._is_blank:
             cut = len(text) - len(text.lstrip())
             text, at = text[cut:], at + cut
             said = [(start - cut, end - cut, spoken) for start, end, spoken in said or ()]
-            if len(self.pieces) > 1:
+            if len(self.passages) > 1:
                 is_word = any(map(str.isalnum, text)) and text[0] not in ".!?…"
-                self.pieces[-2].goes_on = is_word and not self._is_whole
+                self.passages[-2].goes_on = is_word and not self._is_whole
         self._is_blank = self._is_whole = False
-        piece.origins.append((self._length, at))
-        piece.styles.append((self._length, self.style))
+        passage.origins.append((self._length, at))
+        passage.styles.append((self._length, self.style))
         for start, end, spoken in said or ():
-            piece.said.append(SaidAs(self._length + start, self._length + end, spoken))
+            passage.said.append(SaidAs(self._length + start, self._length + end, spoken))
         self._parts.append(text)
         self._length += len(text)
 
     def bookmark(self, name: str) -> None:
-        self.pieces[-1].bookmarks.append((self._length, name))
+        self.passages[-1].bookmarks.append((self._length, name))
 
     def pause(self, seconds: float) -> None:
         """A break. One of no time only takes away the pause behind a sentence."""
         if seconds or self._is_blank or self._ends_sentence():
-            self.close(Pause(seconds, BREAK if seconds else ""))
+            self.close(Pause(seconds, BREAK))
 
     def close(self, pause: Pause, is_whole: bool = False) -> None:
-        """Ends the piece. Breaks add up; beside them no other pause counts. `is_whole`: a sentence ends."""
+        """Ends the passage. Breaks add up; beside them no other pause counts. `is_whole`: a sentence ends."""
         self._is_whole |= is_whole
         if self._is_blank:
-            if len(self.pieces) > 1:
-                self.pieces[-2].pause = longer(self.pieces[-2].pause, pause)
+            if len(self.passages) > 1:
+                self.passages[-2].pause = longer(self.passages[-2].pause, pause)
             elif pause.kind == BREAK:
                 self.lead = longer(self.lead, pause)
             return
-        piece = self.pieces[-1]
-        piece.text, piece.pause = "".join(self._parts).rstrip(), pause
+        passage = self.passages[-1]
+        passage.text, passage.pause = "".join(self._parts).rstrip(), pause
         self._is_whole |= self._ends_sentence()
-        self.pieces.append(Passage())
+        self.passages.append(Passage())
         self._parts, self._length, self._is_blank = [], 0, True
 
     def finish(self) -> None:
         """Ends the text: only a break is heard behind it."""
         self.close(NO_PAUSE, is_whole=True)
-        *_, last, empty = [Passage(), *self.pieces]
+        *_, last, empty = [Passage(), *self.passages]
         last.bookmarks += [(len(last.text), name) for _, name in empty.bookmarks]
-        self.pieces.pop()
-        if self.pieces and last.pause.kind != BREAK:
+        self.passages.pop()
+        if self.passages and last.pause.kind != BREAK:
             last.pause = NO_PAUSE
 
     def _ends_sentence(self) -> bool:
@@ -153,30 +151,26 @@ class PassageBuilder:
 
     def analyses(self, frontend: Frontend) -> Iterator[Analysis]:
         """The analysis of each sentence, in order."""
-        held, lead = Analysis((), (), tuple(dict.fromkeys(self.warnings))), self.lead
-        for piece in self.pieces:
+        yield Analysis((), (), tuple(dict.fromkeys(self.warnings)))
+        held, lead = (), self.lead  # the last utterances: what follows decides on the pause behind them
+        for passage in self.passages:
             is_silent = True
-            for analysis in piece.analyses(frontend):
+            for analysis in passage.analyses(frontend):
                 if analysis.utterances:
-                    is_silent = False
-                    if lead:
-                        first, *others = analysis.utterances
-                        analysis = replace(analysis, utterances=(replace(first, lead=float(lead)), *others))
-                        lead = NO_PAUSE
-                    yield held
-                    held = analysis
-                else:  # the pauses are those of the last one that is heard
-                    held = Analysis.joined((held, analysis))
-            if held.utterances:
-                *others, last = held.utterances
-                pause = longer(last.pause, piece.pause) if is_silent else piece.pause
-                last = replace(_open(last, frontend) if piece.goes_on else last, pause=pause)
-                end = tuple((len(last.symbols), name) for _, name in piece.bookmarks)
-                last = replace(last, bookmarks=last.bookmarks + end)
-                held = replace(held, utterances=(*others, last))
-            elif piece.pause.kind == BREAK:
-                lead = longer(lead, piece.pause)
-        yield held
+                    yield Analysis(held)
+                    first, *others = analysis.utterances
+                    held = (replace(first, lead=float(lead)), *others)
+                    is_silent, lead = False, NO_PAUSE
+                yield Analysis((), analysis.unspoken)
+            if held:
+                *others, last = held
+                pause = longer(last.pause, passage.pause) if is_silent else passage.pause
+                last = replace(_open(last, frontend) if passage.goes_on else last, pause=pause)
+                end = tuple((len(last.symbols), name) for _, name in passage.bookmarks)
+                held = (*others, replace(last, bookmarks=last.bookmarks + end))
+            elif passage.pause.kind == BREAK:
+                lead = longer(lead, passage.pause)
+        yield Analysis(held)
 
 
 def longer(one: float, other: Pause) -> Pause:
@@ -204,7 +198,7 @@ def _open(utterance: Utterance, frontend: Frontend) -> Utterance:
 
 
 def _places(utterance: Utterance, start: int) -> tuple[tuple[int, int], ...]:
-    """Where what each symbol speaks stands in the piece, in which the utterance begins at `start`.
+    """Where what each symbol speaks stands in the passage, in which the utterance begins at `start`.
 
     A frontend that does not tell has words that are the same as written and as spoken.
     """

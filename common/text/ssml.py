@@ -1,4 +1,4 @@
-"""SSML, the W3C's Speech Synthesis Markup Language 1.1, to the pieces of a marked text.
+"""SSML, the W3C's Speech Synthesis Markup Language 1.1, to the passages of a marked text.
 
 Tags without effect are reported, and what is between them is spoken. XML is read without document types,
 entities of its own and external files.
@@ -59,8 +59,8 @@ _NOTHING_TO_SAY = frozenset(("lookup", "speak", "token", "w"))  # their contents
 
 
 def read_ssml(text: str) -> PassageBuilder:
-    """The pieces of a document. An InputError says in which line and column it is wrong."""
-    return _Reader(text).pieces
+    """The passages of a document. An InputError says in which line and column it is wrong."""
+    return _Reader(text).passages
 
 
 @dataclass
@@ -76,7 +76,7 @@ class _Element:
 
 class _Reader:
     def __init__(self, text: str):
-        self.pieces = PassageBuilder()
+        self.passages = PassageBuilder()
         self._open: list[_Element] = []
         self._replacing: _Element | None = None
         self._is_silent = 0  # elements deep in one that is not spoken
@@ -97,7 +97,7 @@ class _Reader:
         except expat.ExpatError as error:
             where = f"line {error.lineno + self._lines}, column {error.offset + 1}"
             raise InputError(f"SSML, {where}: {expat.errors.messages[error.code]}") from None
-        self.pieces.finish()
+        self.passages.finish()
 
     def _refuse_doctype(self, *about: object) -> None:
         raise self._error("a document type is not read: leave <!DOCTYPE> and entities out")
@@ -116,15 +116,15 @@ class _Reader:
         return self._index
 
     def _warn(self, what: str) -> None:
-        self.pieces.warnings.append(f"SSML, line {self._parser.CurrentLineNumber + self._lines}: {what}")
+        self.passages.warnings.append(f"SSML, line {self._parser.CurrentLineNumber + self._lines}: {what}")
 
     def _start(self, name: str, given: dict[str, str]) -> None:
         if len(self._open) == DEEPEST:
             raise self._error(f"more than {DEEPEST} elements stand in one another")
         if not self._open and name != "speak":
             raise self._error(f"<speak> must be around everything, not <{name}>")
-        pieces = self.pieces
-        element = _Element(name, pieces.style, pieces.speaker)
+        passages = self.passages
+        element = _Element(name, passages.style, passages.speaker)
         self._open.append(element)
         if name == "lexicon":
             self._warn("no lexicon file is read")
@@ -137,18 +137,18 @@ class _Reader:
         if language.partition("-")[0].lower() != "en":
             self._warn(f"the language {language!r} is read as English")
         if name in _BLOCKS:
-            pieces.close(_BLOCKS[name], is_whole=True)
+            passages.close(_BLOCKS[name], is_whole=True)
         elif name == "break":
-            pieces.pause(self._seconds(given))
+            passages.pause(self._seconds(given))
         elif name == "mark":
-            pieces.bookmark(self._wanted(given, "mark", "name"))
+            passages.bookmark(self._wanted(given, "mark", "name"))
         elif name == "prosody":
-            pieces.style = self._styled(pieces.style, given)
+            passages.style = self._styled(passages.style, given)
         elif name == "emphasis":
             level = self._one_of(EMPHASES, given.get("level", "moderate"), "level")
-            pieces.style = combined(pieces.style, level)
+            passages.style = combined(passages.style, level)
         elif name == "voice":
-            pieces.speaker = given.get("name", pieces.speaker).strip()
+            passages.speaker = given.get("name", passages.speaker).strip()
             if others := sorted({*given} - {"name", "xml:lang", "languages", "onvoicefailure"}):
                 self._warn(f"a voice is found by its name only, not by {', '.join(others)}")
         elif name in ("sub", "phoneme", "say-as"):
@@ -172,13 +172,13 @@ class _Reader:
                 said = element.says(written.strip())
                 at = element.contents[0][1]
                 moved = said and [(before + a, before + b, spoken) for a, b, spoken in said]
-                self.pieces.write(written, at, moved)
+                self.passages.write(written, at, moved)
             return
         if self._replacing:
             return
-        self.pieces.style, self.pieces.speaker = element.style, element.speaker
+        self.passages.style, self.passages.speaker = element.style, element.speaker
         if name in _BLOCKS:
-            self.pieces.close(_BLOCKS[name], is_whole=True)
+            self.passages.close(_BLOCKS[name], is_whole=True)
 
     def _write(self, text: str) -> None:
         if self._is_silent:
@@ -187,7 +187,7 @@ class _Reader:
         if self._replacing:
             self._replacing.contents.append((text, self._at()))
         else:
-            self.pieces.write(text, self._at())
+            self.passages.write(text, self._at())
 
     def _replacement(
         self, name: str, given: dict[str, str]

@@ -227,6 +227,21 @@ def test_strict_refuses_what_cannot_be_spoken(infer, fails):
     assert "cannot be spoken" in fails("--text", "Hello \ue000 there.", "--strict")
 
 
+def test_ssml(infer, fails, tmp_path):
+    (tmp_path / "talk.ssml").write_text("<speak>\n<s>One.</s>\n<s>Two <x>three</x>.</s>\n</speak>")
+    result = infer("-i", "talk.ssml", "-o", "x.wav")
+    assert result.returncode == 0 and "warning: talk.ssml: SSML, line 3: <x> changes nothing" in result.stderr
+    assert soundfile.info(tmp_path / "x.wav").duration > 0.5
+    assert "SSML begins with <speak>" in fails("--text", "Hello.", "--ssml")
+    assert "SSML, line 1, column 12: mismatched tag" in fails("--text", "<speak>a<b></speak>")
+
+    def pauses(*words):
+        shown = infer("--text", "One [pause:1s] two.", "--show-text", "--json", *words)
+        return [utterance["pause"] for utterance in json.loads(shown.stdout)[0]["utterances"]]
+
+    assert pauses() == [1.0, 0.0] and pauses("--plain") == [0.0]
+
+
 def test_subtitles(infer, fails, tmp_path):
     assert infer("--text", "Hello there.", "--subtitles", "x.vtt").returncode == 0
     assert (tmp_path / "x.vtt").read_text().startswith("WEBVTT\n\n00:00:00.")

@@ -369,6 +369,29 @@ def test_what_is_not_used_or_spoken_is_said_in_a_header(server):
     assert not {"x-melforge-ignored", "x-melforge-unspoken"} & set(server.speak().headers)
 
 
+def test_ssml_is_spoken(server):
+    text = "<speak>One <break time='1s'/> <x>two</x>.<mark name='é'/></speak>"
+    answer = server.speak(text, stream_format="json")
+    assert answer.headers["x-melforge-warnings"] == "SSML, line 1: <x> changes nothing"
+    content = answer.json()
+    (mark,) = content["marks"]
+    assert mark["name"] == "é" and content["words"][-1]["end"] < mark["time"] <= content["seconds"]
+    assert content["words"][1]["start"] - content["words"][0]["end"] > 0.9
+    with server.client() as client:
+        events = client.post(SPEECH, json=speech(input=text, stream_format="sse", timestamps=True)).text
+    assert '"marks": [{"name": "\\u00e9", "time":' in events
+
+
+def test_what_is_wrong_with_ssml_has_a_place(server):
+    answer = server.speak("<speak>One <break time='x'/></speak>")
+    require_error(answer, 400, "input")
+    assert "SSML, line 1, column 12: a break is a time" in answer.json()["error"]["message"]
+    require_error(server.speak("One.", markup="ssml"), 400, "input")
+    require_error(server.speak("One.", markup="xml"), 400, "markup")
+    plain = server.speak("<speak>One.</speak>", markup="none")
+    assert plain.status_code == 200 and plain.headers["x-melforge-unspoken"] == "2"
+
+
 def test_wrong_routes_methods_and_bodies(server):
     with server.client() as client:
         require_error(client.get("/v1/nothing"), 404)

@@ -53,6 +53,15 @@ def sentences_of(messages):
     return found
 
 
+def test_ssml_is_one_piece():
+    text = GrowingText(1000)
+    assert text.add("<speak>One. Two. ") == []
+    assert text.add("Three.</speak> Four. ") == ["<speak>One. Two. Three.</speak>"]
+    assert text.add("Five ") == ["Four."]
+    short = GrowingText(20)
+    assert short.add("<speak>one two three four") == ["<speak>one two"]
+
+
 def test_a_text_is_cut_where_a_sentence_is_over_for_certain():
     text = GrowingText(1000)
     assert text.add("Dr. Smith said: yes") == []

@@ -114,7 +114,7 @@ one<break time="1s"/> => one [1]
 <p>one</p> two => one [0.6] two
 <s>one</s><break time="2s"/><s>two</s> => one [2] two
 <p>one<break time="2s"/></p><p>two</p> => one [2] two
-<p>one</p><break strength="none"/><p>two</p> => one [0.6] two
+<p>one</p><break strength="none"/><p>two</p> => one two
 One. Two. <p>Three</p> => One. [0.25] Two. [0.6] Three
 <voice name="ann">One.</voice> Two. => One. [0.25] Two.
 <voice name="ann">one</voice> two => one, [0.1] two
