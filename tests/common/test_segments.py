@@ -1,11 +1,15 @@
 """Cut utterances: nothing is lost, nothing is too long, and the cuts are where a reader would breathe."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from melforge.common.synthesis.segments import cut, fit
 from melforge.common.text import Utterance
 from melforge.common.text.frontends import get_frontend
+from melforge.common.text.markup import analyse
+from melforge.common.text.style import PLAIN
 
 SENTENCE = "Behind the old mill stood a tall ladder, and nobody knew for what reason it had been left there."
 
@@ -32,6 +36,21 @@ def test_a_cut_behind_a_comma(frontend):
     assert first.utterance.symbols[-1] == "," and first.utterance.pause > 0
     assert (first.start, second.end) == (0, len(utterance.ids)) and first.end <= second.start
     assert second.utterance.pause == utterance.pause
+
+
+def test_a_cut_divides_what_marks_ask_for(frontend):
+    text = (
+        SENTENCE.replace(",", "")
+        .replace("tall", "<emphasis>tall</emphasis>")
+        .replace("it", "<mark name='a'/>it")
+    )
+    utterance = whole(partial(analyse, frontend), f"<speak><break/>{text}<mark name='z'/></speak>")
+    first, second = (piece.utterance for piece in cut(utterance, frontend.symbols))
+    assert all(len(piece.styles) == len(piece.ids) for piece in (first, second))
+    assert [style for style in first.styles if style != PLAIN] and set(second.styles) == {PLAIN}
+    assert not first.bookmarks and [name for _, name in second.bookmarks] == ["a", "z"]
+    assert second.symbols[second.bookmarks[0][0] :][:2] in (("@IH1", "@T"), ("@IH0", "@T"), ("i", "t"))
+    assert second.bookmarks[1][0] == len(second.ids) and (first.lead, second.lead) == (0.4, 0)
 
 
 def test_a_cut_between_words_gets_a_comma(frontend):
