@@ -33,11 +33,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise InputError("give a text, or its file with -i FILE")
 
     from melforge.common.cli.phrases import read_whole
+    from melforge.common.text.markup import analyse
     from melforge.common.text.readings import phonemized
 
     text = args.words if args.input is None else read_whole(args.input)
     frontend = frontend_from(args)
-    found = phonemized(frontend, text, frontend(text))
+    found = phonemized(frontend, text, analyse(frontend, text))
     if args.json:
         print(json.dumps(found, indent=1, ensure_ascii=False))
         return 0
