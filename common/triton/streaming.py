@@ -54,8 +54,9 @@ class TextToChunks(Model):
         batches = Batches(attrgetter("batch_key"), self.tts.speak_ahead, together)
         self.scheduler = Scheduler(how.workers(), math.inf, batches=batches)
         self.analyser = TextAnalyser()
-        family = self.triton.MetricFamily(STREAMS, "Texts that stream", self.triton.MetricFamily.GAUGE)
-        self.streams = family.Metric(labels={"model": tensors.STREAM})
+        kind = self.triton.MetricFamily.GAUGE
+        self.figures = self.triton.MetricFamily(STREAMS, "Texts that stream", kind)  # lives as long as these
+        self.streams = self.figures.Metric(labels={"model": tensors.STREAM})
         self.loop = asyncio.new_event_loop()
         threading.Thread(target=self.loop.run_forever, name="answers", daemon=True).start()
 
