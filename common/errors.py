@@ -55,6 +55,7 @@ PACKAGES = {
     "tritonclient": "triton-client",
     "pyarrow": "parquet",
     "fsspec": "remote",
+    "wyoming": "wyoming",
     "ray": "ray",
     "jiwer": "eval",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
+import importlib
 import json
 import os
 import re
@@ -127,6 +128,11 @@ def what_it_is(file: Path | BinaryIO, wanted: str = "") -> str:
     found = (kind for kind, (begin, _) in KINDS.items() if re.match(begin, head, re.DOTALL))
     kind = next(found, wanted)
     return "" if kind == wanted else KINDS[kind][1]
+
+
+def version() -> str:
+    """Melforge's."""
+    return importlib.import_module("melforge").__version__
 
 
 def cache_folder() -> Path:

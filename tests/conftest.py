@@ -150,6 +150,7 @@ NEEDS: dict[str, Need] = {
         lambda: has_tensorrt(portable=True),
     ),
     "pycuda": Need("pycuda", "pip install pycuda", modules("pycuda.driver")),
+    "wyoming": Need("wyoming", "pip install -e '.[wyoming]'", modules("wyoming", "fastapi", "uvicorn")),
     "s3": Need("s3fs and moto's server", "pip install s3fs 'moto[server]'", modules("s3fs", "moto.server")),
     "triton": Need("Triton", "pip install triton, on Linux", modules("triton")),
     "cuda_bindings": Need("cuda.bindings", "PyTorch's build for CUDA", modules("cuda.bindings.nvrtc")),

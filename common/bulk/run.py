@@ -8,7 +8,6 @@ DIR/not-spoken.csv      id and reason, where there are any
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 import time
@@ -35,7 +34,7 @@ from melforge.common.bulk.shards import (
 )
 from melforge.common.bulk.texts import Table, require_parquet
 from melforge.common.errors import InputError, unknown
-from melforge.common.files import config_hash, locked, sha256_of, write_bytes
+from melforge.common.files import config_hash, locked, sha256_of, version, write_bytes
 from melforge.common.stages.choose import KINDS
 from melforge.common.synthesis.loading import choose_sources
 
@@ -139,7 +138,7 @@ def identity_of(models: Mapping[str, Any]) -> dict[str, Any]:
         }
         for kind, source in sources.items()
     }
-    return {"melforge": importlib.import_module("melforge").__version__, **files}
+    return {"melforge": version(), **files}
 
 
 def as_json(speech: BulkSettings) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from melforge.common.cluster.connect import LOCAL, require_ray
 from melforge.common.cluster.settings import RaySettings
 from melforge.common.config.typed import located
 from melforge.common.errors import InputError, require_package
-from melforge.common.serve.settings import ServeSettings, read_keys, setting_fields
+from melforge.common.serve.settings import LOOPBACK, ServeSettings, read_keys, setting_fields
 from melforge.common.stages.choose import KINDS
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     settings, on_ray = settings_from(args, ServeSettings), settings_from(args, RaySettings)
     require_server()
     how = load_options(args, settings)
+    if settings.wyoming_port is not None:
+        require_wyoming(settings, args.ray is not None)
     if args.ray is not None:
         require_ray()
         if settings.processes != 1:
@@ -65,6 +67,18 @@ def application(argv: Sequence[str]) -> Any:
 def require_server() -> None:
     for package in ("fastapi", "uvicorn", "prometheus_client", "websockets", "python_multipart"):
         require_package(package, "serving")
+
+
+def require_wyoming(settings: ServeSettings, on_ray: bool) -> None:
+    """An InputError where the protocol, which has no keys, would let in those whom keys keep out."""
+    require_package("wyoming", "--wyoming-port")
+    if on_ray or settings.processes != 1:
+        raise InputError("--wyoming-port is for one process here: leave --ray and --processes out")
+    if settings.host not in LOOPBACK and not settings.without_keys:
+        raise InputError(
+            f"--wyoming-port: Wyoming has no keys, and others can reach {settings.host}: give --without-keys "
+            "too where everybody who can may speak, or another --host"
+        )
 
 
 def load_options(args: argparse.Namespace, settings: ServeSettings) -> LoadOptions:

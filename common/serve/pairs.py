@@ -126,6 +126,7 @@ class Pairs:
             for model, source in {**voice.models, **given}.items()
         }
         self.voices = tuple(voice.name for voice in voices)
+        self.languages = {voice.name: voice.language for voice in voices}
         self.descriptions = {voice.name: voice.description for voice in voices}
         self.names = self._offered(offered)
         self._drivers: dict[tuple[str, str], Driver] = {}

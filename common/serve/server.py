@@ -126,14 +126,28 @@ async def answer(service: Service, listening: socket.socket) -> None:
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     log("listening", url=url, workers=service.scheduler.workers)
     failing = asyncio.create_task(end_on_failure(service, server))
+    wyoming = await start_wyoming(service)
     try:
         await server.serve(sockets=[listening])
     finally:
         failing.cancel()
+        if wyoming is not None:
+            wyoming.close()
         service.stop()
         log("stopped")
     if service.fault is not None:
         raise service.fault
+
+
+async def start_wyoming(service: Service) -> asyncio.Server | None:
+    settings = service.settings
+    if settings.wyoming_port is None:
+        return None
+    from melforge.common.serve.wyoming import serve_wyoming
+
+    server = await serve_wyoming(service, settings.host, settings.wyoming_port)
+    log("listening", url=f"tcp://{settings.host}:{server.sockets[0].getsockname()[1]}", protocol="wyoming")
+    return server
 
 
 async def end_on_failure(service: Service, server: uvicorn.Server) -> None:

@@ -40,6 +40,13 @@ class ServeSettings:
 
     host: str = setting("127.0.0.1", "address to listen at (default: 127.0.0.1)", "ADDRESS")
     port: int = setting(8000, "port to listen at, 0 for any free one (default: 8000)", "N", low=0, high=65535)
+    wyoming_port: int | None = setting(
+        None,
+        "port for the Wyoming protocol (Home Assistant), which has no keys; usual is 10200 (default: none)",
+        "N",
+        low=0,
+        high=65535,
+    )
     pairs: str | None = setting(
         None,
         "the pairs that are offered, such as fastpitch-hifigan,tacotron2-waveglow; the first is spoken "

@@ -32,6 +32,7 @@ class Running:
 
     url: str
     service: Any
+    wyoming: int | None = None  # a port
 
     def client(self, key: str = "") -> httpx.Client:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -81,7 +82,7 @@ def wait_for(condition: Callable[[], object], what: str = "") -> None:
 def running(keys: tuple[bytes, ...] = (), voice: str | None = "hazel", **settings: Any) -> Iterator[Running]:
     """A server with these settings and a voice, or all shipped ones, whose first pair is loaded."""
     from melforge.common.serve.pairs import LoadOptions, Pairs
-    from melforge.common.serve.server import listen, make_server
+    from melforge.common.serve.server import listen, make_server, start_wyoming
     from melforge.common.serve.service import Service
     from melforge.common.serve.settings import ServeSettings
 
@@ -93,10 +94,13 @@ def running(keys: tuple[bytes, ...] = (), voice: str | None = "hazel", **setting
         told = ServeSettings(**settings)
         names = {key: f"owner {number}" for number, key in enumerate(keys, start=1)}
         service = Service(told, Pairs(options, told.pairs, told.memory_limit), 2, names)
-        made.update(service=service, server=make_server(service))
+        wyoming = await start_wyoming(service)
+        made.update(service=service, wyoming=wyoming, server=make_server(service))
         try:
             await made["server"].serve(sockets=[listening])
         finally:
+            if wyoming is not None:
+                wyoming.close()
             service.stop()
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
@@ -105,7 +109,8 @@ def running(keys: tuple[bytes, ...] = (), voice: str | None = "hazel", **setting
         wait_for(lambda: "server" in made and made["server"].started, "the server")
         service = made["service"]
         wait_for(lambda: service.pairs.is_ready(service.pairs.first), "the first pair")
-        yield Running(f"http://127.0.0.1:{listening.getsockname()[1]}", service)
+        port = made["wyoming"].sockets[0].getsockname()[1] if made["wyoming"] else None
+        yield Running(f"http://127.0.0.1:{listening.getsockname()[1]}", service, port)
     finally:
         if "server" in made:
             made["server"].should_exit = True
