@@ -33,27 +33,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise InputError("give a text, or its file with -i FILE")
 
     from melforge.common.cli.phrases import read_whole
+    from melforge.common.text.markup import analyse
     from melforge.common.text.readings import phonemized
 
     text = args.words if args.input is None else read_whole(args.input)
     frontend = frontend_from(args)
-    found = phonemized(frontend, text, frontend(text))
+    found = phonemized(frontend, text, analyse(frontend, text))
     if args.json:
         print(json.dumps(found, indent=1, ensure_ascii=False))
         return 0
     rows = [
-        (word.get("written", ""), word["word"], word["said"], place(word), word.get("source", ""))
+        (word["written"], word["word"], word["said"], f"{word['start']}-{word['end']}", word["source"])
         for utterance in found["utterances"]
         for word in utterance["words"]
     ]
     run.print_table(("written", "word", "said", "place", "source"), rows)
     for one in found["unspoken"]:
         print(f"warning: {one['symbol']!r} at {one['position']} is not spoken", file=sys.stderr)
+    for warning in found["warnings"]:
+        print(f"warning: {warning}", file=sys.stderr)
     return 0
-
-
-def place(word: dict) -> str:
-    return f"{word['start']}-{word['end']}" if "start" in word else ""
 
 
 def frontend_from(args: argparse.Namespace) -> Frontend:
