@@ -43,18 +43,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(json.dumps(found, indent=1, ensure_ascii=False))
         return 0
     rows = [
-        (word.get("written", ""), word["word"], word["said"], place(word), word.get("source", ""))
+        (word["written"], word["word"], word["said"], f"{word['start']}-{word['end']}", word["source"])
         for utterance in found["utterances"]
         for word in utterance["words"]
     ]
     run.print_table(("written", "word", "said", "place", "source"), rows)
     for one in found["unspoken"]:
         print(f"warning: {one['symbol']!r} at {one['position']} is not spoken", file=sys.stderr)
+    for warning in found["warnings"]:
+        print(f"warning: {warning}", file=sys.stderr)
     return 0
-
-
-def place(word: dict) -> str:
-    return f"{word['start']}-{word['end']}" if "start" in word else ""
 
 
 def frontend_from(args: argparse.Namespace) -> Frontend:

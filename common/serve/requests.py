@@ -115,7 +115,7 @@ class SpeechFields(BaseModel):
             return None
         if len(self.lexicon) > MOST_ENTRIES:
             raise InputError(f"lexicon: {len(self.lexicon)} entries, of {MOST_ENTRIES} at most")
-        return Lexicon(lexemes(entries_of(self.lexicon, "lexicon"), patterns=False), MOST_SAID)
+        return Lexicon(lexemes(entries_of(self.lexicon, "lexicon"), patterns=False))
 
     @property
     def controls(self) -> Controls:

@@ -22,7 +22,7 @@ from melforge.common.serve.errors import RETRY_AFTER, ApiError, bad_request, ove
 from melforge.common.serve.hearing import Transcriber
 from melforge.common.serve.metrics import Metrics, log
 from melforge.common.serve.pairs import Pair, Pairs
-from melforge.common.serve.requests import SpeechFields, SpeechRequest, controls_of
+from melforge.common.serve.requests import MOST_SAID, SpeechFields, SpeechRequest, controls_of
 from melforge.common.serve.scheduler import Batches, Scheduler, SpeechJob
 from melforge.common.serve.settings import ServeSettings
 from melforge.common.serve.texts import TextAnalyser
@@ -190,7 +190,8 @@ class Service:
     async def analyse(self, tts: TextToSpeech, wanted: SpeechFields) -> AnalysedText:
         """A request's text; 400 says what is wrong with it."""
         try:
-            return await self._texts.analyse(tts, wanted.text, wanted.own_words)
+            own_words = wanted.own_words and wanted.own_words.limited(MOST_SAID)
+            return await self._texts.analyse(tts, wanted.text, own_words)
         except InputError as error:
             name = "lexicon" if str(error).startswith("lexicon: ") else "input"
             message = str(error) if name == "lexicon" else f"input: {error}"

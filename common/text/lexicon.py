@@ -6,6 +6,7 @@ A text is walked once, word by word, and at each place the longest entry counts.
 
 from __future__ import annotations
 
+import copy
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
@@ -54,9 +55,10 @@ class Found(NamedTuple):
 class Lexicon:
     """The lexemes of a file, or of a request: an `OwnWords`."""
 
-    def __init__(self, lexemes: Iterable[Lexeme], most_said: int | None = None):
-        """`most_said`: characters that it may say in a text, else there is an InputError."""
-        self.most_said = most_said
+    most: int | None = None  # characters that it may say
+    said = 0  # of them
+
+    def __init__(self, lexemes: Iterable[Lexeme]):
         self.words: dict[str, Any] = {}  # a tree: token -> what may follow it
         self.patterns: list[Lexeme] = []
         # What has more conditions is tried first.
@@ -74,14 +76,19 @@ class Lexicon:
             "|".join(f"(?{'i' * (p.flags & re.I > 0)}:{p.pattern})" for p in patterns)
         )
 
+    def limited(self, most: int) -> Lexicon:
+        """The same for one text, in which it may say so many characters; InputErrors are for more."""
+        lexicon = copy.copy(self)
+        lexicon.most, lexicon.said = most, 0
+        return lexicon
+
     def add_to(self, said: Sequence[SaidAs], text: str) -> Sequence[SaidAs]:
         """`said`, and between these parts what the lexicon has for the text, in order."""
         entries = [SaidAs(one.start, one.end, one.spoken) for one in self.find(text, said)]
-        if (
-            self.most_said is not None
-            and (length := sum(len(one.spoken) for one in entries)) > self.most_said
-        ):
-            raise InputError(f"lexicon: it says {length} characters, of {self.most_said} at most")
+        if self.most is not None:
+            self.said += sum(len(one.spoken) for one in entries)
+            if self.said > self.most:
+                raise InputError(f"lexicon: it says more than {self.most} characters in this text")
         return sorted([*said, *entries], key=lambda one: one.start) if entries else said
 
     def find(self, text: str, said: Sequence[SaidAs] = ()) -> Iterator[Found]:

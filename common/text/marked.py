@@ -54,7 +54,7 @@ class Passage:
                 if start < 0:  # two speak the same part, which stands for many words
                     start = max(0, self.text.rfind(utterance.text))
                 end = start + len(utterance.text)
-                places = _places(utterance, start)
+                places = places_of(utterance, start)
                 spoken = [i for i, symbol in enumerate(utterance.symbols) if symbol != BLANK]
                 found = []
                 while self.bookmarks and self.bookmarks[0][0] < end:
@@ -197,7 +197,7 @@ def _open(utterance: Utterance, frontend: Frontend) -> Utterance:
     )
 
 
-def _places(utterance: Utterance, start: int) -> tuple[tuple[int, int], ...]:
+def places_of(utterance: Utterance, start: int) -> tuple[tuple[int, int], ...]:
     """Where what each symbol speaks stands in the passage, in which the utterance begins at `start`.
 
     A frontend that does not tell has words that are the same as written and as spoken.

@@ -8,6 +8,8 @@ from typing import Any
 
 from melforge.common.text import Analysis, Frontend, Utterance, unspoken_rows
 from melforge.common.text.english.pronounce import readings
+from melforge.common.text.marked import places_of
+from melforge.common.text.markup import is_marked
 from melforge.common.text.words import words_of
 
 OWN_FRONTEND = "english"  # whose readings are known
@@ -35,33 +37,43 @@ def readings_of(frontend: Frontend, written: str) -> list[dict[str, str]]:
 
 def phonemized(frontend: Frontend, text: str, analysis: Analysis) -> dict[str, Any]:
     """What is spoken for a text, for JSON: symbols and words, with their places in the text and sources."""
-    utterances = [
-        {
-            "text": utterance.text,
-            "normalised": utterance.normalised,
-            "symbols": utterance.symbols,
-            "ids": utterance.ids.tolist(),
-            "pause": utterance.pause,
-            "words": list(_word_rows(frontend, text, utterance)),
-        }
-        for utterance in analysis.utterances
-    ]
-    return {"utterances": utterances, "unspoken": unspoken_rows(analysis.unspoken)}
+    utterances, end = [], 0
+    for utterance in analysis.utterances:
+        start = text.find(utterance.text, end)
+        end = start + len(utterance.text) if start >= 0 else end
+        utterances.append(
+            {
+                "text": utterance.text,
+                "normalised": utterance.normalised,
+                "symbols": utterance.symbols,
+                "ids": utterance.ids.tolist(),
+                "pause": utterance.pause,
+                "words": list(_word_rows(frontend, text, utterance, max(start, 0))),
+            }
+        )
+    unspoken = unspoken_rows(analysis.unspoken)
+    return {"utterances": utterances, "unspoken": unspoken, "warnings": analysis.warnings}
 
 
-def _word_rows(frontend: Frontend, text: str, utterance: Utterance) -> Iterator[dict[str, Any]]:
+def _word_rows(frontend: Frontend, text: str, utterance: Utterance, start: int) -> Iterator[dict[str, Any]]:
+    places = places_of(utterance, start)
     for word in words_of(utterance.normalised, utterance.symbols):
         said = _joined(utterance.symbols[word.start : word.end])
-        row: dict[str, Any] = {"word": word.text, "said": said}
-        if utterance.places:
-            start, end = utterance.places[word.start][0], utterance.places[word.end - 1][1]
-            row |= {"written": text[start:end], "start": start, "end": end}
-            row["source"] = _source(frontend, text[start:end], word.text, said)
-        yield row
+        begin, end = places[word.start][0], places[word.end - 1][1]
+        written = text[begin:end].strip()
+        source = _source(frontend, written, word.text, said) or ("marks" if is_marked(text) else "rules")
+        yield {
+            "word": word.text,
+            "said": said,
+            "written": written,
+            "start": begin,
+            "end": begin + len(written),
+            "source": source,
+        }
 
 
 def _source(frontend: Frontend, written: str, word: str, said: str) -> str:
-    """Where it comes from that this is said for a word."""
+    """Where it comes from that this is said for a word; "" where that is not known."""
     for own in frontend.own_words:
         for key in (written, written.removesuffix("'s").removesuffix("’s")):
             for spoken, source in own.entries(key):
@@ -72,8 +84,8 @@ def _source(frontend: Frontend, written: str, word: str, said: str) -> str:
     sources = []
     for part, phones in zip(word.split("-"), said.split(" | "), strict=False):
         found = (source for reading, source in readings(part) if " ".join(reading) == phones)
-        sources.append(next(found, "rules"))
-    return "; ".join(dict.fromkeys(sources))
+        sources.append(next(found, ""))
+    return "; ".join(dict.fromkeys(filter(None, sources)))
 
 
 def _bare(spoken: str) -> str:

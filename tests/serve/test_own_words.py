@@ -47,7 +47,11 @@ def test_phonemize_has_words_places_and_sources(server):
         ({"lexicon": {"x": {"word": "y"}}}, "lexicon", "did you mean 'words'?"),
         ({"lexicon": {"(a+)+": {"words": "y", "pattern": True}}}, "lexicon", "patterns are for the lexicons"),
         ({"lexicon": {str(n): "x" for n in range(201)}}, "lexicon", "201 entries, of 200 at most"),
-        ({"lexicon": {"a": "y" * 500}, "input": "a " * 2000}, "lexicon", "it says 1000000 characters"),
+        (
+            {"lexicon": {"a": "y" * 500}, "input": "a " * 2000},
+            "lexicon",
+            "it says more than 20000 characters",
+        ),
         ({"lexicon": ["x"]}, "lexicon", "lexicon"),
         ({"phonemes": "ipa", "input": "h7"}, "input", "input: '7' in 'h7' is no phoneme of IPA"),
         ({"phonemes": "english"}, "phonemes", "phonemes"),

@@ -9,6 +9,7 @@ from melforge.common.config.lexicon import lexemes
 from melforge.common.config.yaml_file import entries_of
 from melforge.common.text.frontends import get_frontend
 from melforge.common.text.lexicon import Lexicon
+from melforge.common.text.markup import analyse
 from melforge.common.text.readings import phonemized, readings_of
 
 ENTRIES = {
@@ -94,3 +95,16 @@ def test_commands_tell_and_take_them(tmp_path, capsys):
     assert capsys.readouterr().out.startswith("sequel.")
     assert speak.main(["həˈloʊ!", "--show-text", "--phonemes", "ipa"]) == 0
     assert capsys.readouterr().out.startswith("{HH AH0 L OW1}!")
+
+
+@pytest.mark.parametrize("name", ["english", "tacotron2", "fastpitch"])
+def test_words_stand_where_they_are_written_also_in_marked_texts(name):
+    frontend = get_frontend(name)
+    text = '<speak>She said <sub alias="World Web">WWW</sub>.<break time="1s"/> All right.</speak>'
+    found = phonemized(frontend, text, analyse(frontend, text))
+    words = [word for utterance in found["utterances"] for word in utterance["words"]]
+    assert [word["written"] for word in words if word["word"].lower() in ("she", "all")] == ["She", "All"]
+    assert all(text[word["start"] : word["end"]] == word["written"] for word in words)
+    if name == "english":
+        assert [word["written"] for word in words] == ["She", "said", "WWW", "WWW", "All", "right"]
+    assert [utterance["pause"] for utterance in found["utterances"]] == [1.0, 0.0]
