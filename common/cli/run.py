@@ -15,6 +15,7 @@ from typing import TextIO
 
 from melforge.common.cli.parser import USER_ERROR
 from melforge.common.errors import PACKAGES, InputError, install_advice
+from melforge.common.files import is_file
 
 FAULT = 1
 INTERRUPTED = 128 + signal.SIGINT
@@ -87,7 +88,7 @@ def words_of(error: Exception) -> str:
     if not isinstance(error, OSError):
         return str(error)
     path = Path(str(error.filename or ""))
-    file = next((one for one in (path, *path.parents) if one.is_file()), None)
+    file = next((one for one in (path, *path.parents) if is_file(str(one))), None)
     if file and isinstance(error, FileExistsError | NotADirectoryError):
         return f"{file} is a file: give a folder"
     if error.filename and isinstance(error, IsADirectoryError):

@@ -76,6 +76,7 @@ def sound_files(path: Path) -> list[Path]:
         return [path]
     files = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES and not file.is_dir())
     if not files:
+        next(path.iterdir(), None)  # where the folder may not be read, rglob finds nothing
         raise InputError(f"{path} holds no sound files ({', '.join(SUFFIXES)})")
     return files
 

@@ -18,6 +18,7 @@ from melforge.common.errors import InputError
 
 LONGEST_HEAD = 1 << 16  # bytes of an answer's status and headers
 AT_ONCE = 1 << 16  # bytes per read of an answer that is not chunked
+NO_SPEECH = ("text/html", "text/plain", "application/json")
 SHOWN = 200  # characters of an error that is not in OpenAI's form
 
 
@@ -96,6 +97,9 @@ class Connection:
             body = self._body(reader, headers)
             if status != 200:
                 raise _error(status, headers, b"".join([data async for data in body]))
+            kind = headers.get("content-type", "audio").partition(";")[0]
+            if kind in NO_SPEECH:
+                raise ServerError(0, f"what answers is no speech server: its answer is {kind}")
             async for data in body:
                 yield data
         except (asyncio.IncompleteReadError, ConnectionError, ValueError):

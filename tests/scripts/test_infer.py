@@ -286,6 +286,7 @@ def test_a_full_disk(fails):
 def test_unwritable_outputs(fails, tmp_path):
     assert "the folder nowhere does not exist" in fails("--text", "Hello.", "-o", "nowhere/x.wav")
     assert "does not name a sound format" in fails("--text", "Hello.", "-o", "x.wave")
+    assert ".wav: File name too long" in fails("--text", "Hello.", "-o", f"{'x' * 300}.wav")
     (tmp_path / "file").write_text("")
     assert "is one file for 2 phrases" in fails("-i", "-", "-o", "file", stdin=b"One.\nTwo.\n")
     (tmp_path / "in.tsv").write_text("../up\tHello.\n")

@@ -115,6 +115,13 @@ def test_what_is_no_speech_server():
 
     with answering(other) as server, pytest.raises(ServerError, match=r"no HTTP server: 'SSH-2.0-other'"):
         ask(server.url)
+    with (
+        answering(
+            lambda handler, _: handler.whole(200, b"<html>", Content_Type="text/html; charset=x")
+        ) as server,
+        pytest.raises(ServerError, match="no speech server: its answer is text/html"),
+    ):
+        ask(server.url)
 
 
 def test_a_server_that_says_nothing_is_not_waited_for_for_ever():

@@ -32,6 +32,7 @@ FAULTS = {
     4: (
         "silent connections are kept for ever; where files run out the service is gone and the log explodes",
         "test_connections.py::test_who_sends_no_request_is_not_waited_for",
+        "test_live.py::test_who_is_silent_and_hears_nothing_is_not_kept",
         "test_connections.py::test_a_new_connection_takes_the_place_of_the_one_that_is_idle_longest",
         "test_connections.py::test_more_connections_than_files_and_a_log_that_nobody_reads_stop_nobody",
         "test_connections.py::test_a_library_says_the_same_seldom_and_the_server_as_often_as_it_likes",

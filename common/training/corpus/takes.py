@@ -61,6 +61,7 @@ def find_takes(folder: Path, speaker_from: str | None = None) -> list[Take]:
     files = [path for path in sorted(folder.rglob("*")) if _is_shown(path, folder) and path.is_file()]
     sounds = _Sounds(path for path in files if path.suffix.lower() in SUFFIXES)
     if not sounds.files:
+        next(folder.iterdir(), None)  # where it may not be read, rglob finds nothing
         kinds = " ".join(SUFFIXES)
         way_out = "give a folder of recordings"
         if other := next((path.suffix for path in files if path.suffix.lower() in CONVERTED), None):
