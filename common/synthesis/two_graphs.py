@@ -74,8 +74,8 @@ class TwoGraphs:
         """
         batch, text = symbols.shape
         padded = self._lengths_for(self.encoder, text)
-        longer = ((0, 0), (0, 0), (0, padded.text - text))
-        settings = {n: np.pad(v, longer, "edge") if v.ndim == 3 else v for n, v in settings.items()}
+        places = np.minimum(np.arange(padded.text), text - 1)  # behind the text its last symbol's
+        settings = {n: v[:, :, places] if v.ndim == 3 else v for n, v in settings.items()}
         inputs = {"symbols": pad_to(symbols, (batch, padded.text)), "lengths": lengths, **settings}
         outputs = self.first(self._stage(inputs), own=True)
         if outputs is not None and self.encoder.buckets:

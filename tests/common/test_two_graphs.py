@@ -15,6 +15,7 @@ from melforge.common.engines.tensorrt.engine_file import engine_files, needed_st
 from melforge.common.speech import Controls, MelTooLong
 from melforge.common.synthesis import two_graphs
 from melforge.common.synthesis.loading import make_driver
+from melforge.common.text.style import PLAIN, Style
 from melforge.common.weights.voices import load_voice
 from tests.conftest import quick_for_the_voice
 
@@ -116,6 +117,20 @@ class TestWithoutGpu:
         for row, one in enumerate(each):
             alone = plain.synthesise([TEXTS[0][row]], one)
             assert np.array_equal(made.durations[row, : len(TEXTS[0][row])], alone.durations[0])
+
+    def test_each_symbol_has_its_own_style(self, model, drivers):
+        """An item with styles beside one without: as alone, without graphs."""
+        driver, plain = drivers()
+        first, second = TEXTS[0][:2]
+        styles = [PLAIN] * 2 + [Style(rate=0.5, semitones=4.0, range=0.5)] * (len(first) - 2)
+        made = driver.synthesise([first, second], Controls(), [tuple(styles), ()])
+        assert_alike(made, plain.synthesise([first, second], Controls(), [tuple(styles), ()]), 2e-5)
+        for row, (ids, own) in enumerate(((first, tuple(styles)), (second, ()))):
+            alone = plain.synthesise([ids], Controls(), [own])
+            assert np.array_equal(made.durations[row, : len(ids)], alone.durations[0])
+        usual = plain.synthesise([first]).durations[0]
+        assert np.array_equal(made.durations[0, :2], usual[:2])
+        assert made.durations[0, 2 : len(first)].sum() > 1.5 * usual[2:].sum()
 
     def test_buckets_are_used_and_counted(self, model, drivers):
         driver, plain = drivers(**BUCKETS)

@@ -375,7 +375,8 @@ def test_ssml_is_spoken(server):
     assert answer.headers["x-melforge-warnings"] == "SSML, line 1: <x> changes nothing"
     content = answer.json()
     (mark,) = content["marks"]
-    assert mark["name"] == "é" and content["words"][-1]["end"] < mark["time"] <= content["seconds"]
+    assert mark["name"] == "é"
+    assert content["words"][-1]["end"] < mark["time"] < content["seconds"] + 1e-3
     assert content["words"][1]["start"] - content["words"][0]["end"] > 0.9
     with server.client() as client:
         events = client.post(SPEECH, json=speech(input=text, stream_format="sse", timestamps=True)).text
