@@ -58,7 +58,7 @@ async def serve_wyoming(service: Service, host: str, port: int) -> asyncio.Serve
     """Listens; an OSError where that is impossible."""
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = Connection(service, reader, writer)
+        connection = WyomingClient(service, reader, writer)
         try:
             if len(open_connections) >= service.settings.connections:
                 await connection.send(Error("too many connections: try again later", "overloaded"))
@@ -72,7 +72,7 @@ async def serve_wyoming(service: Service, host: str, port: int) -> asyncio.Serve
             connection.be_silent()
             writer.close()
 
-    open_connections: set[Connection] = set()
+    open_connections: set[WyomingClient] = set()
     return await asyncio.start_server(connected, host, port, limit=LONGEST_LINE)
 
 
@@ -103,7 +103,7 @@ def info_of(service: Service) -> Info:
     return Info(tts=[speaks], asr=hears)
 
 
-class Connection:
+class WyomingClient:
     """One client. A text, or each sentence of one that comes in parts, is a request like any other."""
 
     def __init__(self, service: Service, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):

@@ -35,7 +35,7 @@ class Busy(Exception):
     """There are too many texts at a time."""
 
 
-class Cancelled(Exception):
+class ClientLeft(Exception):
     """The client has gone: nothing is made for it."""
 
 
@@ -113,7 +113,7 @@ class Model(ABC):
         """INVALID_ARGUMENT if the request is at fault, UNAVAILABLE if we are busy, else an internal error."""
         if isinstance(error, InputError | MelTooLong):
             return self.triton.TritonError(str(error), self.triton.TritonError.INVALID_ARG)
-        if isinstance(error, Cancelled):
+        if isinstance(error, ClientLeft):
             return self.triton.TritonError("the client has gone", self.triton.TritonError.CANCELLED)
         if isinstance(error, Busy):
             return self.triton.TritonError(str(error), self.triton.TritonError.UNAVAILABLE)
@@ -150,7 +150,7 @@ class BatchModel(Model):
         given: list[list[Any] | Exception] = []
         for request in requests:
             if request.is_cancelled():
-                given.append(Cancelled())
+                given.append(ClientLeft())
                 continue
             try:
                 given.append(self.items(request))
