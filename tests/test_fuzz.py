@@ -127,32 +127,29 @@ def sounds(draw: random.Random, folder: Path) -> Callable[[], object]:
     return lambda: decode_audio(draw.choice((path, io.BytesIO(content))), 600.0, draw.choice((0.0, 0.01)))
 
 
-def odd_tensor(draw: random.Random, value: torch.Tensor) -> object:
-    return draw.choice(
-        (
-            *(value[:1], value.half(), value.double(), value.to(torch.int8), value.to(torch.complex64)),
-            *(
-                value.to_sparse(),
-                value.to("meta"),
-                torch.zeros(()).expand(10**6, 10**6),
-                value * float("nan"),
-            ),
-            *(value.unsqueeze(-1), value.flatten(), torch.zeros(0), value * 0 + 3e38, 3, None, "x"),
-        )
-    )
+ODD_TENSORS: tuple[Callable[[torch.Tensor], object], ...] = (
+    *(lambda value: value[:1], torch.Tensor.half, torch.Tensor.double, torch.Tensor.char),
+    *(lambda value: value.to(torch.complex64), torch.Tensor.to_sparse, lambda value: value.to("meta")),
+    *(lambda value: torch.zeros(()).expand(10**6, 10**6), lambda value: value * float("nan")),
+    *(lambda value: value.unsqueeze(-1), torch.Tensor.flatten, lambda value: torch.zeros(0)),
+    *(lambda value: value * 0 + 3e38, lambda value: 3, lambda value: None, lambda value: "x"),
+)
 
 
 def checkpoints(draw: random.Random, folder: Path, contents: dict[str, dict]) -> Callable[[], object]:
     """Reads a file of a published model."""
-    content = copy.copy(contents[draw.choice(sorted(FILES))])
+    whole = contents[draw.choice(sorted(FILES))]
+    content = copy.copy(whole)
     keys = [key for key, value in content.items() if isinstance(value, dict)]
     for _ in range(draw.randrange(4)):
         key = draw.choice(keys)
         part = content[key] = dict(content[key])
         name = draw.choice(sorted(map(str, part)) or ["x"])
-        value = part.get(name)
+        value = whole[key].get(name)  # as it was, though this one may be drawn again
         part[draw.choice((name, name, f"module.{name}", "x"))] = (
-            odd_tensor(draw, value) if isinstance(value, torch.Tensor) and value.dim() else draw.choice(ODD)
+            draw.choice(ODD_TENSORS)(value)
+            if isinstance(value, torch.Tensor) and value.dim()
+            else draw.choice(ODD)
         )
         if draw.random() < 0.1:
             content[key] = draw.choice(ODD)

@@ -35,6 +35,7 @@ PATHS = (
     SPEECH,
     f"{SPEECH}/batch",
     f"{SPEECH}/live",
+    "/v1/audio/phonemize",
     TRANSCRIPTIONS,
     "/v1/models/x",
     "/health",
@@ -86,7 +87,9 @@ def mutated(draw: random.Random, data: bytes) -> bytes:
 
 def text(draw: random.Random) -> str:
     kinds = ("Hello there. ", "1+1=", "$5.50 ", "a", "<p>", "你好", "\u202e", "\n", "é́", "😀", "Dr. ", "\x07")
-    return "".join(draw.choice(kinds) for _ in range(draw.randrange(12)))
+    marks = ("[pause:1s]", "[rate:80%]", "[/rate]", "[a](/æ/)", "{AH0}", "<break/>", "<s>", "</s>", "&amp;")
+    found = "".join(draw.choice(kinds + marks) for _ in range(draw.randrange(12)))
+    return draw.choice((found, found, f"<speak>{found}</speak>"))
 
 
 def fields(draw: random.Random) -> dict:
@@ -94,7 +97,7 @@ def fields(draw: random.Random) -> dict:
     found = {**speech(text(draw)), "response_format": draw.choice(("pcm", "wav", "mp3", "flac", "opus"))}
     found["stream_format"] = draw.choice(("audio", "sse", "json"))
     for name in draw.sample(sorted(SpeechRequest.model_fields), draw.randrange(4)):
-        found[name] = draw.choice((*ODD, 1, 0.5, "json", 8000))
+        found[name] = draw.choice((*ODD, 1, 0.5, "json", 8000, "ssml", "ipa", {"a": "b"}))
     if draw.random() < 0.1:
         del found[draw.choice(sorted(found))]
     return found
