@@ -55,7 +55,8 @@ def plain_text(text: str) -> tuple[str, list[LeftOut]]:
         words = line.rstrip()
         if fence := _FENCE.match(words):
             if code is not None and not fence[1]:
-                left_out = [one for one in left_out if one.position < code_at]
+                while left_out and left_out[-1].position >= code_at:  # it is told as a whole
+                    left_out.pop()
                 left_out.append(LeftOut(text[code_at:at].split("\n")[0].strip(), code_at, "```"))
                 lines[code:] = [_blank(one) for one in lines[code:]]
                 code = None

@@ -39,7 +39,7 @@ _PHONEMES = re.compile(r"\{([^{}]*)\}")
 _LOOK_BACK = 100  # characters: no rule looks further
 _LETTERS = (ordinary_word, network_address, address, *WORDS, *SIGNS)  # not every letter begins a word: "ⁿ"
 _DIGITS = (network_address, *NUMBERS)
-_OTHERS = (network_address, *SIGNS)
+_RULES = {":": (network_address, *SIGNS)}
 
 
 class Span(NamedTuple):
@@ -79,7 +79,7 @@ def _read(text: str, given: Sequence[_Given] = ()) -> tuple[list[Span], list[Lef
     parts = iter((*given, _Given(len(text), len(text), [])))
     part = next(parts)
     while char := cursor.char:
-        if cursor.at == part.start:
+        if cursor.at >= part.start:  # a blank that it begins with has been passed
             spans += part.spans
             cursor.advance(Reading("", part.end))
             part = next(parts)
@@ -87,7 +87,7 @@ def _read(text: str, given: Sequence[_Given] = ()) -> tuple[list[Span], list[Lef
         if char.isspace():
             cursor.move(cursor.at + 1)
             continue
-        rules = _DIGITS if char.isdecimal() else _LETTERS if char.isalpha() else _OTHERS
+        rules = _LETTERS if char.isalpha() else _DIGITS if char.isdecimal() else _RULES.get(char, SIGNS)
         reading = first_reading(rules, cursor)
         if reading.end > part.start:
             reading = _reading_up_to(part.start, rules, cursor)

@@ -31,11 +31,13 @@ _FILE = re.compile(
 )
 _PLACE = re.compile(r":(\d{1,6})(?::(\d{1,5}))?(?!\w)")  # "main.c:42:7"
 _HEX = re.compile(r"[\dA-Fa-f]{2}(?:([:-])[\dA-Fa-f]{2})(?:\1[\dA-Fa-f]{2}){4}(?![\w:])")
+_IPV4 = re.compile(r"(\d{1,3}(?:\.(?!000)\d{1,3}){3})(?::(\d{1,5})|/(\d{1,2}))?(?![\w.]*\d)")
 _UUID = re.compile(r"[\dA-Fa-f]{8}(?:-[\dA-Fa-f]{4}){3}-[\dA-Fa-f]{12}(?!\w)")
 _IPV6 = re.compile(
     r"(?=[\dA-Fa-f:.]{0,44}::|(?:[\dA-Fa-f]{1,4}:){7})"
     r"(?:[\dA-Fa-f]{1,4}(?=:)|(?=::))(?::{1,2}[\dA-Fa-f]{1,4}){0,7}(?:::|(?:\.\d{1,3}){3})?(?:/(\d{1,3}))?(?![\w:])"
 )
+_STARTS = frozenset("0123456789abcdefABCDEF:")
 _WORD_ENDS = (" ", ",", ".")
 _DIGIT_OR_LETTER = re.compile(r"\d|[A-Za-z]+|::|[:.]")
 _PATH = re.compile(
@@ -56,9 +58,16 @@ _NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|.", re.DOTALL)
 
 
 def network_address(cursor: Cursor) -> Reading | None:
-    """3C:22:FB:10:2B:9E, fe80::1, a UUID: digits and letters one by one."""
+    """192.168.0.1, 127.0.0.1:8080, 3C:22:FB:10:2B:9E, fe80::1, a UUID: digits and letters one by one."""
     text, at = cursor.text, cursor.at
-    if cursor.behind_word in _WORD_ENDS or not cursor.is_after_blank:
+    if cursor.char not in _STARTS or cursor.behind_word in _WORD_ENDS:
+        return None
+    if text.find(".", at, at + 4) > 0 and not cursor.touches_word and (match := _IPV4.match(text, at)):
+        first, *rest = match[1].split(".")
+        groups = " dot ".join(["ten" if first == "10" else say.digits(first), *map(say.digits, rest)])
+        port = f" colon {say.digits(match[2])}" if match[2] else ""
+        return Reading(groups + port + (f" slash {say.integer(match[3])}" if match[3] else ""), match.end())
+    if not cursor.is_after_blank:
         return None
     if text.find(":", at, at + 5) < 0 and text[at + 2 : at + 6 : 3] != "--" and text[at + 8 : at + 9] != "-":
         return None

@@ -62,14 +62,14 @@ class Cursor:
         self.behind_word = self.text[self.word_end : self.word_end + 1] if match else ""
 
     def advance(self, reading: Reading) -> None:
-        """Moves the cursor behind what was read."""
+        """Moves the cursor behind what was read and a blank behind that."""
         if self.char == ")":
             self.is_argument = False
         elif self.char == "(" and reading.spoken == "of":
             self.is_argument = True
         is_short = reading.end - self.at < _LONG
         self.earlier, self.previous = self.previous, self.text[self.at : reading.end] if is_short else ""
-        self.move(reading.end)
+        self.move(reading.end + self.text.startswith(" ", reading.end))
 
     def next(self, at: int) -> str:
         """The word, number or sign that follows the index `at`, "" at the end."""

@@ -10,12 +10,12 @@ from melforge.common.text.english.reading.amounts import amount
 from melforge.common.text.english.reading.capitals import letter_name, letters_and_digits
 from melforge.common.text.english.reading.cursor import NUMBER, Cursor, Reading, Rule, first_reading, form
 from melforge.common.text.english.reading.dates import DATES, are_seconds, dated_fraction, decade, is_day
-from melforge.common.text.english.reading.money import european_price, pence, pence_per, shillings
+from melforge.common.text.english.reading.money import european_price, pence, pence_per
 from melforge.common.text.english.reading.streets import house_in_queens, house_number
 from melforge.common.text.english.reading.telephone import DIGITS
 from melforge.common.text.english.reading.times import TIMES, duration
 from melforge.common.text.english.reading.units import plural_unit, unit_after, unit_name
-from melforge.common.text.english.reading.words import version
+from melforge.common.text.english.reading.words import RELEASE, said_version
 from melforge.common.text.english.word_parts import words
 
 _FRACTION = re.compile(
@@ -74,16 +74,6 @@ def airliner(cursor: Cursor, m: re.Match) -> str:
     return f"{say.short(m[1])} {number}" if is_named else ""
 
 
-@form(r"(\d{1,3}(?:\.\d{1,3}){3})(?::(\d{1,5})|/(\d{1,2}))?(?![\w.]*\d)")
-def ip_address(cursor: Cursor, m: re.Match) -> str:
-    """192.168.0.1, 127.0.0.1:8080."""
-    if cursor.touches_word or m[1].count(".000"):
-        return ""
-    first, *rest = m[1].split(".")
-    parts = " dot ".join(["ten" if first == "10" else say.digits(first), *map(say.digits, rest)])
-    return parts + (f" colon {say.digits(m[2])}" if m[2] else f" slash {say.integer(m[3])}" if m[3] else "")
-
-
 @form(r"(\d{1,4})((?:\((?:[a-zA-Z]|\d{1,2}|[ivx]{2,4})\)){1,5})(?!\w)")
 def clause_of_code(cursor: Cursor, m: re.Match) -> str:
     """401(k), 501(c)(3), Rule 12(b)(6)."""
@@ -102,12 +92,6 @@ def pension(cursor: Cursor, m: re.Match) -> str:
 def network_standard(cursor: Cursor, m: re.Match) -> str:
     """802.11ac."""
     return f"eight oh two point {say.integer(m[1])} {m[2].upper()}".rstrip()
-
-
-@form(r"24/7/365(?![\w/])")
-def always(cursor: Cursor, m: re.Match) -> str:
-    """24/7/365."""
-    return "twenty-four seven three sixty-five"
 
 
 @form(r"(\d{1,2}W)-(\d{2})(?!\w)")
@@ -132,13 +116,17 @@ def part_of_year(cursor: Cursor, m: re.Match) -> str:
     return f"{say.ordinal(int(m[1] or m[2]))} {'quarter' if m[1] else 'half'}{year}"
 
 
-@form(r"(\d+(?:\.\d+){2,})(?:-(\d+))?(?!\w)")
+@form(rf"(\d+(?:\.\d+)*)(?:-(\d+)|{RELEASE})?(?!\w)")
 def dotted_numbers(cursor: Cursor, m: re.Match) -> str:
-    """1.2.3, 5.15.0-91, 1.234.567."""
+    """1.2.3, 5.15.0-91, 3.0-rc2, 1.234.567."""
+    parts = m[1].split(".")
+    if m[3] and not cursor.touches_word:
+        return said_version(m[1], m[3], m[4], m[5])
+    if len(parts) < 3 or m[3]:
+        return ""
     if m[2]:
-        return f"{' point '.join(map(say.integer, m[1].split('.')))} dash {say.integer(m[2])}"
-    parts = m[0].split(".")
-    if len(parts) > 2 and all(len(part) == 3 for part in parts[1:]) and 1 <= len(parts[0]) <= 3:
+        return f"{said_version(m[1])} dash {say.integer(m[2])}"
+    if all(len(part) == 3 for part in parts[1:]) and 1 <= len(parts[0]) <= 3:
         return say.integer(m[0].replace(".", ""))  # a European million
     return (" dot " if len(parts) == 4 else " point ").join(say.integer(part) for part in parts)
 
@@ -214,6 +202,8 @@ def degrees(cursor: Cursor, m: re.Match) -> str:
 @form(r"\d{1,4}(?:/\d{1,4}){2,4}(?![\w/])")
 def slashed_numbers(cursor: Cursor, m: re.Match) -> str:
     """2024/2/30, which is no date."""
+    if m[0] == "24/7/365":
+        return "twenty-four seven three sixty-five"
     return " slash ".join(map(say.integer, m[0].split("/")))
 
 
@@ -373,7 +363,6 @@ NUMBERS: tuple[Rule, ...] = (
     *TIMES,
     *(
         airliner,
-        ip_address,
         ratio,
         house_number,
         house_in_queens,
@@ -381,11 +370,9 @@ NUMBERS: tuple[Rule, ...] = (
         clause_of_code,
         pension,
         network_standard,
-        always,
         motor_oil,
         ordinal_in_law,
         part_of_year,
-        version,
         dotted_numbers,
         degrees,
         minutes_and_seconds,
@@ -407,7 +394,6 @@ NUMBERS: tuple[Rule, ...] = (
         ordinal,
         scientific,
         duration,
-        shillings,
         pence_per,
         pence,
         factor,

@@ -124,13 +124,6 @@ def european_price(cursor: Cursor, m: re.Match) -> str:
     return said_price(cursor, [(f"{whole}.{m[2]}", "", m.end())], currency).spoken
 
 
-@form(r"(\d{1,2})s\.?\s?(\d{1,2})d(?:\.(?=\s[a-z]|[,;]))?(?!\w)")
-def shillings(cursor: Cursor, m: re.Match) -> str:
-    """10s. 6d., before 1971."""
-    first = f"{say.integer(m[1])} {'shilling' if m[1] == '1' else 'shillings'}"
-    return f"{first} and {say.integer(m[2])} {'penny' if m[2] == '1' else 'pence'}"
-
-
 def pence_per(cursor: Cursor) -> Reading | None:
     """150p/day, 7.8p per minute."""
     m = _PENCE.match(cursor.text, cursor.at)
@@ -141,12 +134,14 @@ def pence_per(cursor: Cursor) -> Reading | None:
     return Reading(f"{say.decimal(m[1])} pence{per}", end) if is_meant else None
 
 
-@form(r"([1-9]\d?)([pc])(?![\w'.])")
+@form(r"([1-9]\d?)(?:([pc])(?![\w'.])|s\.?\s?(\d{1,2})d(?:\.(?=\s[a-z]|[,;]))?(?!\w))")
 def pence(cursor: Cursor, m: re.Match) -> str:
-    """50p, 25c."""
+    """50p, 25c; 10s. 6d., before 1971."""
     if m[2] == "c":
         return f"{say.integer(m[1])} {'cent' if m[1] == '1' else 'cents'}"
-    return f"{say.integer(m[1])} {'penny' if m[1] == '1' else 'pence'}"
+    count = m[3] or m[1]
+    said = f"{say.integer(count)} {'penny' if count == '1' else 'pence'}"
+    return f"{say.integer(m[1])} {'shilling' if m[1] == '1' else 'shillings'} and {said}" if m[3] else said
 
 
 def _with_cents(number: str, one: str, many: str, cent: str, cents: str) -> str:

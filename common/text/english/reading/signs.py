@@ -59,7 +59,7 @@ _FLAG = re.compile(r"[b-zB-HJ-Z](?![\w'.-])")
 _REGIONAL_A, _REGIONAL_Z = "\U0001f1e6", "\U0001f1ff"
 _MAX_CLUSTER = 24  # characters of one emoji
 _EQUATION_FOLLOWS = re.compile(r"[\d.]{1,12}\s?[=+*×÷−]")
-_IONS = words("Cl Br F I OH CN SCN NO2 NO3 HCO3 HS HSO4 MnO4 ClO4 e")
+_IONS = words("Cl Br OH CN SCN NO2 NO3 HCO3 HS HSO4 MnO4 ClO4")
 _NOW = words("present now today date")
 _DECADE = re.compile(r"'\d\ds?(?!\w)")
 _RATING = re.compile(r"(?:4\.00?|5\.0|5|10|100)(?!\w|[.,/]\d)")
@@ -383,7 +383,9 @@ def _star(cursor: Cursor, end: int) -> str:
     is_behind = before[-1:].isalnum() or before[-1:] == ")"
     if count > 2 or not is_behind or not (following[:1].isalnum() or following == "("):
         return ""
-    if before.lower() == "select" or (before in "12345" and following in _STARRED):  # of SQL; a "5* hotel"
+    if before.lower() == "select" or (
+        before in list("12345") and following in _STARRED
+    ):  # of SQL; a "5* hotel"
         return "star"
     is_apart = text[cursor.at - 1].isspace() and text[end].isspace()
     is_joined = not text[cursor.at - 1].isspace() and not text[end].isspace()

@@ -36,6 +36,7 @@ from melforge.common.text.english.reading.streets import county_road, direction,
 from melforge.common.text.english.reading.units import unit_behind_per, unit_name
 from melforge.common.text.english.word_parts import words
 
+RELEASE = r"(?:-?(alpha|beta|rc|dev|pre|preview|nightly|snapshot|stable|lts|RC|LTS)(?:([.-]?)(\d+))?)"
 _SHORT_MONTHS = words("Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec")
 _SHORTENED = _SHORT_MONTHS | words("Mon Tue Tues Wed Thu Thur Thurs Fri")
 _BLANK_DIGIT = re.compile(r"\.?\s?(?=\d)")
@@ -62,17 +63,17 @@ _COUNTDOWN = words("minute minutes second seconds hour hours day days")
 _ROMAN_ORDINAL = re.compile(r"([IVXLC]{1,6})(?:th|st|nd|rd)")
 
 
-@form(
-    r"(v\.?\s?|V(?=\d+\.))?(\d+(?:\.\d+)*)"
-    r"(?:-?(alpha|beta|rc|dev|pre|preview|nightly|snapshot|stable|lts|RC|LTS)(?:([.-]?)(\d+))?)?(?!\w)"
-)
+@form(rf"(?:v\.?\s?|V(?=\d+\.))(\d+(?:\.\d+)*){RELEASE}?(?!\w)")
 def version(cursor: Cursor, m: re.Match) -> str:
-    """v2.0, v1.2.3-beta.4, 3.0-rc2; not V8."""
-    if cursor.touches_word or not (m[1] or m[3]):
-        return ""
-    said = ("version " if m[1] else "") + " point ".join(map(say.integer, m[2].split(".")))
-    said += f" {m[3] if len(m[3]) > 3 else m[3].upper()}" if m[3] else ""
-    return said + (f" {'point ' if m[4] == '.' else ''}{say.integer(m[5])}" if m[5] else "")
+    """v2.0, v1.2.3-beta.4; not V8."""
+    return "" if cursor.touches_word else f"version {said_version(*m.groups())}"
+
+
+def said_version(numbers: str, name: str | None = None, joint: str | None = "", last: str | None = "") -> str:
+    """ "3.0", "rc", ".", "2" -> "three point zero RC point two"."""
+    said = " point ".join(map(say.integer, numbers.split(".")))
+    said += f" {name if len(name) > 3 else name.upper()}" if name else ""
+    return said + (f" {'point ' if joint == '.' else ''}{say.integer(last)}" if last else "")
 
 
 @form(r"([A-Z])(\d{1,2})\s?[-–]\s?\1(\d{1,2})(?![\w-])")

@@ -36,7 +36,7 @@ from melforge.common.text.english.reading.cursor import Cursor, LeftOut, Reading
         (times.time, "1:02:03", "one hour two minutes and three seconds"),
         (telephone.vanity_number, "1-800-FLOWERS", "one eight hundred, flowers"),
         (formats.clause_of_code, "401(k)", "four oh one K"),
-        (formats.ip_address, "192.168.0.1", "one nine two dot one six eight dot zero dot one"),
+        (addresses.network_address, "192.168.0.1", "one nine two dot one six eight dot zero dot one"),
         (money.european_price, "1,50 €", "one euro and fifty cents"),
         (words.calendar_range, "Mon-Fri", "Monday to Friday"),
         (words.version, "v2.0", "version two point zero"),
