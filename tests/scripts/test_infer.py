@@ -233,7 +233,7 @@ def test_ssml(infer, fails, tmp_path):
     assert result.returncode == 0 and "warning: talk.ssml: SSML, line 3: <x> changes nothing" in result.stderr
     assert soundfile.info(tmp_path / "x.wav").duration > 0.5
     assert "SSML begins with <speak>" in fails("--text", "Hello.", "--ssml")
-    assert "SSML, line 1, column 12: mismatched tag" in fails("--text", "<speak>a<b></speak>")
+    assert "SSML, line 1, column 14: mismatched tag" in fails("--text", "<speak>a<b></speak>")
 
     def pauses(*words):
         shown = infer("--text", "One [pause:1s] two.", "--show-text", "--json", *words)
