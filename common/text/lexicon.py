@@ -42,6 +42,13 @@ class Lexeme:
     part_of_speech: str = ""
     pattern: re.Pattern[str] | None = None
 
+    @property
+    def source(self) -> str:
+        """Its place and conditions."""
+        part = f"as {self.part_of_speech}" if self.part_of_speech else ""
+        case = f"only {self.key}" if self.case and self.pattern is None else ""
+        return ", ".join(filter(None, (self.place, part, case)))
+
 
 class Found(NamedTuple):
     """An entry in a text."""
@@ -60,21 +67,19 @@ class Lexicon:
 
     def __init__(self, lexemes: Iterable[Lexeme]):
         self.words: dict[str, Any] = {}  # a tree: token -> what may follow it
-        self.patterns: list[Lexeme] = []
+        self.patterns: list[tuple[re.Pattern[str], Lexeme]] = []
         # What has more conditions is tried first.
         for lexeme in sorted(lexemes, key=lambda one: (not one.part_of_speech, not one.case)):
             if lexeme.pattern is not None:
-                self.patterns.append(lexeme)
+                self.patterns.append((lexeme.pattern, lexeme))
                 continue
             node = self.words
             for token in _keys(_TOKEN.findall(lexeme.key)):
                 node = node.setdefault(token, {})
             node.setdefault(_LEXEMES, []).append(lexeme)
-        patterns = [one.pattern for one in self.patterns if one.pattern is not None]
         # Where none of them matches, one call says so.
-        self.any_pattern = re.compile(
-            "|".join(f"(?{'i' * (p.flags & re.I > 0)}:{p.pattern})" for p in patterns)
-        )
+        each = (f"(?{'i' * (one.flags & re.I > 0)}:{one.pattern})" for one, _ in self.patterns)
+        self.any_pattern = re.compile("|".join(each))
 
     def limited(self, most: int) -> Lexicon:
         """The same for one text, in which it may say so many characters; InputErrors are for more."""
@@ -111,27 +116,9 @@ class Lexicon:
         node: dict[str, Any] | None = self.words
         for token in _keys(_TOKEN.findall(word)):
             node = node.get(token) if node else None
-        lexemes = [(one, one.spoken) for one in (node or {}).get(_LEXEMES, ())]
-        for one in self.patterns:
-            assert one.pattern is not None
-            if match := one.pattern.fullmatch(word[:LONGEST_KEY]):
-                lexemes.append((one, match.expand(one.spoken)))
-        return [
-            (
-                spoken,
-                ", ".join(
-                    filter(
-                        None,
-                        (
-                            one.place,
-                            one.part_of_speech and f"as {one.part_of_speech}",
-                            one.case and f"only {one.key}",
-                        ),
-                    )
-                ),
-            )
-            for one, spoken in lexemes
-        ]
+        found = [(one.spoken, one.source) for one in (node or {}).get(_LEXEMES, ())]
+        matches = ((pattern.fullmatch(word[:LONGEST_KEY]), one) for pattern, one in self.patterns)
+        return [*found, *((match.expand(one.spoken), one.source) for match, one in matches if match)]
 
     def _found(self, tokens: _Tokens, at: int) -> Iterator[Found]:
         """The lexemes whose keys are written at a token; start and end are numbers of tokens."""
@@ -145,9 +132,8 @@ class Lexicon:
         start = tokens.starts[at]
         if not self.patterns or not self.any_pattern.match(tokens.open, start, start + LONGEST_KEY):
             return
-        for lexeme in self.patterns:
-            assert lexeme.pattern is not None
-            match = lexeme.pattern.match(tokens.open, start, start + LONGEST_KEY)
+        for pattern, lexeme in self.patterns:
+            match = pattern.match(tokens.open, start, start + LONGEST_KEY)
             end = tokens.number_of.get(match.end(), 0) if match else 0
             if match and end > at and _TAKEN not in match[0] and tokens.allow(lexeme, at, end):
                 yield Found(at, end, match.expand(lexeme.spoken), lexeme)

@@ -203,12 +203,17 @@ def test_parts_of_a_table_make_the_whole(tiny_voice, tmp_path, capsys):
     assert content_of(parts) == content_of(whole)
 
 
-def test_a_run_knows_its_weights(tiny_voice, tmp_path):
+def test_a_run_knows_its_weights_and_lexicons(tiny_voice, tmp_path):
     voice = tmp_path / "voice"
     shutil.copytree(tiny_voice, voice)
+    (voice / "lexicon.yaml").write_text("SQL: sequel")
     table, folder = write_table(tmp_path / "in.csv"), tmp_path / "out"
     assert main(words_of(voice, table, folder, "--workers", 1)) == 0
     shutil.rmtree(folder / "000001")
+    (voice / "lexicon.yaml").write_text("SQL: squeal")
+    with pytest.raises(InputError, match=r"another run \(models.acoustic.lexicon 1: "):
+        main(words_of(voice, table, folder, "--workers", 1))
+    (voice / "lexicon.yaml").write_text("SQL: sequel")
     weights = load_voice(voice).source("hifigan").weights
     rewrite_weights(weights, weights, lambda state: {name: value * 0.5 for name, value in state.items()})
     with pytest.raises(InputError, match=r"another run \(models.vocoder.weights: "):

@@ -133,6 +133,7 @@ def _clean_around(
 
 def _said(spoken: str, written: str) -> tuple[list[Span], list[LeftOut]]:
     """What is said in place of what is written: a written word stays, with the phonemes given for it."""
+    written = written.replace("’", "'")
     if (phonemes := _PHONEMES.fullmatch(spoken)) and _WRITTEN_WORD.fullmatch(written):
         return [Span(written, 0, 0, tuple(phonemes[1].split()))], []
     return normalise(spoken)
