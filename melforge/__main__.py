@@ -11,6 +11,8 @@ from melforge.common.errors import unknown
 
 # Of each command its module in melforge.common, or the commands behind its name, and a line about it.
 VOICE_COMMANDS: dict[str, tuple[Any, str]] = {
+    "clone": ("cli.voice_clone", "make a voice of recordings: prepare, train, make and check in one"),
+    "record": ("cli.voice_record", "record sentences in the browser"),
     "prepare": ("cli.voice_prepare", "make a corpus of recordings, and check them"),
     "train": ("cli.voice_train", "go on training a voice's models on a corpus"),
     "make": ("cli.voice_make", "make a voice of training runs, or of published weights"),

@@ -17,8 +17,9 @@ from melforge.common.training.corpus.takes import SPEAKER_FROM, require_takes
 SHOWN = 30  # defects in print; report.md has all
 EPILOG = """The folder has metadata.csv (name|text, LJSpeech's three columns, or a heading line such as
 file|text|speaker) with sound files in wavs/ or beside it, or NAME.txt beside each sound file; LibriTTS,
-LibriSpeech, VCTK, Common Voice and NeMo's manifests are read as they are. Files may be wav, flac, ogg or mp3
-at any rate, mono or stereo; they stay as they are.
+LibriSpeech, VCTK, Common Voice and NeMo's manifests are read as they are; NAME.srt and .vtt are texts too.
+Files may be wav, flac, ogg or mp3 at any rate, mono or stereo; they stay as they are. Those of more than 20
+seconds are cut at pauses, where the ear hears the words of their texts.
 
 Written are wavs/ (22,050 Hz, trimmed to the speech, at one level), labels.npz, metadata.csv, report.md,
 report.json and report.png. A second run takes what is finished and works on new and changed files only.

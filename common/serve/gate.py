@@ -66,7 +66,7 @@ class Gate:
 
         try:
             require_one_length(headers)
-            self._require_known_site(scope, headers)
+            require_known_site(scope, headers, self._hosts, self._origins)
             scope[CALLER] = self._caller(scope["path"], headers.get(b"authorization", b""))
             record |= {"key": scope[CALLER]} if scope[CALLER] else {}
             await self.app(scope, receive, sending)
@@ -91,21 +91,6 @@ class Gate:
                 total = milliseconds(arrived, self.service.scheduler.clock())
                 log("request", **record, route=route, status=status, total_ms=total)
 
-    def _require_known_site(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
-        """421 for a name that is not this machine's, 403 for what a page of another site sends."""
-        host = headers.get(b"host", b"").decode("latin-1").lower()
-        if host and self._hosts is not None and host_name(host) not in self._hosts:
-            message = f"this server is not {host[:100]!r}: start it with --hosts and that name if it is"
-            raise ApiError(421, message, code="host_not_allowed")
-        origin = headers.get(b"origin", b"").decode("latin-1").lower()
-        own = headers.get(b"sec-fetch-site") == b"same-origin" or origin.partition("://")[2] == host
-        if not origin or own or scope.get("method") in SAFE or self._origins & {origin, "*"}:
-            return
-        message = (
-            f"pages of {origin[:100]!r} may not use this server: start it with --origins and that address"
-        )
-        raise ApiError(403, message, code="origin_not_allowed")
-
     def _caller(self, path: str, authorization: bytes) -> str:
         """The caller, by the name of its API key; 401 if keys are needed and this one is none of them."""
         keys = self.service.keys
@@ -118,6 +103,22 @@ class Gate:
             message = "a valid API key is needed: Authorization: Bearer KEY"
             raise ApiError(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
         return fitting[0]
+
+
+def require_known_site(
+    scope: Scope, headers: Mapping[bytes, bytes], hosts: frozenset[str] | None, origins: frozenset[str]
+) -> None:
+    """421 for a name that is not this machine's, 403 for what a page of another site sends."""
+    host = headers.get(b"host", b"").decode("latin-1").lower()
+    if host and hosts is not None and host_name(host) not in hosts:
+        message = f"this server is not {host[:100]!r}: start it with --hosts and that name if it is"
+        raise ApiError(421, message, code="host_not_allowed")
+    origin = headers.get(b"origin", b"").decode("latin-1").lower()
+    own = headers.get(b"sec-fetch-site") == b"same-origin" or origin.partition("://")[2] == host
+    if not origin or own or scope.get("method") in SAFE or origins & {origin, "*"}:
+        return
+    message = f"pages of {origin[:100]!r} may not use this server: start it with --origins and that address"
+    raise ApiError(403, message, code="origin_not_allowed")
 
 
 def known_hosts(settings: ServeSettings, with_keys: bool) -> frozenset[str] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -49,24 +50,19 @@ KINDS = {bool: "switch", int: "integer", float: "number", str: "text"}
 
 def make_router(service: Service) -> APIRouter:
     router = APIRouter()
-    files = {path.name: path.read_bytes() for path in FOLDER.iterdir() if path.suffix in TYPES}
+    files = read_files(FOLDER)
 
     @router.get("/", include_in_schema=False)
     async def page() -> Response:
-        return file("index.html")
+        return answer_file(files, "index.html")
 
     @router.get("/docs", include_in_schema=False)
     async def docs() -> Response:
-        return file("docs.html")
+        return answer_file(files, "docs.html")
 
     @router.get("/page/{name}", include_in_schema=False)
     async def file_of_page(name: str) -> Response:
-        if name not in files:
-            raise ApiError(404, f"the page has no file {name[:100]!r}", code="not_found")
-        return file(name)
-
-    def file(name: str) -> Response:
-        return Response(files[name], headers={**HEADERS, "content-type": TYPES[Path(name).suffix]})
+        return answer_file(files, name)
 
     @router.get("/v1/audio/options")
     async def options() -> dict[str, Any]:
@@ -84,6 +80,18 @@ def make_router(service: Service) -> APIRouter:
         }
 
     return router
+
+
+def read_files(folder: Path) -> dict[str, bytes]:
+    """The files of a page, by their names."""
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix in TYPES}
+
+
+def answer_file(files: Mapping[str, bytes], name: str) -> Response:
+    """A page's file, with its type and the headers that keep the page to itself; 404 if there is none."""
+    if name not in files:
+        raise ApiError(404, f"the page has no file {name[:100]!r}", code="not_found")
+    return Response(files[name], headers={**HEADERS, "content-type": TYPES[Path(name).suffix]})
 
 
 def pair_options(pairs: Pairs, name: str) -> dict[str, Any]:

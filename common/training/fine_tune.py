@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ from melforge.common.weights.published import read_checkpoint
 from melforge.common.weights.voices import ModelSource, Voice, list_voices, load_voice
 
 if TYPE_CHECKING:
-    from melforge.common.training.tuning import TuningSettings
+    from melforge.common.training.tuning import Tuning, TuningSettings
 
 FILE = "train_finetune.yaml"  # the recipe of a model that can be fine-tuned, in hparams/<model>/
 LEAST_SECONDS = 60.0  # of speech
@@ -42,10 +42,12 @@ def fine_tune(
     resume: bool = False,
     learning_rate: float | None = None,
     align: str = "corpus",
+    progress: Callable[[float], object] = lambda share: None,
 ) -> None:
     """Trains models, by default the acoustic one, each in a folder of its name in `settings.out`.
 
-    They begin with the weights of `start`, a voice or a file, or go on with their runs (`resume`).
+    They begin with the weights of `start`, a voice or a file, or go on with their runs (`resume`). `progress`
+    is told the share of the work that is done.
     """
     from melforge.common.training import ranks
 
@@ -74,13 +76,14 @@ def fine_tune(
         if resume and not saved:
             other = " and give another folder" if run.exists() else ""
             raise InputError(f"{run} holds no run to go on with: leave --resume out{other}")
-    for source in sources:
+    for number, source in enumerate(sources):
         out = settings.out / source.model
         own = replace(settings, out=out, resume=out / LAST if resume else None)
         vocoder = vocoder_beside(start, source)
         if vocoder and not any(get_model(model).kind == "vocoder" for model in models):
             tell_copies(corpus, labels, vocoder)
-        tune(corpus, own, source, facts_of(corpus, labels, source), vocoder, learning_rate, align)
+        run = tuning(corpus, own, source, facts_of(corpus, labels, source), vocoder, learning_rate, align)
+        run.run(lambda share, before=number: progress((before + share) / len(sources)))
 
 
 def widest_voice() -> str | None:
@@ -140,7 +143,7 @@ def minutes_of_speakers(labels: Labels) -> dict[str, float]:
     }
 
 
-def tune(
+def tuning(
     corpus: Path,
     settings: TuningSettings,
     source: ModelSource,
@@ -148,8 +151,8 @@ def tune(
     vocoder: Vocoder | None,
     learning_rate: float | None,
     align: str,
-) -> None:
-    """Trains one model in its folder of the run."""
+) -> Tuning:
+    """The training of one model, in its folder of the run."""
     from melforge.common.training.loop import TrainingPlan
     from melforge.common.training.tuning import Tuning
 
@@ -164,7 +167,7 @@ def tune(
     trainer = module.make_trainer(plan, corpus, settings, source, **how)
     device = trainer.device.type
     print(f"{source.model} on {device}: {settings.out}", flush=True)
-    Tuning(settings, trainer, {**facts, "device": device}, vocoder).run()
+    return Tuning(settings, trainer, {**facts, "device": device}, vocoder)
 
 
 def vocoder_beside(start: str | None, source: ModelSource) -> Vocoder | None:

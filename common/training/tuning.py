@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,7 @@ class Tuning(Run):
         self.sample_seconds, self.sampled = settings.sample_minutes * 60, self.schedule.seconds
         self.board = summary_writer(self.folder)
 
-    def run(self) -> None:
+    def run(self, progress: Callable[[float], object] = lambda share: None) -> None:
         if not self.first:
             self.first = self.best = self.trainer.validate()
             print(f"at the start  {numbers(self.first)}", flush=True)
@@ -59,6 +59,7 @@ class Tuning(Run):
             self.write_samples()
         for losses in self.steps():
             seconds = self.schedule.seconds
+            progress(self.schedule.progress())
             looks = min(LOOKS, int(self.schedule.progress() * LOOKS))
             if looks > self.looks or (seconds >= FIRST_MINUTE and not self.early):
                 self.looks = looks

@@ -173,7 +173,7 @@ def _defects_of(line: Line, usual: Usual) -> Iterator[Defect]:
         return
     if line.misaligned:
         yield defect("alignment", f"is its text another? {line.misaligned}", True)
-    for kind, sentence, left_out in (*_of_sound(line.measures), *_of_speech(line, usual)):
+    for kind, sentence, left_out in (*sound_defects(line.measures), *_of_speech(line, usual)):
         yield defect(kind, sentence, left_out)
     if line.fit:
         for sentence, left_out in _of_fit(line.fit, usual):
@@ -190,7 +190,8 @@ def _defects_of(line: Line, usual: Usual) -> Iterator[Defect]:
         yield defect("characters", f"not spoken: {' '.join(line.unspoken)}", False)
 
 
-def _of_sound(found: Measures) -> Iterator[tuple[str, str, bool]]:
+def sound_defects(found: Measures) -> Iterator[tuple[str, str, bool]]:
+    """What is wrong with a recording by itself: the kind, a sentence, and whether it is left out for it."""
     if found.speech < SHORTEST:
         yield "length", f"{found.speech:.2f} s of speech are too short", True
     if found.speech > LONGEST:

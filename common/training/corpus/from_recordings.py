@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import math
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,7 @@ from melforge.common.files import write_bytes
 from melforge.common.text.english.pronounce import is_guessed, of_word
 from melforge.common.text.frontends import get_frontend
 from melforge.common.training.corpus.alignment import Aligner, durations_of, is_phone, line_symbols, words_of
+from melforge.common.training.corpus.cutting import cut_long
 from melforge.common.training.corpus.dataset import (
     HOP,
     LABELS,
@@ -27,7 +29,7 @@ from melforge.common.training.corpus.dataset import (
     save_labels,
     write_metadata,
 )
-from melforge.common.training.corpus.defects import Line, find_defects, require_kinds, usable
+from melforge.common.training.corpus.defects import LONGEST, Line, find_defects, require_kinds, usable
 from melforge.common.training.corpus.pitch import pitch_per_symbol
 from melforge.common.training.corpus.processes import in_processes
 from melforge.common.training.corpus.quality import Fit, Measures, fit_of, measure, prepared
@@ -35,6 +37,7 @@ from melforge.common.training.corpus.report import Report, make_report, save_rep
 from melforge.common.training.corpus.takes import Take, find_takes
 
 LINES = "lines"  # folder of a JSON file for each line that was worked on: the next run takes it from there
+CUTS = "cuts"  # of a file for each long recording: where its lines begin and end
 METHOD = 2  # to be raised when what is done to a recording changes
 LONGEST_READ = 600.0  # seconds
 
@@ -46,22 +49,29 @@ def prepare_recordings(
     keep: Sequence[str] = (),
     ear: str | None = None,
     workers: int = 1,
+    progress: Callable[[float], object] = lambda share: None,
 ) -> Report:
-    """Writes a corpus of a folder's recordings, see `find_takes`; an InputError where no line is usable."""
+    """Writes a corpus of a folder's recordings, see `find_takes`; an InputError where no line is usable.
+
+    `progress` is told the share of the work that is done.
+    """
     begun = time.monotonic()
     takes = find_takes(folder, speaker_from)
     if out.resolve().is_relative_to(folder.resolve()):
         raise InputError(f"-o {out} lies in {folder}, which is read: give a folder beside it")
     if (out / LABELS).exists() and not (out / LINES).is_dir():
         raise InputError(f"{out} holds a corpus that was made otherwise: give a new folder")
-    require_kinds(keep, {take.name for take in takes})
     hear = listener(ear)
+    takes = cut_long(takes, LONGEST, out / CUTS, key_of, ear)
+    require_kinds(keep, {take.name for take in takes})
     for name in ("wavs", LINES):
         (out / name).mkdir(parents=True, exist_ok=True)
     finished = {take.name: line for take in takes if (line := read_line(out, take)) is not None}
     left = [take for take in takes if take.name not in finished]
     new = in_processes(_make, left, workers, "preparing", _start_worker, out)
-    finished |= {line.name: line for line in new}
+    for number, line in enumerate(new, start=1):
+        finished[line.name] = line
+        progress(number / len(left))
     lines = [finished[take.name] for take in takes]
     remove_others(out, set(finished))
     if hear:
@@ -101,7 +111,7 @@ def labels_of(lines: Sequence[Line]) -> Labels:
 
 def key_of(take: Take) -> str:
     """Changes with whatever a line is made of."""
-    about: list[object] = [METHOD, take.source, take.text]
+    about: list[object] = [METHOD, take.source, take.text, *(take.piece or ())]
     if take.sound is not None:
         status = take.sound.stat()
         about += [status.st_size, status.st_mtime_ns]
@@ -164,7 +174,8 @@ def _fill(line: Line, take: Take) -> None:
         what = "is empty" if take.text == "" else "is missing"
         raise InputError(f"its text {what}: write it to {METADATA}, or to {take.sound.stem}.txt beside it")
     with _timed(line, "read"):
-        audio, rate = decode_audio(take.sound, LONGEST_READ)
+        start, end = take.piece or (0.0, math.inf)
+        audio, rate = decode_audio(take.sound, LONGEST_READ, start, end - start)
         line.measures = measure(audio, rate)
         if line.measures.silent:
             return

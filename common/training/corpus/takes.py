@@ -4,6 +4,7 @@ Texts stand in a list (LJSpeech's metadata.csv, a table with a heading, NeMo's m
 .trans.txt) or each in a file: NAME.txt beside NAME.wav, or in a tree of its own as in VCTK.
 """
 
+import math
 import os
 import re
 from collections import Counter, defaultdict
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from melforge.common.errors import InputError
 from melforge.common.files import folded, read_text
-from melforge.common.recognition.lists import ListedRecording, read_list
+from melforge.common.recognition.lists import read_list
 from melforge.common.recognition.recordings import LISTS, SUFFIXES
 from melforge.common.training.corpus.dataset import METADATA
 
@@ -25,7 +26,9 @@ CONVERTED = (".m4a", ".mp4", ".aac", ".wma", ".amr", ".webm", ".3gp", ".caf", ".
 # A folder of one of several forms of the same clips: mp3, wav48, wavs_22k.
 RATE = r"(16|22|24|44|48)|[_-]?(8|16|22|24|32|44|48)(000|050|100|(\.05|\.1)?k)(hz)?"
 FORM = re.compile(rf"({'|'.join(suffix[1:] for suffix in SUFFIXES)})s?({RATE})?")
-TEXTS = (".normalized.txt", ".original.txt", ".txt", ".lab")  # of one recording; the first one there counts
+SUBTITLES = (".srt", ".vtt")
+# Of one recording; the first one there counts.
+TEXTS = (".normalized.txt", ".original.txt", ".txt", ".lab", *SUBTITLES)
 # What Common Voice has beside its lists of clips that are right.
 NOT_VALID = ("invalidated.tsv", "other.tsv", "reported.tsv", "unvalidated_sentences.tsv")
 HTS_LABEL = re.compile(r"\s*\d+\s+\d+\s+\S+")  # times and a phone, in place of a text
@@ -42,6 +45,7 @@ class Take:
     sound: Path | None
     text: str | None
     speaker: str = ""
+    piece: tuple[float, float] | None = None  # of the sound file, in seconds; None is all of it
 
 
 def require_takes(folder: Path) -> None:
@@ -214,7 +218,14 @@ def _text_in(path: Path) -> str:
     text = read_text(path)
     if path.suffix.lower() == ".lab" and HTS_LABEL.match(text):
         raise InputError(f"{path} has times of phones, no text: write {METADATA} (name|text)")
-    return TIMES.sub("", text)
+    return _spoken_in(text) if path.suffix.lower() in SUBTITLES else TIMES.sub("", text)
+
+
+def _spoken_in(subtitles: str) -> str:
+    """What SubRip's or WebVTT's cues say, without their numbers, times and marks."""
+    cues = re.split(r"\n\s*\n", subtitles)
+    said = (cue.partition("-->")[2].partition("\n")[2] for cue in cues if "-->" in cue)
+    return re.sub(r"<[^<>]*>|\{\\[^{}]*\}|(?m:^\s*-\s)", "", "\n".join(said))
 
 
 def _if_a_list(folder: Path, path: Path, sounds: _Sounds, speaker_from: str | None) -> list[Take]:
@@ -229,19 +240,14 @@ def _from_list(folder: Path, path: Path, sounds: _Sounds, speaker_from: str | No
     rows = read_list(path, lambda name: sounds.find(name, path.parent) is not None, speaker_from == "column")
     times = Counter(_base_of(name) for name in {row.file for row in rows})
     for row in rows:
-        _require_whole(row)
         sound = sounds.find(row.file, path.parent, times[_base_of(row.file)] == 1)
         place = sound or Path(os.path.normpath(path.parent / row.file.replace("\\", "/")))
-        yield replace(_take(folder, place, sound, row.text), speaker=row.speaker)
+        piece = None if row.offset is None else (row.offset, row.offset + (row.duration or math.inf))
+        yield replace(_take(folder, place, sound, row.text), speaker=row.speaker, piece=piece)
 
 
 def _base_of(name: str) -> str:
     return folded(re.split(r"[/\\]", name)[-1])
-
-
-def _require_whole(row: ListedRecording) -> None:
-    if row.offset:
-        raise InputError(f"{row.place}: a piece of a file (offset {row.offset:g}): cut it into files first")
 
 
 def _take(folder: Path, place: Path, sound: Path | None, text: str | None) -> Take:

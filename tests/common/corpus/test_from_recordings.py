@@ -212,7 +212,7 @@ def test_a_text_that_does_not_fit_is_reported_by_its_alignment(folder, aligner, 
     aligner.refused = True
     add(folder, "refused", voice(seed=22))
     prepare_recordings(folder, out, keep=["refused"])
-    assert reported(out, "refused")["alignment"] == ("its text does not fit: no alignment", True)
+    assert reported(out, "refused")["alignment"] == ("is its text another? no alignment", True)
     assert "refused" not in load_labels(out).names
 
 

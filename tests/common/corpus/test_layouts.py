@@ -165,7 +165,7 @@ LAYOUTS = {
     "pieces": (
         BESIDE,
         {"metadata.csv": manifest({"audio_filepath": "a.wav", "offset": 2.5, "duration": 1, "text": "A"})},
-        "line 1: a piece of a file \\(offset 2.5\\): cut it into files first",
+        {"a": ("A", ""), "b": (None, "")},
     ),
     "metadata.jsonl": (
         BESIDE,
@@ -248,6 +248,21 @@ LAYOUTS = {
         f"{IN_WAVS} wavs_22k/a.wav wavs_22k/b.wav",
         {"metadata.csv": "a|A\nb|B"},
         RIGHT,
+    ),
+    "subtitles": (
+        BESIDE,
+        {
+            "a.srt": "1\r\n00:00:00,000 --> 00:00:02,500\r\n- <i>Printing was</i>\r\n\r\n2\r\n"
+            "00:00:02,500 --> 00:00:04,000\r\n{\\an8}the first\r\nof arts.\r\n",
+            "b.vtt": "WEBVTT - made by hand\n\nNOTE b\n\n00:01.000 --> 00:02.000 align:left\n"
+            "<v Ann>It is used in 1887,\n\nlast\n00:02.000 --> 00:03.000\nand now.\n",
+        },
+        RIGHT,
+    ),
+    "vits": (
+        "DUMMY/ann/ann_1.wav DUMMY/bob/bob_1.wav",
+        {"train.txt": "DUMMY2/ann/ann_1.wav|3|A\n", "val.txt": "DUMMY2/bob/bob_1.wav|4|B\n"},
+        {"ann_1": ("A", "ann"), "bob_1": ("B", "bob")},
     ),
     "a tree of texts": (IN_WAVS, {"txt/a.txt": "A", "txt/b.txt": "B", "README.txt": "x"}, RIGHT),
     "vctk": (

@@ -1,0 +1,160 @@
+"""Makes a voice of a folder of recordings: prepares them, trains, makes the voice and checks it.
+
+A command that was interrupted goes on when it is given again; what is finished is not done anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from melforge.common.cli import options, voice_check, voice_make
+from melforge.common.errors import InputError, require_package
+from melforge.common.weights.voices import VOICE_FILE, voices_folder
+
+MINUTES, STEPS = 10.0, 3000  # of the training: whichever ends first
+SECONDS_A_SECOND = 1 / 20  # of work to prepare a second of speech, on one core
+MAKING = 40.0  # seconds for the voice, its card and its check
+EPILOG = """Everything but the voice is kept in --work: the corpus and its report (corpus/), the run of the
+training, and three sentences to hear of each speaker (sentences/).
+
+examples:
+  melforge voice clone recordings ann --licence CC-BY-4.0
+  melforge voice clone recordings ./ann --minutes 20"""
+
+OPTIONS = f"""
+  folder DIR           recordings and texts, as melforge voice prepare reads them
+  name NAME            name of the voice; a path makes its folder there instead of in voices/
+  --work DIR           folder for the corpus and the run (default: clones/NAME)
+  --minutes X={MINUTES:g}   of training at most; {STEPS} steps end it too
+  --keep KIND...       use lines in spite of this kind of defect, or the line of this name
+  --ear NAME           ear that hears recordings and voice; none for none (default: the shipped one)
+  --description TEXT=  one sentence about the voice
+  --licence TEXT=      licence of the voice
+  --device NAME=auto   cpu or cuda (auto: a GPU if there is one)
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = options.Parser(description=__doc__, epilog=EPILOG)
+    options.add_table(parser, OPTIONS)
+    parser.add_argument("--from", dest="start", metavar="VOICE", help="voice that the training begins with")
+    args = parser.parse_args(argv)
+    if not 0 < args.minutes < float("inf"):
+        raise InputError(f"--minutes must be a number above 0, not {args.minutes:g}")
+    for package in ("torch", "pocketsphinx", "pyworld", "soxr"):
+        require_package(package, "cloning a voice", "train")
+    voice = Path(args.name) if "/" in args.name else voices_folder() / args.name
+    work = args.work or Path("clones") / voice.name
+    made = work / "voice.txt"
+    if (voice / VOICE_FILE).exists() and not (made.is_file() and made.read_text("utf-8") == str(voice)):
+        raise InputError(f"{voice} is another voice already: give another name")
+    from melforge.common.training.corpus.cutting import seconds_of
+    from melforge.common.training.corpus.takes import find_takes
+
+    speech = sum(seconds_of(take) for take in find_takes(args.folder) if take.text)
+    with _one_bar(speech, args.minutes * 60) as (prepare, train, finish):
+        corpus, run = _trained(args, work, prepare, train)
+        made.write_text(str(voice), encoding="utf-8")
+        about = ["--description", args.description, "--licence", args.licence]
+        ear = ["--ear", args.ear] if args.ear else []
+        voice_make.main([str(voice) if "/" in args.name else args.name, "--run", str(run), *about, *ear])
+        finish(0.5)
+        status = voice_check.main([str(voice), "--corpus", str(corpus), *ear])
+        spoken = _speak(voice, work / "sentences")
+        finish(1.0)
+    print("\nhear them:", *(f"  {path}" for path in spoken), sep="\n")
+    print(f"the voice's card: {voice / 'README.md'}\nthe recordings' report: {corpus / 'report.md'}")
+    print(f'next: melforge speak --voice {args.name} --text "Hello." -o hello.wav')
+    return status
+
+
+def _trained(args, work: Path, prepare: Callable, train: Callable) -> tuple[Path, Path]:
+    """The folders of the corpus and of the run, which is of this corpus and of these settings."""
+    from melforge.common.training.corpus.dataset import LABELS
+    from melforge.common.training.corpus.from_recordings import prepare_recordings
+    from melforge.common.training.corpus.report import summary
+    from melforge.common.training.fine_tune import fine_tune
+    from melforge.common.training.run_folder import LAST
+    from melforge.common.training.tuning import TuningSettings
+
+    corpus = work / "corpus"
+    report = prepare_recordings(args.folder, corpus, None, args.keep, args.ear, progress=prepare)
+    prepare(1.0)
+    print(f"{summary(report)} ({corpus / 'report.md'})")
+    settings = repr((args.minutes, args.start)).encode()
+    run = work / f"run-{hashlib.sha256((corpus / LABELS).read_bytes() + settings).hexdigest()[:8]}"
+    finished = run / "finished"
+    if not finished.exists():
+        goes_on = any(run.glob(f"*/{LAST}"))
+        if not goes_on and run.exists():
+            shutil.rmtree(run)  # interrupted before anything of it was saved
+        tuning = TuningSettings(run, steps=STEPS, minutes=args.minutes, device=args.device)
+        fine_tune(corpus, tuning, args.start, resume=goes_on, progress=train)
+        finished.touch()
+    train(1.0)
+    return corpus, run
+
+
+def _speak(voice: Path, folder: Path) -> list[Path]:
+    """Three sentences of each speaker as wav files."""
+    from melforge.common.audio.sound_files import write_audio
+    from melforge.common.runner import TextToSpeech
+    from melforge.common.speech import Controls
+
+    folder.mkdir(parents=True, exist_ok=True)
+    tts, paths = TextToSpeech.load(voice=voice, device="cpu"), []
+    for number, name in enumerate(tts.acoustic.source.speakers or ("",)):
+        audios = tts.speak_many(voice_check.SENTENCES[:3], Controls(speaker=number) if name else None)
+        for count, audio in enumerate(audios, start=1):
+            paths.append(folder / f"{name and name + '-'}{count}.wav")
+            write_audio(paths[-1], audio.samples, audio.sampling_rate)
+    return paths
+
+
+@contextlib.contextmanager
+def _one_bar(speech: float, training: float):
+    """One bar for all steps, and what they print above it; yields what tells the share done of each step.
+
+    Bars of their own that the steps have are not shown.
+    """
+    from tqdm import tqdm
+
+    seconds = {"preparing": 5 + speech * SECONDS_A_SECOND, "training": training, "making": MAKING}
+    minutes = sum(seconds.values()) / 60
+    print(f"{speech / 60:.1f} minutes of recordings: at most about {minutes:.0f} minutes of work", flush=True)
+    shape = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}, {remaining} left"
+    bar = tqdm(total=sum(seconds.values()), bar_format=shape, disable=None, file=sys.stderr)
+
+    def teller(name: str, before: float) -> Callable[[float], None]:
+        def tell(share: float) -> None:
+            bar.set_description(name, refresh=False)
+            bar.update(max(0.0, before + min(1.0, share) * seconds[name] - bar.n))
+
+        return tell
+
+    above = _AboveBar(sys.stdout)
+    starts = [0.0, seconds["preparing"], seconds["preparing"] + seconds["training"]]
+    with bar, contextlib.redirect_stdout(above), contextlib.redirect_stderr(above):
+        yield [teller(name, before) for name, before in zip(seconds, starts, strict=True)]
+
+
+class _AboveBar(io.TextIOBase):
+    """Writes whole lines above a bar."""
+
+    def __init__(self, out) -> None:
+        self.out, self.rest = out, ""
+
+    def write(self, text: str) -> int:
+        from tqdm import tqdm
+
+        *lines, self.rest = (self.rest + text).split("\n")
+        for line in lines:
+            tqdm.write(line, file=self.out)
+        self.out.flush()
+        return len(text)
