@@ -92,7 +92,7 @@ def running(keys: tuple[bytes, ...] = (), voice: str | None = "hazel", **setting
     async def serve() -> None:
         told = ServeSettings(**settings)
         names = {key: f"owner {number}" for number, key in enumerate(keys, start=1)}
-        service = Service(told, Pairs(options, told.pairs, told.memory_limit), 2, names)
+        service = Service(told, Pairs(options, told.pairs, told.memory_limit), told.workers or 2, names)
         made.update(service=service, server=make_server(service))
         try:
             await made["server"].serve(sockets=[listening])
