@@ -3,7 +3,9 @@
 A step makes and encodes one chunk of audio. The next step belongs to the job whose listener will run out of
 audio first, so a short text does not wait for a book, and a listener who has enough audio waits. A chunk is
 the longer the more time there is before another listener is due. The job of a listener who falls far behind
-is paused. Where models gain by it, a worker computes the next chunks of several jobs together.
+is paused. Starters make nothing but first chunks, and not those of books, so that a text need not wait for
+long chunks of others to end. Where models gain by it, a worker computes the next chunks of several jobs
+together.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ LOG = logging.getLogger("melforge.serve")
 TARGET, MARGIN = 0.1, 0.35
 # Seconds from a job's arrival for which its first sound waits for listeners who would hear a gap.
 PATIENCE = 2.0
+LONG = 1000  # characters of a text that starters leave to the workers: nobody is in a hurry for a book
 SHORTER = 4  # a text so many times shorter than another need not wait for it
 MEMORY = 0.9  # of a step's weight beside the next one's, in what steps take
 
@@ -129,6 +132,10 @@ class SpeechJob:
         progress = self.progress
         return progress.runs_dry - MARGIN if progress.made else progress.arrived + TARGET
 
+    @property
+    def for_starters(self) -> bool:
+        return not self.progress.made and self.length <= LONG
+
     def __aiter__(self) -> SpeechJob:
         return self
 
@@ -171,6 +178,7 @@ class Step:
     """A worker's current step: when it began, the jobs whose chunks it makes, and those next in line."""
 
     begun: float
+    starts: bool  # it is a starter's
     jobs: Sequence[SpeechJob]
     next_jobs: Sequence[SpeechJob] = ()
 
@@ -178,8 +186,9 @@ class Step:
 class Scheduler:
     """Jobs and the threads that work on them.
 
-    `encoders` further threads encode the audio, so that a worker that owns a GPU does nothing else. `on_step`
-    is called with the seconds that each chunk took; the time of a batch is divided evenly.
+    `starters` are further workers, for first chunks alone. `encoders` further threads encode
+    the audio, so that a worker that owns a GPU does nothing else. `on_step` is called with the seconds that
+    each chunk took; the time of a batch is divided evenly.
     """
 
     def __init__(
@@ -190,10 +199,13 @@ class Scheduler:
         clock: Callable[[], float] = time.monotonic,
         on_step: Callable[[float], object] | None = None,
         batches: Batches | None = None,
+        starters: int = 0,
     ):
         self.workers, self.ahead, self.clock = workers, ahead, clock
-        self._on_step, self._batches = on_step, batches
-        self._changed = threading.Condition()
+        self._on_step, self._batches, self._starters = on_step, batches, starters
+        lock = threading.RLock()
+        self._changed = threading.Condition(lock)
+        self._came = threading.Condition(lock)  # of a job for starters
         self._queue: list[Waiting] = []  # jobs that are neither busy nor parked
         self._numbers = itertools.count()
         self._jobs: set[SpeechJob] = set()  # not ended yet
@@ -209,8 +221,8 @@ class Scheduler:
         # Chunks for the encoders, each with whether it is the last; None ends these.
         self._made: queue.SimpleQueue[tuple[SpeechJob, np.ndarray | None, bool] | None] = queue.SimpleQueue()
         self._encoders = encoders
-        for _ in range(workers):
-            self._add_worker()
+        for starts in [False] * workers + [True] * starters:
+            self._add_worker(starts)
         for number in range(encoders):
             self._add_thread(f"encode-{number}", self._encode_made)
 
@@ -284,7 +296,7 @@ class Scheduler:
                     job.busy = False
                     self._push(job)
         for step in hanging.values():
-            self._add_worker()
+            self._add_worker(step.starts)
             for job in step.jobs:
                 self._end(job, Hanging(f"a step took more than {seconds:g} seconds"), close=False)
             for job in step.next_jobs:
@@ -298,6 +310,7 @@ class Scheduler:
             self._stopping = True
             jobs = list(self._jobs)
             self._changed.notify_all()
+            self._came.notify_all()
         for job in jobs:
             job.cancel()
 
@@ -307,11 +320,11 @@ class Scheduler:
         for thread in self._threads:
             thread.join(max(0.0, end - time.monotonic()))
 
-    def _add_worker(self) -> None:
+    def _add_worker(self, starts: bool) -> None:
         number = next(self._workers)
         with self._changed:
             self._working += 1
-        self._add_thread(f"speech-{number}", self._work, number)
+        self._add_thread(f"{'start' if starts else 'speech'}-{number}", self._work, number, starts)
 
     def _add_thread(self, name: str, run: Callable[..., object], *arguments: int) -> None:
         thread = threading.Thread(target=run, args=arguments, name=name, daemon=True)
@@ -321,19 +334,21 @@ class Scheduler:
     def _push(self, job: SpeechJob) -> None:
         self._queue.append((job.deadline, next(self._numbers), job))
         self._changed.notify()
+        if job.for_starters:
+            self._came.notify()
 
     def _is_ahead(self, job: SpeechJob) -> bool:
         return job.progress.made - job.progress.taken > job.ahead
 
-    def _next_jobs(self) -> list[SpeechJob]:
+    def _next_jobs(self, starts: bool = False) -> list[SpeechJob]:
         """Waits for the most urgent job; returns it with the jobs whose next chunks are made with its own.
 
-        The list is empty when it is time to stop.
+        The list is empty when it is time to stop. `starts`: only a job for starters.
         """
         with self._changed:
             while True:
-                while self._queue:
-                    job = self._pop()
+                wait = None if starts else self._held()
+                while not wait and (job := self._pop(starts)):
                     if not job.cancelled:
                         jobs = [job, *self._companions(job)]
                         for one in jobs:
@@ -342,13 +357,22 @@ class Scheduler:
                 if self._stopping:
                     return []
                 self._idle += 1
-                self._changed.wait()
+                (self._came if starts else self._changed).wait(wait)
                 self._idle -= 1
 
-    def _pop(self) -> SpeechJob:
+    def _held(self) -> float | None:
+        """Seconds for which a worker begins no step, so as not to slow those of starters; None: it may.
+
+        There are as many steps at a time as workers, but for those that are due.
+        """
+        if len(self._steps) < self.workers or not self._queue:
+            return None
+        return max(0.0, min(self._queue)[0] - self.clock()) or None
+
+    def _pop(self, starts: bool) -> SpeechJob | None:
         """Takes the most urgent job from the queue; every other time a much shorter text without a sound.
 
-        Many long texts whose listeners are late would keep that one waiting.
+        Many long texts whose listeners are late would keep that one waiting. `starts`: as `_next_jobs`.
         """
         now = self.clock()
 
@@ -358,11 +382,15 @@ class Scheduler:
                 deadline = max(deadline, min(now, job.progress.arrived + PATIENCE))
             return deadline, entry
 
-        entry = min(self._queue, key=urgency)
-        longest = -1 if self._let_pass else entry[2].length // SHORTER
-        short = [one for one in self._queue if not one[2].progress.made and one[2].length < longest]
-        self._let_pass = bool(short)
-        entry = min(short, default=entry)
+        if starts:
+            entry = min((one for one in self._queue if one[2].for_starters), default=None)
+        elif entry := min(self._queue, key=urgency, default=None):
+            longest = -1 if self._let_pass else entry[2].length // SHORTER
+            short = [one for one in self._queue if not one[2].progress.made and one[2].length < longest]
+            self._let_pass = bool(short)
+            entry = min(short, default=entry)
+        if entry is None:
+            return None
         self._queue.remove(entry)
         return entry[2]
 
@@ -403,20 +431,20 @@ class Scheduler:
             self._queue = [entry for entry in self._queue if entry[1] not in numbers]
         return [job for _, _, job in taken]
 
-    def _work(self, number: int) -> None:
-        while jobs := self._next_jobs():
-            if not self._make_chunks(number, jobs):
+    def _work(self, number: int, starts: bool) -> None:
+        while jobs := self._next_jobs(starts):
+            if not self._make_chunks(number, jobs, starts):
                 break  # abandoned: a replacement worker has taken over
         with self._changed:
             self._working -= 1
             if not self._working:
                 self._made.put(None)
 
-    def _make_chunks(self, number: int, jobs: Sequence[SpeechJob]) -> bool:
+    def _make_chunks(self, number: int, jobs: Sequence[SpeechJob], starts: bool) -> bool:
         """Makes one chunk of each job; False if this worker was abandoned meanwhile."""
         begun = self.clock()
         with self._changed:
-            self._steps[number] = Step(begun, jobs)
+            self._steps[number] = Step(begun, starts, jobs)
         for job in jobs:
             if job.progress.started is None:
                 job.progress.started = begun
@@ -433,7 +461,7 @@ class Scheduler:
             with self._changed:
                 if number not in self._steps:
                     return False
-                self._steps[number] = Step(begun, [job], jobs[i + 1 :])
+                self._steps[number] = Step(begun, starts, [job], jobs[i + 1 :])
             if job.cancelled:
                 self._end(job, None)
                 continue
@@ -457,6 +485,8 @@ class Scheduler:
             with self._changed:
                 self._recent = tuple(MEMORY * old + new for old, new in zip(self._recent, step, strict=True))
         with self._changed:
+            if starts:
+                self._changed.notify()  # of the workers that let this step pass
             return self._steps.pop(number, None) is not None
 
     def _encode_made(self) -> None:

@@ -51,7 +51,7 @@ class Service:
     """Answers requests, in one event loop.
 
     One thread analyses texts, and another loads pairs. Where threads can share engines there
-    is a worker for each core, which also encodes what it speaks.
+    is a worker for each core, which also encodes what it speaks, and one that only makes first sounds.
     """
 
     def __init__(
@@ -75,7 +75,12 @@ class Service:
         self.together = workers * largest  # texts that are spoken at the same time
         batches = Batches(attrgetter("batch_key"), self._speak_ahead, largest)
         self.scheduler = Scheduler(
-            workers, settings.ahead, encoders, on_step=self._note_step, batches=batches
+            workers,
+            settings.ahead,
+            encoders,
+            on_step=self._note_step,
+            batches=batches,
+            starters=int(self._shared),
         )
 
     def note_state(self) -> None:

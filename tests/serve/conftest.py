@@ -93,7 +93,7 @@ def running(keys: tuple[bytes, ...] = (), voice: str | None = "hazel", **setting
     async def serve() -> None:
         told = ServeSettings(**settings)
         names = {key: f"owner {number}" for number, key in enumerate(keys, start=1)}
-        service = Service(told, Pairs(options, told.pairs, told.memory_limit), 2, names)
+        service = Service(told, Pairs(options, told.pairs, told.memory_limit), told.workers or 2, names)
         wyoming = await start_wyoming(service)
         made.update(service=service, wyoming=wyoming, server=make_server(service))
         try:

@@ -32,7 +32,7 @@ STEPS = 64  # of 16 bits: sums in another order, through all layers
 @pytest.fixture(scope="module", params=["tacotron2-hifigan", "fastpitch-hifigan"])
 def batching(request) -> Iterator[Running]:
     """Tacotron 2 gains by batches on ONNX Runtime; the other pair gets a vocoder that does, as on a GPU."""
-    with running(pairs=request.param) as one:
+    with running(pairs=request.param, workers=1) as one:
         pairs = one.service.pairs
         if request.param == "fastpitch-hifigan":
             tts, source = pairs.get(pairs.first), load_voice(ROOT / "voices" / "hazel").source("hifigan")
@@ -67,9 +67,9 @@ def gate(batching, monkeypatch) -> Iterator[threading.Event]:
     """No step is made until it is set, so that callers meet."""
     opened, make = threading.Event(), batching.service.scheduler._make_chunks
 
-    def held(number, jobs):
+    def held(*step):
         opened.wait(PATIENCE)
-        return make(number, jobs)
+        return make(*step)
 
     monkeypatch.setattr(batching.service.scheduler, "_make_chunks", held)
     yield opened
@@ -117,10 +117,10 @@ def test_an_utterance_that_cannot_be_spoken_harms_no_other_of_its_batch(batching
     acoustic = batching.service.pairs.get(batching.service.pairs.first).acoustic
     synthesise = acoustic.synthesise
 
-    def refusing(ids, controls):
+    def refusing(ids, controls, *others):
         if any(one.seed == 2 for one in controls):
             raise InputError("no such seed")
-        return synthesise(ids, controls)
+        return synthesise(ids, controls, *others)
 
     with monkeypatch.context() as patch:
         patch.setattr(acoustic, "synthesise", refusing)

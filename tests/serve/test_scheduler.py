@@ -10,6 +10,7 @@ import pytest
 
 from melforge.common.serve.pairs import CHUNKS
 from melforge.common.serve.scheduler import (
+    LONG,
     MARGIN,
     Batches,
     Cancelled,
@@ -64,10 +65,10 @@ def held(gate, begun):
     yield np.zeros(1, np.float32)
 
 
-def hang(scheduler):
+def hang(scheduler, length=0):
     """A job whose step has begun and ends with the gate that comes with it."""
     gate, begun = threading.Event(), threading.Event()
-    job = scheduler.submit(held(gate, begun), Plain(), RATE)
+    job = scheduler.submit(held(gate, begun), Plain(), RATE, length=length)
     begun.wait(60)
     return gate, job
 
@@ -368,6 +369,62 @@ def test_a_hanging_worker_is_replaced_and_its_job_ends():
         return other, scheduler.jobs, scheduler._threads[0].is_alive()
 
     assert run(test, clock=clock) == (bytes(3) + b"end", 0, False)
+
+
+def test_a_text_that_is_no_book_is_heard_while_all_workers_are_busy():
+    clock = Clock()
+
+    async def test(scheduler):
+        steps, gates, hanging = [], [], []
+        for length in (LONG + 1, 0):  # the worker has the first, so the starter has the second
+            gate, job = hang(scheduler, length)
+            gates.append(gate)
+            hanging.append(job)
+        clock.now = 31.0
+        assert scheduler.replace_hanging(30.0) == 2
+        gate, busy = hang(scheduler, LONG + 1)
+        book = scheduler.submit(chunks(steps, "book", [9]), Plain(), RATE, length=LONG + 1)
+        sentence = scheduler.submit(chunks(steps, "sentence", [5, 5]), Plain(), RATE, length=LONG)
+        heard = await asyncio.wait_for(sentence.__anext__(), 60)
+        assert (heard, steps) == (bytes(5), ["sentence"])  # the rest is for workers
+        for one in (gate, *gates):
+            one.set()
+        return await asyncio.gather(*map(read, [busy, book, sentence, *hanging]), return_exceptions=True)
+
+    *spoken, first, second = run(test, clock=clock, starters=1)
+    assert spoken == [bytes(1) + b"end", bytes(9) + b"end", bytes(5) + b"end"]
+    assert isinstance(first, Hanging) and isinstance(second, Hanging)
+
+
+@pytest.mark.parametrize(
+    "ahead, order", [(100.0, ["book", "sentence", "book"]), (0.3, ["book", "book", "sentence"])]
+)
+def test_a_worker_lets_a_first_sound_pass_unless_its_listener_is_due(ahead, order):
+    async def test(scheduler):
+        gates, begun, steps = [threading.Event(), threading.Event()], threading.Event(), []
+
+        def book():
+            gates[0].wait(60)
+            yield from chunks(steps, "book", [int(ahead * RATE), 1])
+
+        def sentence():
+            begun.set()
+            gates[1].wait(60)
+            yield from chunks(steps, "sentence", [1])
+
+        jobs = [scheduler.submit(book(), Plain(), RATE, length=LONG + 1)]
+        while not scheduler._steps:
+            await asyncio.sleep(0.001)
+        jobs.append(scheduler.submit(sentence(), Plain(), RATE))
+        begun.wait(60)
+        gates[0].set()
+        while not scheduler._idle:  # the worker has nothing to do, or waits
+            await asyncio.sleep(0.001)
+        gates[1].set()
+        await asyncio.gather(*map(read, jobs))
+        return steps
+
+    assert run(test, starters=1) == order
 
 
 def test_steps_that_go_together_are_made_together_the_most_urgent_first():
