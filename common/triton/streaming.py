@@ -54,6 +54,7 @@ class TextToChunks(Model):
         batches = Batches(attrgetter("batch_key"), self.tts.speak_ahead, together)
         self.scheduler = Scheduler(how.workers(), math.inf, batches=batches)
         self.analyser = TextAnalyser()
+        self.running = 0  # requests; the loop's thread alone counts
         kind = self.triton.MetricFamily.GAUGE
         self.figures = self.triton.MetricFamily(STREAMS, "Texts that stream", kind)  # lives as long as these
         self.streams = self.figures.Metric(labels={"model": tensors.STREAM})
@@ -67,22 +68,25 @@ class TextToChunks(Model):
     async def answer(self, request: Any) -> None:
         sender = request.get_response_sender()
         final = self.triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+        self.running += 1
+        self.streams.set(self.running)
         try:
+            if self.running > self.most_texts:
+                raise Busy(f"busy: {self.most_texts} texts are spoken already; try again later")
             await self.speak(request, sender)
-            self.streams.set(self.scheduler.jobs)
         except Exception as error:  # in the last answer: behind an error tritonserver 2.51 may crash
             sender.send(self.triton.InferenceResponse([], self.error(error)), flags=final)
         else:
             sender.send(flags=final)
+        finally:
+            self.running -= 1
+            self.streams.set(self.running)
 
     async def speak(self, request: Any, sender: Any) -> None:
-        if self.scheduler.jobs >= self.most_texts:
-            raise Busy(f"busy: {self.scheduler.jobs} texts are spoken already; try again later")
         controls, (text,) = self.controls(request), self.texts(request)
         analysed = await self.analyser.analyse(self.tts, text)
         stream = self.tts.stream(analysed, controls, sizes=self.pairs.chunk_sizes(self.tts))
         job = self.scheduler.submit(stream, Samples(), self.tts.sampling_rate, length=len(text))
-        self.streams.set(self.scheduler.jobs)
         first = [self.output(tensors.UNSPOKEN.name, np.array([in_json(analysed)], object))]
         async for data in job:
             if sender.is_cancelled():
