@@ -363,11 +363,13 @@ class Scheduler:
     def _held(self) -> float | None:
         """Seconds for which a worker begins no step, so as not to slow those of starters; None: it may.
 
-        There are as many steps at a time as workers, but for those that are due.
+        There are as many steps at a time as workers, but for those that are due; a book's first one is not.
         """
         if len(self._steps) < self.workers or not self._queue:
             return None
-        return max(0.0, min(self._queue)[0] - self.clock()) or None
+        due = [deadline for deadline, _, job in self._queue if job.progress.made or job.for_starters]
+        now = self.clock()
+        return max(0.0, min(due, default=now + PATIENCE) - now) or None
 
     def _pop(self, starts: bool) -> SpeechJob | None:
         """Takes the most urgent job from the queue; every other time a much shorter text without a sound.
