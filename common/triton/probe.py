@@ -52,7 +52,7 @@ def post(url, content, seconds):
 
 def trouble(url, model, seconds):
     """Why a model does not answer, or None."""
-    path, content = question(model)
+    path, content = question(model) or ("", {})
     status, line = post(f"{url}/v2/models/{path}", content, seconds)
     if status == 503 or '"error":"busy' in line.replace(" ", ""):
         print(f"{url}: {model} is busy")
