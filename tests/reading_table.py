@@ -6,9 +6,9 @@
     python -m tests.reading_table --wrong homographs
 
 The cases stand in tests/data/reading, a file a category; " | " parts readings that are right alike, and
-"{one|a} half" parts words. A third of them, of homographs half, is held out: the rules were not written with
-them in view. Below a line "# held out" all are, below "# in view" none. "⏎" is a new line. `--wrong` lists
-what is wrong of those in view only. tests/data/reading_wrong.txt has hashes of all that are wrong.
+"{one|a} half" parts words. A third of them is held out: the rules were not written with them in view. Below a
+line "# held out" all are, below "# in view" none. "⏎" is a new line. `--wrong` lists what is wrong of those
+in view only. tests/data/reading_wrong.txt has hashes of all that are wrong.
 """
 
 import argparse
@@ -100,11 +100,11 @@ def _rows(name: str) -> Iterator[list[str]]:
             yield line.split("\t")
 
 
-def _is_held_out(written: str, of: int) -> bool:
-    return zlib.crc32(written.encode()) % of == 0
+def _is_held_out(written: str) -> bool:
+    return zlib.crc32(written.encode()) % 3 == 0
 
 
-def _with_place(name: str, of: int) -> Iterator[tuple[str, str, bool]]:
+def _with_place(name: str) -> Iterator[tuple[str, str, bool]]:
     """The rows of two columns, each with whether it is held out."""
     held_out = None
     for line in (DATA / f"{name}.tsv").read_text(encoding="utf-8").splitlines():
@@ -112,8 +112,7 @@ def _with_place(name: str, of: int) -> Iterator[tuple[str, str, bool]]:
             held_out = line == "# held out"
         elif "\t" in line:
             first, second = line.replace("⏎", "\n").split("\t")
-            key = second if name == HOMOGRAPHS else first
-            yield first, second, _is_held_out(key, of) if held_out is None else held_out
+            yield first, second, _is_held_out(first) if held_out is None else held_out
 
 
 def readings(wanted: str) -> Iterator[str]:
@@ -127,7 +126,7 @@ def readings(wanted: str) -> Iterator[str]:
 
 
 def _forms(category: str) -> Iterator[Case]:
-    for written, wanted, held_out in _with_place(category, 3):
+    for written, wanted, held_out in _with_place(category):
         said = " ".join(utterance.normalised for utterance in FRONTEND(written).utterances)
         yield Case(written, wanted, said, loose(said) in set(map(loose, readings(wanted))), held_out)
 
@@ -135,7 +134,7 @@ def _forms(category: str) -> Iterator[Case]:
 def _homographs() -> Iterator[Case]:
     """A word's phones must be nearer to the reading that is wanted than to any other."""
     known = {word: dict(form.split("=") for form in forms) for word, *forms in _rows(READINGS)}
-    for wanted, marked, held_out in _with_place(HOMOGRAPHS, 2):
+    for wanted, marked, held_out in _with_place(HOMOGRAPHS):
         tokens = re.findall(r"\*?[A-Za-z'-]+\*?|[.,;:?!]", marked)
         at = next(index for index, token in enumerate(tokens) if token[0] == "*")
         phones = read([token.strip("*") for token in tokens])[at]

@@ -38,7 +38,8 @@ TRAINING = [
         "melforge.fastspeech.align_tacotron2",
         "melforge.tacotron2.predict_mels",
     ),
-    *("recipes.hazel.prepare", "recipes.hazel.rise", "recipes.english.train_g2p"),
+    *("recipes.hazel.prepare", "recipes.hazel.rise"),
+    *("recipes.english.train_g2p", "recipes.english.train_homographs"),
 ]
 
 

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 
 from melforge.common.errors import InputError
 from melforge.common.text import SaidAs
-from melforge.common.text.english.homographs.nouns import is_adjective
-from melforge.common.text.english.homographs.verbs import is_third_person, is_verb
+from melforge.common.text.english.homographs.network import load_network
 from melforge.common.text.english.word_parts import plural
 
 LONGEST_KEY = 100  # characters, also of what a pattern matches: they keep the work linear
@@ -176,19 +175,10 @@ class _Tokens:
         before = _CONTEXT.findall(self.text[max(0, start - _CONTEXT_LENGTH) : start])
         behind = _CONTEXT.findall(self.text[stop : stop + _CONTEXT_LENGTH])
         sentence = [*before, self.text[start:stop], *behind]
-        return PARTS_OF_SPEECH[lexeme.part_of_speech](sentence, len(before))
-
-
-def _is_verb(sentence: Sequence[str], index: int) -> bool:
-    is_in_s = sentence[index].lower().endswith("s")
-    return is_verb(sentence, index) or (is_in_s and is_third_person(sentence, index))
-
-
-PARTS_OF_SPEECH = {
-    "noun": lambda sentence, index: not _is_verb(sentence, index),
-    "verb": _is_verb,
-    "adjective": is_adjective,
-}
+        part, following = (load_network().part_of_speech(sentence, len(before) + i) for i in (0, 1))
+        is_verb = part.startswith("VB")
+        is_adjective = part == "JJ" or (not is_verb and following.startswith("NN"))  # where either fits
+        return {"verb": is_verb, "noun": not is_verb, "adjective": is_adjective}[lexeme.part_of_speech]
 
 
 def _keys(tokens: Iterable[str]) -> list[str]:

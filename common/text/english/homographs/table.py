@@ -4,89 +4,121 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
-from melforge.common.text.english.homographs.clauses import word_at
-from melforge.common.text.english.homographs.nouns import (
-    is_adjective,
-    is_before_plural,
-    is_closing,
-    is_mass,
-    is_name,
-    is_noun,
-    is_place,
-)
-from melforge.common.text.english.homographs.verbs import is_past, is_third_person, is_used_to, is_verb
-from melforge.common.text.english.word_parts import Phones, plural, read_rows
+from melforge.common.text.english.homographs.network import load_network
+from melforge.common.text.english.word_parts import Phones, plural, read_rows, words
+
+KINDS = ("VERB", "NOUN")  # what the second reading is
+_PERSONS = words("i you he she we they who people i'm you're he's she's we're they're")
+_THINGS = words("the a an it this that these those my your his her its our their being having")
+_AFTER_IMPERATIVE = words("the a your my it them up each all")
+
+
+class Homograph(NamedTuple):
+    word: str  # without the -s of a form that has no row of its own
+    first: Phones
+    second: Phones
+    kind: str  # one of KINDS, or "" where only cues or the network tell
+    cues: tuple[str, ...]
+
+
+def find(word: str) -> Homograph | None:
+    """The homograph (in lower case) or the one that it is a form of in -s ("records")."""
+    entry = load().get(word)
+    if entry is None and word.endswith("s"):
+        stem = load().get(word[:-1])
+        if stem is not None and stem.kind:
+            return stem._replace(
+                first=stem.first + plural(stem.first), second=stem.second + plural(stem.second)
+            )
+    return entry
 
 
 def choose(word: str, sentence: Sequence[str], index: int) -> Phones | None:
     """The reading of a homograph at `sentence[index]`, None for any other word. A mark is a word, too."""
-    entry = _table().get(word)
-    if entry is not None:
-        usual, other, cues = entry
-        if any(cue[0] == "!" and _holds(cue[1:], sentence, index) for cue in cues):
-            return usual
-        return other if any(cue[0] != "!" and _holds(cue, sentence, index) for cue in cues) else usual
-    entry = _table().get(word[:-1]) if word.endswith("s") else None
-    if entry is None or entry[2][0] not in ("VERB", "NOUN"):
+    entry = find(word)
+    if entry is None:
         return None
-    usual, other, (kind, *_) = entry  # "records", "conducts"
-    is_third = is_third_person(sentence, index)
-    is_other = is_third if kind == "VERB" else is_noun(sentence, index) and not is_third
-    phones = other if is_other else usual
-    return phones + plural(phones)
+    cue, network = cue_for(entry, sentence, index), load_network()
+    if entry.word in network:
+        return entry.second if network.is_second(entry.word, sentence, index, cue) else entry.first
+    return entry.second if cue > 0 else entry.first
+
+
+def cue_for(entry: Homograph, sentence: Sequence[str], index: int) -> int:
+    """1 where a cue calls for the second reading, -1 where none does, 0 where the word has none."""
+    if not entry.cues or _word_at(sentence, index) != entry.word:
+        return 0
+    if any(cue[0] == "!" and _holds(cue[1:], sentence, index) for cue in entry.cues):
+        return -1
+    return 1 if any(cue[0] != "!" and _holds(cue, sentence, index) for cue in entry.cues) else -1
 
 
 def readings(word: str) -> list[tuple[Phones, str]]:
     """Both readings of a homograph, and what calls for each."""
-    entry = _table().get(word)
+    entry = load().get(word)
     if entry is None:
         return []
-    usual, other, cues = entry
-    told = " ".join(cues[:4]) + (" ..." if len(cues) > 4 else "")
-    return [(usual, "homograph"), (other, f"homograph, as told by {told}")]
+    told = entry.kind or " ".join(entry.cues[:4]) + " ..." * (len(entry.cues) > 4)
+    return [(entry.first, "homograph"), (entry.second, f"homograph, as told by {told}")]
 
 
 def verb(word: str) -> Phones | None:
     """The reading as a verb of a word that is a noun or an adjective too."""
-    entry = _table().get(word)
-    if entry is None or entry[2][0] not in ("VERB", "NOUN"):
+    entry = load().get(word)
+    if entry is None or not entry.kind:
         return None
-    return entry[1] if entry[2][0] == "VERB" else entry[0]
+    return entry.second if entry.kind == "VERB" else entry.first
 
 
 def usual(word: str) -> Phones | None:
     """The reading of a homograph that needs no cue."""
-    entry = _table().get(word)
-    return entry[0] if entry else None
+    entry = load().get(word)
+    return entry.first if entry else None
 
 
 @lru_cache(maxsize=1)
-def _table() -> dict[str, tuple[Phones, Phones, tuple[str, ...]]]:
-    rows = read_rows("homographs.tsv")
-    return {word: (tuple(a.split()), tuple(b.split()), tuple(cues.split())) for word, a, b, cues in rows}
+def load() -> dict[str, Homograph]:
+    """Every row by its word."""
+    rows = {}
+    for word, first, second, cues in read_rows("homographs.tsv"):
+        kind, *others = cues.split()
+        if kind not in KINDS:
+            kind, others = "", [kind, *others]
+        rows[word] = Homograph(word, tuple(first.split()), tuple(second.split()), kind, tuple(others))
+    return rows
+
+
+def _word_at(sentence: Sequence[str], index: int) -> str:
+    return sentence[index].lower().rstrip("-") or sentence[index] if 0 <= index < len(sentence) else ""
 
 
 def _holds(cue: str, sentence: Sequence[str], index: int) -> bool:
     if cue[0] == "<":
-        return word_at(sentence, index - 1) == cue[1:]
+        return _word_at(sentence, index - 1) == cue[1:]
     if cue[0] == ">":
-        return word_at(sentence, index + 1) == cue[1:]
+        return _word_at(sentence, index + 1) == cue[1:]
     if cue[0] == "~":
-        return cue[1:] in (word_at(sentence, i) for i in range(index - 5, index + 6))
-    return _CONTEXTS[cue](sentence, index)
+        return cue[1:] in (_word_at(sentence, i) for i in range(index - 5, index + 6))
+    if cue == "LOWER":
+        return sentence[index].islower()
+    return _is_habit(sentence, index) if cue == "USED" else _is_name(sentence, index)
 
 
-_CONTEXTS = {
-    "VERB": is_verb,
-    "NOUN": is_noun,
-    "PAST": is_past,
-    "USED": is_used_to,
-    "CLOSING": is_closing,
-    "CAPITAL": is_name,
-    "PLACE": is_place,
-    "ADJECTIVE": is_adjective,
-    "MASS": is_mass,
-    "BEFORE_PLURAL": is_before_plural,
-    "LOWER": lambda sentence, index: sentence[index].islower(),
-}
+def _is_habit(sentence: Sequence[str], index: int) -> bool:
+    """ "I used to go", "I am used to it", but not "a tool (that was) used to open it"."""
+    if _word_at(sentence, index + 1) != "to":
+        return False
+    if load_network().part_of_speech(sentence, index) == "VBD" or _word_at(sentence, index + 2) in _THINGS:
+        return True
+    if _word_at(sentence, index - 1) in ("had", "have", "has"):
+        return False
+    return any(_word_at(sentence, at) in _PERSONS for at in range(index - 3, index))
+
+
+def _is_name(sentence: Sequence[str], index: int) -> bool:
+    """Capitalised; at the head of a sentence only where no object follows ("Polish the table")."""
+    is_first = index == 0 or not sentence[index - 1][:1].isalpha()
+    is_object = is_first and _word_at(sentence, index + 1) in _AFTER_IMPERATIVE
+    return sentence[index][:1].isupper() and not is_object

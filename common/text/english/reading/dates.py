@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from melforge.common.text.english.homographs.word_classes import CLOSED, DETERMINERS
 from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.cursor import Cursor, Reading, Rule, form
+from melforge.common.text.english.reading.word_classes import CLOSED, DETERMINERS
 from melforge.common.text.english.word_parts import words
 
 _MONTH = "|".join(sorted(tables.MONTH_NUMBERS, key=len, reverse=True))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from melforge.common.text.english.homographs.word_classes import CLOSED, FINITE, PREPOSITIONS
 from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.cursor import NUMBER, Cursor, Reading, form
 from melforge.common.text.english.reading.units import per_unit
+from melforge.common.text.english.reading.word_classes import CLOSED, FINITE, PREPOSITIONS
 from melforge.common.text.english.word_parts import words
 
 _EURO_COMMA = re.compile(r"(\d{1,3}(?:\.\d{3}){0,4}),(\d{2})(?!\d|,\d)")

@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
+from melforge.common.text.english.homographs.network import ReadingNetwork, Vocabulary
 from melforge.common.text.english.letters import load_letter_reader
 from melforge.common.text.english.pronounce import of_word, read
 from melforge.common.text.frontends import get_frontend
@@ -86,6 +88,16 @@ NOUN_OR_VERB = [
     ("lead", "a lead pipe", "L EH1 D", "lead the way", "L IY1 D"),
     ("tear", "a tear fell", "T IH1 R", "do not tear it", "T EH1 R"),
     ("bow", "a bow and arrow", "B OW1", "the bow of the ship", "B AW1"),
+    ("live", "we watched it live", "L AY1 V", "we live by the sea", "L IH1 V"),
+    ("read", "he never read it again", "R EH1 D", "they almost always read the label", "R IY1 D"),
+    (
+        "confines",
+        "the wall confines the garden",
+        "K AH0 N F AY1 N Z",
+        "the confines of it",
+        "K AA1 N F AY2 N Z",
+    ),
+    ("decrease", "earnings decrease each year", "D IH0 K R IY1 S", "a decrease", "D IY1 K R IY2 S"),
     ("read", "she has read it", "R EH1 D", "she will read it", "R IY1 D"),
     ("read", "I read it yesterday", "R EH1 D", "I read every day", "R IY1 D"),
     ("read", "he read the book", "R EH1 D", "read this", "R IY1 D"),
@@ -217,6 +229,30 @@ def test_the_letter_reader_is_the_network_that_was_trained():
             chunks = network(torch.tensor([encode(word)]))[1][0].argmax(-1).tolist()
         said = [phone for chunk in chunks[1:-1] for phone in reader._chunks[chunk]]
         assert [p.rstrip("012") for p in said] == [p.rstrip("012") for p in reader(word)]
+
+
+def test_homographs_are_read_by_the_network_that_was_trained(tmp_path):
+    """But for the rounding to bytes: its scores decide where they are not near nought."""
+    from recipes.english import train_homographs as recipe
+
+    torch.manual_seed(3)
+    words, homographs = ["the", "wall", "they", "of", "."], ["read", "record"]
+    vocabulary = Vocabulary(words, recipe.TAILS)
+    network = recipe.Network(vocabulary.size, homographs).eval()
+    nn.init.normal_(network.own)
+    recipe.save(network, homographs, words, tmp_path / "network.safetensors")
+    reader = ReadingNetwork(tmp_path / "network.safetensors")
+    sentence = ["They", "never", "record", "the", "wall-", "clocks", "of", "London", ",", "said", "read", "."]
+    for index, word in ((2, "record"), (10, "read")):
+        rows, shapes, bag = (torch.tensor([part]) for part in vocabulary.window(sentence, index))
+        with torch.no_grad():
+            hidden = network(rows, shapes, bag)[1][0]
+            score = float(network.readings()[homographs.index(word)] @ hidden)
+            part = int(network.part(hidden).argmax())
+        assert np.allclose(reader._hidden(sentence, index), hidden, atol=0.05)
+        assert abs(score) > 0.1
+        assert reader.is_second(word, sentence, index, 0) == (score > 0)
+        assert reader.part_of_speech(sentence, index) == recipe.PARTS[part]
 
 
 def test_unknown_words_always_get_a_vowel():
