@@ -82,11 +82,12 @@ def endless(synthesise: Callable[..., AcousticOutput]) -> Callable[..., Acoustic
     """
 
     def run(
-        ids: Sequence[np.ndarray], controls: Controls | Sequence[Controls] | None = None
+        ids: Sequence[np.ndarray], controls: Controls | Sequence[Controls] | None = None, *styles: Any
     ) -> AcousticOutput:
         steps = np.array([len(row) * FRAMES_PER_SYMBOL for row in ids], np.int64)
         no_end = {"gate_threshold": 1.0, "step_limit": int(steps.max())}
-        made = synthesise(ids, [replace(one, **no_end) for one in controls_of_each(controls, len(ids))])
+        each = [replace(one, **no_end) for one in controls_of_each(controls, len(ids))]
+        made = synthesise(ids, each, *styles)
         per_step = made.mel_lengths.max() // steps.max()
         return replace(made, mel_lengths=steps * per_step, alignment_lengths=steps)
 

@@ -34,6 +34,13 @@ class TextToChunks(Model):
         super().choose(parameters, folder)
         self.most_texts = int(parameters[tensors.QUEUE_SIZE])
 
+    def initialize(self, args: dict[str, str]) -> None:
+        super().initialize(args)
+        self.running = 0  # requests; the loop's thread alone counts
+        kind = self.triton.MetricFamily.GAUGE
+        self.figures = self.triton.MetricFamily(STREAMS, "Texts that stream", kind)  # lives as long as these
+        self.streams = self.figures.Metric(labels={"model": tensors.STREAM})
+
     def load(self) -> None:
         choice, models = self.choice, [self.sources[kind].model for kind in KINDS]
         how = LoadOptions(
@@ -54,10 +61,6 @@ class TextToChunks(Model):
         batches = Batches(attrgetter("batch_key"), self.tts.speak_ahead, together)
         self.scheduler = Scheduler(how.workers(), math.inf, batches=batches)
         self.analyser = TextAnalyser()
-        self.running = 0  # requests; the loop's thread alone counts
-        kind = self.triton.MetricFamily.GAUGE
-        self.figures = self.triton.MetricFamily(STREAMS, "Texts that stream", kind)  # lives as long as these
-        self.streams = self.figures.Metric(labels={"model": tensors.STREAM})
         self.loop = asyncio.new_event_loop()
         threading.Thread(target=self.loop.run_forever, name="answers", daemon=True).start()
 

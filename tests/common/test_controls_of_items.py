@@ -214,10 +214,10 @@ def test_what_cannot_be_spoken_ahead_is_an_error_of_its_own_stream(tts, monkeypa
     monkeypatch.setattr(tts.acoustic.decoder, "prefers_batches", True)
     synthesise = tts.acoustic.synthesise
 
-    def refusing(ids, controls):
+    def refusing(ids, controls, styles=()):
         if any(one.seed == 1 for one in controls):
             raise InputError("no such seed")
-        return synthesise(ids, controls)
+        return synthesise(ids, controls, styles)
 
     monkeypatch.setattr(tts.acoustic, "synthesise", refusing)
     streams = [tts.stream("It works.", Controls(seed=seed)) for seed in (0, 1, 2)]
