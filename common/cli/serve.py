@@ -105,8 +105,7 @@ on Ray:
         one that is started here
 models:
   voice checkpoint backend precision decoder device
-  --threads         CPU threads of an engine (default: 1, since several texts are spoken at a time, but 3 of
-        acoustic models, for which first sounds wait)
+  --threads         CPU threads of an engine (default: 1, since several texts are spoken at a time)
   --lexicon         how words are said, in a lexicon.yaml; it is read again when it changes
   --warm-up         first run every engine of a pair once, in every bucket: TensorRT compiles for the GPU then
 """

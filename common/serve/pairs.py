@@ -18,7 +18,6 @@ from melforge.common.registry import get_model
 from melforge.common.registry import names as model_names
 from melforge.common.runner import TextToSpeech, known_controls, require_controls
 from melforge.common.speech import Controls
-from melforge.common.stages import stages_of
 from melforge.common.stages.choose import KINDS, deployment_of, parse_backends
 from melforge.common.synthesis.acoustic import AcousticModel
 from melforge.common.synthesis.chunks import ChunkSizes
@@ -51,9 +50,6 @@ OPENAI_VOICES = {
 CHUNKS = ChunkSizes(first=40, largest=288, growth=2, even=True, stretched=480)
 # On a GPU's kernels, where each step costs time of the host: most sentences are three chunks.
 KERNEL_CHUNKS = ChunkSizes(first=24, largest=768, growth=8, even=True)
-# Of an acoustic model's engines, which a first sound waits for. Beside two busy processes on two cores it is
-# twice as fast with three as with one, for a seventh more of the processor's time.
-ACOUSTIC_THREADS = 3
 FIRST_WORDS = "Ready to speak."
 
 
@@ -66,7 +62,6 @@ class LoadOptions:
     backend: str = "onnx"
     device: str = "auto"
     threads: int | None = None
-    acoustic_threads: int | None = None  # of acoustic models without small steps (default: `threads`)
     decoder: str | None = None
     deployments: Mapping[str, Deployment] = field(default_factory=dict)
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -75,10 +70,8 @@ class LoadOptions:
     streams: int = 1  # whose chunks come into one batch, for the warm-up
 
     def with_threads(self) -> LoadOptions:
-        """With few threads an engine, unless a number was given or one worker has all cores."""
-        if self.threads is not None or not self.shares_engines():
-            return self
-        return replace(self, threads=1, acoustic_threads=ACOUSTIC_THREADS)
+        """With one thread an engine, unless a number was given or one worker has all cores."""
+        return replace(self, threads=1) if self.threads is None and self.shares_engines() else self
 
     def shares_engines(self) -> bool:
         """Whether all models run on engines that threads can share: ONNX Runtime's on a CPU."""
@@ -291,14 +284,11 @@ class Pairs:
         key = (pair.voice, model)
         if key not in self._drivers:
             how, names = self.options, {"acoustic": pair.acoustic, "vocoder": pair.vocoder}
-            threads, stages = how.threads, stages_of(model, self._sources[key].config)
-            if kind == "acoustic" and not any(stage.small_steps for stage in stages):
-                threads = how.acoustic_threads or threads
             self._drivers[key] = make_driver(
                 self._sources[key],
                 parse_backends(how.backend, names)[kind],
                 how.device,
-                threads,
+                how.threads,
                 how.decoder if how.decoder in get_model(model).decoders else None,
                 deployment=deployment_of(model, how.deployments, how.backend),
             )

@@ -1,14 +1,13 @@
 """Pairs of models: their names, what they share, and what is let go of."""
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from melforge.common.errors import InputError
-from melforge.common.serve.pairs import ACOUSTIC_THREADS, OPENAI_VOICES, LoadOptions, Pairs
+from melforge.common.serve.pairs import OPENAI_VOICES, LoadOptions, Pairs
 from tests.serve.conftest import ROOT
 
 OPTIONS = LoadOptions(voice=str(ROOT / "voices" / "hazel"), device="cpu", threads=1)
@@ -108,21 +107,10 @@ def test_a_limit_of_memory_lets_go_of_what_was_not_asked_for_longest():
 def test_engines_that_threads_cannot_share_take_turns():
     torch = LoadOptions(voice=OPTIONS.voice, device="cpu", backend="acoustic=torch", threads=1)
     assert OPTIONS.shares_engines() and not torch.shares_engines()
-    how = LoadOptions(device="cpu").with_threads()
-    assert (how.threads, how.acoustic_threads) == (1, ACOUSTIC_THREADS)
+    assert LoadOptions(device="cpu").with_threads().threads == 1
     for backend in ("torch", "cuda", "onnx,vocoder=cuda"):
         how = LoadOptions(device="cpu", backend=backend)
         assert not how.shares_engines() and how.with_threads().threads is None
-
-
-def test_an_acoustic_model_has_threads_of_its_own_unless_its_steps_are_small():
-    pairs = Pairs(replace(OPTIONS, acoustic_threads=2))
-    for name in ("fastpitch-hifigan", "tacotron2-hifigan"):
-        pairs.get(find(pairs, name))
-    threads = {
-        model: {key[2] for key in driver.source.networks} for (_, model), driver in pairs._drivers.items()
-    }
-    assert threads == {"fastpitch": {2}, "hifigan": {1}, "tacotron2": {1}}
 
 
 def test_what_was_not_asked_for_longest_goes_first():
