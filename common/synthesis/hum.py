@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -16,11 +17,13 @@ from melforge.common.synthesis.stage_engines import StageEngines
 class Hum:
     """The stage "denoiser", or "masked_denoiser" in its place, with the bias that it takes.
 
-    `speak_silence` gives the generator's audio of a silent mel, float32 (S,).
+    `speak_silence`, a method of the vocoder, gives the generator's audio of a silent mel, float32 (S,).
     """
 
     def __init__(self, engines: StageEngines, hop: int, speak_silence: Callable[[], np.ndarray]):
-        self._engines, self._hop, self._speak_silence = engines, hop, speak_silence
+        self._engines, self._hop = engines, hop
+        # Weak: else a vocoder's memory would go only when Python looks for cycles, which it seldom does.
+        self._speak_silence = weakref.WeakMethod(speak_silence)
         self._masked = "masked_denoiser" in engines
         self._bias: Array | None = None
         self._measuring = threading.Lock()
@@ -30,7 +33,9 @@ class Hum:
         """The hum's spectrum, float32 (bins,) on the denoiser's device; measured on first use."""
         with self._measuring:
             if self._bias is None:
-                self._bias = to_device(bias_spectrum(self._speak_silence(), self._hop), self._denoiser.device)
+                speak_silence = self._speak_silence()
+                assert speak_silence is not None  # the vocoder asks
+                self._bias = to_device(bias_spectrum(speak_silence(), self._hop), self._denoiser.device)
             return self._bias
 
     def removed(self, audio: Array, strengths: Sequence[float], lengths: Array) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -55,8 +56,10 @@ class ParallelModel(AcousticModel[Config]):
         shared: Mapping[str, int | None],
     ):
         super().__init__(source, engines, encoder, decoder)
-        # Looked up at each call: a test or a benchmark may put another engine in their place.
-        runs: tuple[Run, Run] = lambda given: self.encoder(**given), lambda given: self.decoder(**given)
+        # Looked up at each call: a test or a benchmark may put another engine in their place. Weak: else the
+        # engines' memory would go only when Python looks for cycles.
+        mine = weakref.proxy(self)
+        runs: tuple[Run, Run] = lambda given: mine.encoder(**given), lambda given: mine.decoder(**given)
         self.two_engines = TwoEngines(encoder.device, *runs, regulation, tuple(shared))
         # One engine for both has nothing between its stages.
         if engines.captures and encoder.can_be_captured and encoder is not decoder:

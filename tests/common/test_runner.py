@@ -2,10 +2,12 @@
 
 import contextlib
 import dataclasses
+import gc
 import itertools
 import math
 import re
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -52,6 +54,23 @@ def test_backends_mix_and_a_seed_changes_nothing_of_models_that_draw_no_noise(ti
     assert (mixed.acoustic.encoder.backend, mixed.vocoder.generator.backend) == ("torch", "onnx")
     np.testing.assert_allclose(mixed.speak(TEXT).samples, spoken.samples, atol=1e-4)
     np.testing.assert_array_equal(tts.speak(TEXT, Controls(seed=3)).samples, spoken.samples)
+
+
+@pytest.mark.parametrize("vocoder", ["hifigan", "waveglow"])
+@pytest.mark.parametrize("acoustic", ["fastpitch", "fastspeech", "tacotron2"])
+def test_the_memory_of_models_goes_with_them(acoustic, vocoder):
+    """In a process with many objects Python looks for cycles too seldom to wait for it."""
+    tts = TextToSpeech.load(acoustic, vocoder, device="cpu")
+    gc.collect()
+    gc.disable()
+    try:
+        tts.speak("Hello.", Controls(denoising_strength=0.01))
+        list(tts.stream("Hello."))
+        models = [weakref.ref(tts.acoustic), weakref.ref(tts.vocoder), weakref.ref(tts.vocoder.generator)]
+        del tts
+        assert [model() for model in models] == [None] * 3
+    finally:
+        gc.enable()
 
 
 def test_published_files_speak_with_their_own_text_chain(tmp_path):

@@ -49,7 +49,7 @@ def test_a_key_has_so_many_requests_and_characters_a_minute(caplog):
                 'key_characters_total{key="owner 2"} 8.0',
             ):  # an answer may be counted after it was read
                 wait_for(lambda line=line: f"melforge_{line}\n" in other.get("/metrics").text, line)
-    assert 'melforge_key_audio_seconds_total{key="owner 2"}' in metrics
+            assert 'melforge_key_audio_seconds_total{key="owner 2"}' in other.get("/metrics").text
     requests = [record.fields for record in caplog.records if record.message == "request"]
     assert [one["key"] for one in requests] == ["owner 1"] * 3 + ["owner 2", "owner 1"]
     assert {one["client"] for one in requests} == {"127.0.0.1"}
