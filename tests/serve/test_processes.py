@@ -87,7 +87,7 @@ def test_one_that_is_killed_is_replaced_and_no_cut_answer_looks_whole(direct):
 
 
 def test_a_signal_ends_all_of_them_behind_what_they_speak(direct):
-    book = " ".join(TEXTS)
+    book = " ".join(TEXTS * 5)  # which takes longer than to ask how many run
     with two_processes() as (server, lines, processes), concurrent.futures.ThreadPoolExecutor(4) as callers:
         ask = (httpx.post, server.url + SPEECH)
         answers = [callers.submit(*ask, json=own_pcm(book), timeout=PATIENCE) for _ in range(4)]
