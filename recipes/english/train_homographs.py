@@ -20,7 +20,7 @@ import json
 import math
 import random
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -222,6 +222,8 @@ def _filled(frame: str, word: str, rng: random.Random) -> tuple[list[str], int]:
 class Network(nn.Module):
     """As `ReadingNetwork`, and a head that tells the neighbours' tags."""
 
+    kinds: torch.Tensor  # int64 [homographs]
+
     def __init__(self, size: int, homographs: Sequence[str]) -> None:
         super().__init__()
         kinds = {word: entry.kind for word, entry in load().items()}
@@ -284,7 +286,7 @@ def train(examples: list[Example], vocabulary: Vocabulary, homographs: list[str]
         [float(cue_for(load()[e.homograph], e.words, e.at)) if e.homograph else 0.0 for e in examples]
     )
     # A word's two readings count alike, nearly.
-    total: Counter = Counter()
+    total: defaultdict[tuple[str, int], float] = defaultdict(float)
     for example in examples:
         total[example.homograph, example.label] += example.weight
     weight = torch.tensor(
