@@ -9,13 +9,12 @@ import io
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from melforge.common.bulk.texts import LONGEST_CELL
-from melforge.common.errors import InputError
 from melforge.common.files import write_bytes
 from melforge.common.remote import answering, is_address, send_folder, store_of
 
@@ -32,14 +31,10 @@ class RunFolder:
     def __str__(self) -> str:
         return str(self.path)
 
-    def make(self) -> None:
-        if self.path.exists() and not self.path.is_dir():
-            raise InputError(f"{self.path} is a file: give a folder")
-        self.path.mkdir(parents=True, exist_ok=True)
-
     def names(self) -> set[str]:
-        """What is in it, without what workers are writing."""
-        return {path.name for path in self.path.iterdir() if path.suffix != ".tmp"}
+        """What is in it, without what workers are writing; nothing where there is no folder yet."""
+        paths = self.path.iterdir() if self.path.exists() else ()
+        return {path.name for path in paths if path.suffix != ".tmp"}
 
     def shards(self) -> set[str]:
         """The names of those that are finished."""
@@ -51,11 +46,15 @@ class RunFolder:
         return path.read_bytes() if path.exists() else None
 
     def write(self, name: str, content: bytes) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
         write_bytes(self.path / name, content)
 
     @contextmanager
     def shard(self, name: str) -> Iterator[Path]:
-        """A folder to write to, which becomes the shard when all went well; else it is removed."""
+        """A folder to write to, which becomes the shard when all went well; else it is removed.
+
+        With the shard goes what killed workers have left of it.
+        """
         target = self.path / name
         temporary = self.path / f".{name}.{os.urandom(4).hex()}.tmp"
         temporary.mkdir()
@@ -66,17 +65,12 @@ class RunFolder:
             except OSError:
                 if not target.is_dir():  # else a worker that was taken for lost has finished it
                     raise
+            for left in self.path.glob(f".{name}.*.tmp"):
+                shutil.rmtree(left, ignore_errors=True)
         except OSError as error:
             raise type(error)(error.errno, f"cannot write {target}: {error.strerror}; {WAY_ON}") from None
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
-
-    def remove_half_shards(self, names: Iterable[str]) -> None:
-        """What workers of these shards, which were killed, have left."""
-        ours = set(names)
-        for path in self.path.glob(".*.tmp"):
-            if path.name.split(".")[1] in ours:
-                shutil.rmtree(path, ignore_errors=True)
 
     @contextmanager
     def lists(self) -> Iterator[Path]:
@@ -98,9 +92,6 @@ class RemoteFolder(RunFolder):
 
     def __str__(self) -> str:
         return self.address
-
-    def make(self) -> None:
-        pass
 
     def _names(self, pattern: str) -> set[PurePosixPath]:
         store, path = store_of(self.address)
@@ -132,9 +123,6 @@ class RemoteFolder(RunFolder):
             yield Path(temporary)
             send_folder(Path(temporary), f"{self.address}/{name}")
         self.write(f"{name}/{SUCCESS}", b"")
-
-    def remove_half_shards(self, names: Iterable[str]) -> None:
-        pass  # they are sent again
 
     @contextmanager
     def lists(self) -> Iterator[Path]:

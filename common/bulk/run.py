@@ -108,7 +108,6 @@ def speak_table(
     # A second run waits here, and then finds nothing to do.
     with locked(folder.path / f"{part.number} of {part.count}"):
         begin(folder, run)
-        folder.remove_half_shards(map(shard_name, own))
         finished = folder.shards()
         left = [number for number in own if shard_name(number) not in finished]
         progress = RunProgress(total, len(own), len(left), shard_size, price, progress_file)
@@ -116,7 +115,6 @@ def speak_table(
         shards = (shard for shard in cut_shards(table, shard_size) if shard.number in wanted)
         for report in speak(speech, folder, shards) if left else ():
             progress.add(report)
-        folder.remove_half_shards(map(shard_name, own))
         missing = count - len(folder.shards())
         not_spoken, seconds = (0, progress.seconds) if missing else finish(folder, count, speech.output)
     return Summary(total, not_spoken, seconds, progress.seconds, progress.took, missing)
@@ -151,7 +149,6 @@ def as_json(speech: BulkSettings) -> dict[str, Any]:
 def begin(folder: RunFolder, run: Mapping[str, Any]) -> None:
     """Prepares the folder: a new one, or that of the same run which was interrupted."""
     run = json.loads(json.dumps(run, default=str))
-    folder.make()
     known, names = folder.read(RUN), folder.names() - {RUN}
     begun = any(name[0].isdecimal() for name in names)
     if known is not None and begun:
