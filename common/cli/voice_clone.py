@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from melforge.common.cli import options, voice_check, voice_make
 from melforge.common.errors import InputError, require_package
@@ -124,6 +124,11 @@ def _one_bar(speech: float, training: float):
     Bars of their own that the steps have are not shown.
     """
     from tqdm import tqdm
+    from tqdm.contrib import DummyTqdmFile
+
+    class AboveBar(DummyTqdmFile):
+        def isatty(self) -> bool:
+            return False
 
     seconds = {"preparing": 5 + speech * SECONDS_A_SECOND, "training": training, "making": MAKING}
     minutes = sum(seconds.values()) / 60
@@ -138,23 +143,7 @@ def _one_bar(speech: float, training: float):
 
         return tell
 
-    above = _AboveBar(sys.stdout)
+    above: Any = AboveBar(sys.stdout)
     starts = [0.0, seconds["preparing"], seconds["preparing"] + seconds["training"]]
     with bar, contextlib.redirect_stdout(above), contextlib.redirect_stderr(above):
         yield [teller(name, before) for name, before in zip(seconds, starts, strict=True)]
-
-
-class _AboveBar(io.TextIOBase):
-    """Writes whole lines above a bar."""
-
-    def __init__(self, out) -> None:
-        self.out, self.rest = out, ""
-
-    def write(self, text: str) -> int:
-        from tqdm import tqdm
-
-        *lines, self.rest = (self.rest + text).split("\n")
-        for line in lines:
-            tqdm.write(line, file=self.out)
-        self.out.flush()
-        return len(text)
