@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import ExitStack, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack, aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,8 +76,8 @@ class GrowingText:
 class Sentence:
     """A sentence being spoken: its speech, or why there is none."""
 
-    number: int  # from 1
     text: str
+    number: int = 0  # from 1
     admission: ExitStack = field(default_factory=ExitStack)
     spoken: Speaking | None = None
     error: ApiError | None = None
@@ -85,6 +86,47 @@ class Sentence:
         if self.spoken is not None:
             self.spoken.job.cancel()
         self.admission.close()
+
+
+async def coming(texts: asyncio.Queue[str | None]) -> AsyncIterator[str]:
+    """Up to None, which is the end."""
+    while (text := await texts.get()) is not None:
+        yield text
+
+
+async def in_turn(
+    texts: AsyncIterator[str], begin: Callable[[Sentence], Awaitable[None]], begun: list[Sentence]
+) -> AsyncGenerator[Sentence, None]:
+    """Each text as a sentence that `begin` has begun to speak, or that has an error.
+
+    The next one is begun while one is sent. `begun` are those in progress: each is released behind its turn,
+    and what is left at the end.
+    """
+    ready: asyncio.Queue[Sentence | None] = asyncio.Queue(AHEAD - 1)
+
+    async def begin_each() -> None:
+        async for text in texts:
+            sentence = Sentence(text)
+            begun.append(sentence)
+            try:
+                await begin(sentence)
+            except Exception as error:
+                sentence.error = answer_for(error)
+            await ready.put(sentence)
+        await ready.put(None)
+
+    beginning = asyncio.create_task(begin_each())
+    try:
+        while (sentence := await ready.get()) is not None:
+            yield sentence
+            begun.remove(sentence)
+            sentence.release()
+    finally:
+        beginning.cancel()
+        await asyncio.gather(beginning, return_exceptions=True)
+        for sentence in begun:
+            sentence.release()
+        begun.clear()
 
 
 class Session:
@@ -165,36 +207,18 @@ class Session:
         await asyncio.gather(self.speaker, return_exceptions=True)
 
     async def _speak(self) -> None:
-        """Sends one sentence after the other; a few are begun ahead."""
-        begun: asyncio.Queue[Sentence | None] = asyncio.Queue(AHEAD - 1)
-        beginning = asyncio.create_task(self._begin(begun))
-        try:
-            while (sentence := await begun.get()) is not None:
+        """Sends one sentence after the other."""
+        async with aclosing(in_turn(coming(self.waiting), self._begin, self.begun)) as sentences:
+            async for sentence in sentences:
                 await self._send_sentence(sentence)
-                self.begun.remove(sentence)
-                sentence.release()
-            await self._send({"type": "done"})
-        finally:
-            beginning.cancel()
-            await asyncio.gather(beginning, return_exceptions=True)
-            for sentence in self.begun:
-                sentence.release()
-            self.begun.clear()
+        await self._send({"type": "done"})
 
-    async def _begin(self, begun: asyncio.Queue[Sentence | None]) -> None:
-        service = self.service
-        while (text := await self.waiting.get()) is not None:
-            self.number += 1
-            sentence = Sentence(self.number, text)
-            self.begun.append(sentence)
-            try:
-                await self._wait_for_room(sentence)
-                wanted = request_of(self.fields, text)
-                sentence.spoken = await service.speak(wanted, service.scheduler.clock())
-            except Exception as error:
-                sentence.error = answer_for(error)
-            await begun.put(sentence)
-        await begun.put(None)
+    async def _begin(self, sentence: Sentence) -> None:
+        self.number += 1
+        sentence.number = self.number
+        await self._wait_for_room(sentence)
+        wanted = request_of(self.fields, sentence.text)
+        sentence.spoken = await self.service.speak(wanted, self.service.scheduler.clock())
 
     async def _wait_for_room(self, sentence: Sentence) -> None:
         """The session is open already: its text is not refused in the middle because others came."""

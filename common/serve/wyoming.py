@@ -11,7 +11,8 @@ import io
 import json
 import wave
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import aclosing, suppress
+from functools import partial
 from typing import Any
 
 from wyoming.asr import Transcript
@@ -42,7 +43,7 @@ from melforge.common.errors import InputError
 from melforge.common.files import version
 from melforge.common.serve.answer import answer_for, described
 from melforge.common.serve.errors import ApiError
-from melforge.common.serve.live import DEFAULTS, GrowingText, Sentence, request_of
+from melforge.common.serve.live import DEFAULTS, GrowingText, Sentence, coming, in_turn, request_of
 from melforge.common.serve.metrics import log
 from melforge.common.serve.scheduler import Cancelled
 from melforge.common.serve.service import Service, Speaking
@@ -51,7 +52,6 @@ LONGEST_LINE = 1 << 16  # bytes
 LONGEST_CHUNK = 1 << 20  # bytes of the audio of one event
 WIDTH = 2  # bytes of a sample that is sent
 ABOUT = Attribution("Melforge", "https://pypi.org/project/melforge")
-AHEAD = 2  # sentences in progress: the next one is begun while one is sent
 
 
 async def serve_wyoming(service: Service, host: str, port: int) -> asyncio.Server:
@@ -184,66 +184,41 @@ class WyomingClient:
     # Speaking
 
     async def speak_parts(self, voice: SynthesizeVoice | None) -> None:
-        async def coming() -> AsyncIterator[str]:
-            while (sentence := await self.sentences.get()) is not None:
-                yield sentence
-
         try:
-            await self.speak(coming(), voice)
+            await self.speak(coming(self.sentences), voice)
         except ApiError as error:
             await self.send_error(error)
         await self.send(SynthesizeStopped())
 
     async def speak(self, texts: AsyncIterator[str], voice: SynthesizeVoice | None) -> None:
-        """Sends the audio of texts one after the other, as that of one; the next one is begun meanwhile."""
-        begun: asyncio.Queue[Sentence | None] = asyncio.Queue(AHEAD - 1)
-        held: list[Sentence] = []
-        beginning = asyncio.create_task(self.begin(texts, voice, begun, held))
+        """Sends the audio of texts one after the other, as that of one."""
         format: dict[str, Any] = {}
         try:
-            while (sentence := await begun.get()) is not None:
-                if sentence.spoken is None:
-                    raise sentence.error or ApiError(500, "nothing was spoken")
-                if not format:
-                    format = {"rate": sentence.spoken.wanted.sample_rate, "width": WIDTH, "channels": 1}
-                    await self.send(AudioStart(**format))
-                await self.send_audio(sentence.spoken, format)
-                sentence.release()
+            async with aclosing(in_turn(texts, partial(self.begin, voice), [])) as sentences:
+                async for sentence in sentences:
+                    if sentence.spoken is None:
+                        raise sentence.error or ApiError(500, "nothing was spoken")
+                    if not format:
+                        format = {"rate": sentence.spoken.wanted.sample_rate, "width": WIDTH, "channels": 1}
+                        await self.send(AudioStart(**format))
+                    await self.send_audio(sentence.spoken, format)
         except (Cancelled, InputError) as error:
             raise answer_for(error) from None
         finally:
-            beginning.cancel()
-            await asyncio.gather(beginning, return_exceptions=True)
-            for sentence in held:
-                sentence.release()
             if format:
                 with suppress(ConnectionError):
                     await self.send(AudioStop())
 
-    async def begin(
-        self,
-        texts: AsyncIterator[str],
-        voice: SynthesizeVoice | None,
-        begun: asyncio.Queue[Sentence | None],
-        held: list[Sentence],
-    ) -> None:
+    async def begin(self, voice: SynthesizeVoice | None, sentence: Sentence) -> None:
         service = self.service
         fields: dict[str, Any] = dict(DEFAULTS)
         if voice is not None and voice.name:
             fields["voice"] = voice.speaker or voice.name
-        async for text in texts:
-            sentence = Sentence(len(held) + 1, text)
-            held.append(sentence)
-            try:
-                sentence.admission.enter_context(service.admitted("", [text]))
-                pair, _ = service.require(request_of(fields, text))
-                rate = service.pairs.mel(pair).sampling_rate
-                wanted = request_of({**fields, "sample_rate": rate}, text)
-                sentence.spoken = await service.speak(wanted, service.scheduler.clock())
-            except Exception as error:
-                sentence.error = answer_for(error)
-            await begun.put(sentence)
-        await begun.put(None)
+        sentence.admission.enter_context(service.admitted("", [sentence.text]))
+        pair, _ = service.require(request_of(fields, sentence.text))
+        rate = service.pairs.mel(pair).sampling_rate
+        wanted = request_of({**fields, "sample_rate": rate}, sentence.text)
+        sentence.spoken = await service.speak(wanted, service.scheduler.clock())
 
     async def send_audio(self, spoken: Speaking, format: dict[str, Any]) -> None:
         try:
