@@ -11,6 +11,7 @@ import yaml
 
 FOLDER = Path(__file__).parents[2] / "examples" / "triton"
 CHART = FOLDER / "helm"
+OWN_CHART = FOLDER.parent / "kubernetes"  # of our own server: test_kubernetes.py
 CPU = ("-f", str(CHART / "values-cpu.yaml"))
 OLDEST = "1.30"  # Kubernetes
 PROBE = ["python3", "/models/probe.py", "http://127.0.0.1:8000", "20"]
@@ -110,21 +111,25 @@ def test_gpus_are_asked_for_where_there_are_some(words, gpus):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("chart", "words", "message"),
     [
-        ((), "image is missing: --set image=NAME"),
-        (("--set", "image=a,gpuss=1"), "'gpuss' not allowed"),
-        (("--set", "image=a,autoscaling.maxReplicas=many"), "got string, want integer"),
+        (CHART, (), "image is missing: --set image=NAME"),
+        (CHART, ("--set", "image=a,gpuss=1"), "'gpuss' not allowed"),
+        (CHART, ("--set", "image=a,autoscaling.maxReplicas=many"), "got string, want integer"),
+        (OWN_CHART, (), "image is missing: --set image=NAME"),
+        (OWN_CHART, ("--set", "image=a"), "keys is missing: --set keys=NAME"),
+        (OWN_CHART, ("--set", "image=a,keys=b,gpuss=1"), "'gpuss' not allowed"),
     ],
 )
-def test_wrong_values_are_errors(words, message):
-    run = helm("template", "speech", str(CHART), *words)
+def test_wrong_values_are_errors(chart, words, message):
+    run = helm("template", "speech", str(chart), *words)
     assert run.returncode != 0 and message in run.stderr
 
 
-@pytest.mark.parametrize("words", [(), CPU])
-def test_helm_finds_nothing_to_complain_about(words):
-    run = helm("lint", "--strict", str(CHART), "--set", "image=speech:1", *words)
+@pytest.mark.parametrize("values", sorted([*CHART.glob("values*.yaml"), *OWN_CHART.glob("values*.yaml")]))
+def test_helm_finds_nothing_to_complain_about(values):
+    given = "image=speech:1" + ",keys=secret" * (values.parent == OWN_CHART)
+    run = helm("lint", "--strict", str(values.parent), "--set", given, "-f", str(values))
     assert run.returncode == 0, run.stdout + run.stderr
 
 
