@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from melforge.common.errors import InputError, require_package
+from melforge.common.errors import InputError, install_command, require_package
 from melforge.common.files import cache_folder, written_whole
 
 NO_ADDRESS = "must be a file or a folder of this machine"
@@ -26,7 +26,8 @@ def store_of(address: str) -> tuple[Any, str]:
     try:
         return fsspec.core.url_to_fs(address, use_listings_cache=False)  # others write there too
     except (ImportError, ValueError) as error:
-        raise InputError(f"{address}: {error}") from None
+        advice = f": {install_command('remote')}" if address.startswith("s3://") else ""
+        raise InputError(f"{address}: {error}{advice}") from None
 
 
 @contextlib.contextmanager
