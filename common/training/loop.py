@@ -65,10 +65,8 @@ class GraphedSteps:
             return outputs
         static = {name: value.clone() for name, value in inputs.items()}
         first = next((graph for graph, *_ in self.graphs.values()), None)
-        # Other threads must not end a capture: those that read batches, and NCCL's watchdog.
-        graph, outputs = capture(
-            lambda: self.step(key, **static), pool=first and first.pool(), error_mode="thread_local"
-        )
+        # Threads that read batches, and NCCL's watchdog, do not end a capture.
+        graph, outputs = capture(lambda: self.step(key, **static), pool=first and first.pool())
         self.graphs[key] = (graph, static, outputs)
         graph.replay()
         return outputs
