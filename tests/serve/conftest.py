@@ -141,11 +141,11 @@ class Process:
 
 
 @contextmanager
-def serving(*words: str, **environment: str) -> Iterator[Process]:
+def serving(*words: str, module: str = "melforge", **environment: str) -> Iterator[Process]:
     """Once it says where it listens."""
     import json
 
-    command = [sys.executable, "-m", "melforge", "serve", "--port", "0", "--device", "cpu", *words]
+    command = [sys.executable, "-m", module, "serve", "--port", "0", "--device", "cpu", *words]
     process = subprocess.Popen(
         command,
         stderr=subprocess.PIPE,
