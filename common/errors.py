@@ -56,6 +56,7 @@ PACKAGES = {
     "pyarrow": "parquet",
     "fsspec": "remote",
     "wyoming": "wyoming",
+    "riva.client": "riva",
     "ray": "ray",
     "jiwer": "eval",
 }

@@ -151,6 +151,9 @@ NEEDS: dict[str, Need] = {
     ),
     "pycuda": Need("pycuda", "pip install pycuda", modules("pycuda.driver")),
     "wyoming": Need("wyoming", "pip install -e '.[wyoming]'", modules("wyoming", "fastapi", "uvicorn")),
+    "riva": Need(
+        "NVIDIA's Riva client", "pip install -e '.[riva]'", modules("riva.client", "fastapi", "uvicorn")
+    ),
     "s3": Need("s3fs and moto's server", "pip install s3fs 'moto[server]'", modules("s3fs", "moto.server")),
     "triton": Need("Triton", "pip install triton, on Linux", modules("triton")),
     "cuda_bindings": Need("cuda.bindings", "PyTorch's build for CUDA", modules("cuda.bindings.nvrtc")),
@@ -162,6 +165,7 @@ NEEDS: dict[str, Need] = {
         "$ONNXRUNTIME_INCLUDE, see .ci/run",
         lambda: shutil.which("g++") is not None and onnxruntime_headers() is not None,
     ),
+    "openssl": Need("openssl", "apt install openssl", program("openssl")),
     "ffmpeg": Need("ffmpeg", "apt install ffmpeg", program("ffmpeg")),
     "serve": Need(
         "the server and a client",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ssl
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -37,6 +38,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     how = load_options(args, settings)
     if settings.wyoming_port is not None:
         require_wyoming(settings, args.ray is not None)
+    if settings.riva_port is not None:
+        require_package("riva.client", "--riva-port")
+    require_certificate(settings)
+    if args.ray is not None and (settings.riva_port is not None or settings.certificate):
+        raise InputError("--riva-port and --certificate are for one machine: leave --ray out")
     if args.ray is not None:
         require_ray()
         if settings.processes != 1:
@@ -79,6 +85,20 @@ def require_wyoming(settings: ServeSettings, on_ray: bool) -> None:
             f"--wyoming-port: Wyoming has no keys, and others can reach {settings.host}: give --without-keys "
             "too where everybody who can may speak, or another --host"
         )
+
+
+def require_certificate(settings: ServeSettings) -> None:
+    """An InputError for a certificate that is none, or has another key."""
+    certificate, key = settings.certificate, settings.certificate_key
+    if certificate is None and key is None:
+        return
+    if certificate is None or key is None:
+        raise InputError("TLS needs both --certificate and --certificate-key")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+    except OSError as error:
+        why = error.reason if isinstance(error, ssl.SSLError) else error.strerror
+        raise InputError(f"{certificate} and {key} are no certificate and its key in PEM: {why}") from None
 
 
 def load_options(args: argparse.Namespace, settings: ServeSettings) -> LoadOptions:

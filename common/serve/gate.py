@@ -25,7 +25,8 @@ from melforge.common.serve.settings import LOOPBACK, ServeSettings, listed
 
 ID = re.compile(rb"[\w.-]{1,64}")
 GUARDED = ("/v1/", "/metrics")
-QUIET = ("/health", "/ready", "/metrics")  # asked every few seconds: no line in the log
+PROBES = ("/health", "/ready", "/v1/health/live", "/v1/health/ready")  # which have no keys
+QUIET = (*PROBES, "/metrics")  # asked every few seconds: no line in the log
 LEFT = 499  # nginx's status for a client that left before the answer
 SWITCHED, POLICY = 101, 1008  # a WebSocket's status, and its close code if it is not allowed
 FAULT = ApiError(500, "this is a fault of the server", code="internal_error")
@@ -67,7 +68,9 @@ class Gate:
         try:
             require_one_length(headers)
             require_known_site(scope, headers, self._hosts, self._origins)
-            scope[CALLER] = self._caller(scope["path"], headers.get(b"authorization", b""))
+            guarded = scope["path"].startswith(GUARDED) and scope["path"] not in PROBES
+            authorization = headers.get(b"authorization", b"")
+            scope[CALLER] = key_holder(self.service.keys, authorization) if guarded else ""
             record |= {"key": scope[CALLER]} if scope[CALLER] else {}
             await self.app(scope, receive, sending)
         except Left:
@@ -91,18 +94,18 @@ class Gate:
                 total = milliseconds(arrived, self.service.scheduler.clock())
                 log("request", **record, route=route, status=status, total_ms=total)
 
-    def _caller(self, path: str, authorization: bytes) -> str:
-        """The caller, by the name of its API key; 401 if keys are needed and this one is none of them."""
-        keys = self.service.keys
-        if not keys or not path.startswith(GUARDED):
-            return ""
-        scheme, _, given = authorization.partition(b" ")
-        # All keys are compared, so that the time does not tell which one matches.
-        fitting = [name for key, name in keys.items() if hmac.compare_digest(key, given.strip())]
-        if scheme.lower() != b"bearer" or not fitting:
-            message = "a valid API key is needed: Authorization: Bearer KEY"
-            raise ApiError(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
-        return fitting[0]
+
+def key_holder(keys: Mapping[bytes, str], authorization: bytes) -> str:
+    """The caller, by the name of its API key; 401 if keys are needed and this one is none of them."""
+    if not keys:
+        return ""
+    scheme, _, given = authorization.partition(b" ")
+    # All keys are compared, so that the time does not tell which one matches.
+    fitting = [name for key, name in keys.items() if hmac.compare_digest(key, given.strip())]
+    if scheme.lower() != b"bearer" or not fitting:
+        message = "a valid API key is needed: Authorization: Bearer KEY"
+        raise ApiError(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
+    return fitting[0]
 
 
 def require_known_site(

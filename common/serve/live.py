@@ -100,19 +100,23 @@ async def in_turn(
     """Each text as a sentence that `begin` has begun to speak, or that has an error.
 
     The next one is begun while one is sent. `begun` are those in progress: each is released behind its turn,
-    and what is left at the end.
+    and what is left at the end. What the texts raise, this raises behind those that came before.
     """
     ready: asyncio.Queue[Sentence | None] = asyncio.Queue(AHEAD - 1)
 
     async def begin_each() -> None:
-        async for text in texts:
-            sentence = Sentence(text)
-            begun.append(sentence)
-            try:
-                await begin(sentence)
-            except Exception as error:
-                sentence.error = answer_for(error)
-            await ready.put(sentence)
+        try:
+            async for text in texts:
+                sentence = Sentence(text)
+                begun.append(sentence)
+                try:
+                    await begin(sentence)
+                except Exception as error:
+                    sentence.error = answer_for(error)
+                await ready.put(sentence)
+        except Exception:
+            await ready.put(None)
+            raise
         await ready.put(None)
 
     beginning = asyncio.create_task(begin_each())
@@ -121,12 +125,26 @@ async def in_turn(
             yield sentence
             begun.remove(sentence)
             sentence.release()
+        await beginning
     finally:
         beginning.cancel()
         await asyncio.gather(beginning, return_exceptions=True)
         for sentence in begun:
             sentence.release()
         begun.clear()
+
+
+async def wait_for_room(service: Service, key: str, sentence: Sentence) -> None:
+    """For a session that is open already: its text is not refused in the middle because others came."""
+    while True:
+        try:
+            sentence.admission.enter_context(service.admitted(key, [sentence.text]))
+        except ApiError:
+            if service.draining:
+                raise
+            await asyncio.sleep(ROOM_CHECK)
+        else:
+            return
 
 
 class Session:
@@ -216,21 +234,9 @@ class Session:
     async def _begin(self, sentence: Sentence) -> None:
         self.number += 1
         sentence.number = self.number
-        await self._wait_for_room(sentence)
+        await wait_for_room(self.service, self.key, sentence)
         wanted = request_of(self.fields, sentence.text)
         sentence.spoken = await self.service.speak(wanted, self.service.scheduler.clock())
-
-    async def _wait_for_room(self, sentence: Sentence) -> None:
-        """The session is open already: its text is not refused in the middle because others came."""
-        while True:
-            try:
-                sentence.admission.enter_context(self.service.admitted(self.key, [sentence.text]))
-            except ApiError:
-                if self.service.draining:
-                    raise
-                await asyncio.sleep(ROOM_CHECK)
-            else:
-                return
 
     async def _send_sentence(self, sentence: Sentence) -> None:
         spoken, error = sentence.spoken, sentence.error

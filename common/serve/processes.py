@@ -12,7 +12,9 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -36,15 +38,25 @@ PAUSE = 1.0  # seconds before a process that failed is replaced
 def serve_by_processes(settings: ServeSettings, options: LoadOptions, keys: Mapping[bytes, str]) -> int:
     """Serves until a signal comes; the exit status. What keeps the first one from listening is raised."""
     set_up_logging()
-    bind(settings.host, settings.port).close()  # fails if another program has the port
-    reserved = bind(settings.host, settings.port, shared=True)
-    with tempfile.TemporaryDirectory(prefix="melforge-figures-") as folder:
+    with ExitStack() as stack:
+        port = stack.enter_context(reserved(settings.host, settings.port))
+        if settings.riva_port is not None:
+            riva_port = stack.enter_context(reserved(settings.host, settings.riva_port))
+            settings = replace(settings, riva_port=riva_port)
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="melforge-figures-"))
         os.environ[FOLDER_VARIABLE] = folder
         try:
-            return Front(settings, options, keys, reserved.getsockname()[1]).run()
+            return Front(settings, options, keys, port).run()
         finally:
             del os.environ[FOLDER_VARIABLE]
-            reserved.close()
+
+
+@contextmanager
+def reserved(host: str, port: int) -> Iterator[int]:
+    """A port that processes can share, kept from other programs; an OSError if one of these has it."""
+    bind(host, port).close()
+    with bind(host, port, shared=True) as bound:
+        yield bound.getsockname()[1]
 
 
 class Front:

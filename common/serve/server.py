@@ -8,8 +8,8 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import uvicorn
@@ -55,6 +55,8 @@ def make_server(service: Service) -> Server:
         backlog=ACCEPTED,
         ws_max_size=settings.body_bytes,
         timeout_graceful_shutdown=CLOSING_SECONDS,
+        ssl_certfile=settings.certificate,
+        ssl_keyfile=settings.certificate_key,
     )
     return Server(config)
 
@@ -126,12 +128,14 @@ async def answer(service: Service, listening: socket.socket) -> None:
     for number in SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
     host, port = listening.getsockname()[:2]
-    url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    scheme = "https" if settings.certificate else "http"
+    url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
     log("listening", url=url, workers=service.scheduler.workers)
     failing = asyncio.create_task(end_on_failure(service, server))
     wyoming = await start_wyoming(service)
     try:
-        await server.serve(sockets=[listening])
+        async with serving_riva(service):
+            await server.serve(sockets=[listening])
     finally:
         failing.cancel()
         if wyoming is not None:
@@ -151,6 +155,23 @@ async def start_wyoming(service: Service) -> asyncio.Server | None:
     server = await serve_wyoming(service, settings.host, settings.wyoming_port)
     log("listening", url=f"tcp://{settings.host}:{server.sockets[0].getsockname()[1]}", protocol="wyoming")
     return server
+
+
+@asynccontextmanager
+async def serving_riva(service: Service) -> AsyncIterator[int | None]:
+    """Serves Riva's gRPC too where its port is set, which is given; at the end calls have a moment to end."""
+    settings = service.settings
+    if settings.riva_port is None:
+        yield None
+        return
+    from melforge.common.serve.riva import start_riva
+
+    server, port = await start_riva(service, settings.host, settings.riva_port)
+    log("listening", url=f"grpc://{settings.host}:{port}", protocol="riva")
+    try:
+        yield port
+    finally:
+        await server.stop(CLOSING_SECONDS)
 
 
 async def end_on_failure(service: Service, server: uvicorn.Server) -> None:

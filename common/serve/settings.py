@@ -47,6 +47,17 @@ class ServeSettings:
         low=0,
         high=65535,
     )
+    riva_port: int | None = setting(
+        None,
+        "port for NVIDIA Riva's gRPC services, with the same keys; usual is 50051 (default: none)",
+        "N",
+        low=0,
+        high=65535,
+    )
+    certificate: str | None = setting(
+        None, "file of the certificates for TLS, of HTTP and of gRPC, in PEM (default: no TLS)", "FILE"
+    )
+    certificate_key: str | None = setting(None, "file of its key, in PEM", "FILE")
     pairs: str | None = setting(
         None,
         "the pairs that are offered, such as fastpitch-hifigan,tacotron2-waveglow; the first is spoken "

@@ -32,7 +32,8 @@ class Running:
 
     url: str
     service: Any
-    wyoming: int | None = None  # a port
+    wyoming: int | None = None  # ports
+    riva: int | None = None
 
     def client(self, key: str = "") -> httpx.Client:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -82,7 +83,7 @@ def wait_for(condition: Callable[[], object], what: str = "") -> None:
 def running(keys: tuple[bytes, ...] = (), voice: str | None = "hazel", **settings: Any) -> Iterator[Running]:
     """A server with these settings and a voice, or all shipped ones, whose first pair is loaded."""
     from melforge.common.serve.pairs import LoadOptions, Pairs
-    from melforge.common.serve.server import listen, make_server, start_wyoming
+    from melforge.common.serve.server import listen, make_server, serving_riva, start_wyoming
     from melforge.common.serve.service import Service
     from melforge.common.serve.settings import ServeSettings
 
@@ -97,7 +98,8 @@ def running(keys: tuple[bytes, ...] = (), voice: str | None = "hazel", **setting
         wyoming = await start_wyoming(service)
         made.update(service=service, wyoming=wyoming, server=make_server(service))
         try:
-            await made["server"].serve(sockets=[listening])
+            async with serving_riva(service) as made["riva"]:
+                await made["server"].serve(sockets=[listening])
         finally:
             if wyoming is not None:
                 wyoming.close()
@@ -110,7 +112,7 @@ def running(keys: tuple[bytes, ...] = (), voice: str | None = "hazel", **setting
         service = made["service"]
         wait_for(lambda: service.pairs.is_ready(service.pairs.first), "the first pair")
         port = made["wyoming"].sockets[0].getsockname()[1] if made["wyoming"] else None
-        yield Running(f"http://127.0.0.1:{listening.getsockname()[1]}", service, port)
+        yield Running(f"http://127.0.0.1:{listening.getsockname()[1]}", service, port, made["riva"])
     finally:
         if "server" in made:
             made["server"].should_exit = True
