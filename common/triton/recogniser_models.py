@@ -107,7 +107,7 @@ class AudioToFeatures(RecogniserModel):
                 raise InputError(
                     f"{samples} samples, of {longest} at most ({longest / rate:.1f} s): cut the recording"
                 )
-            heard = to_numpy(audio[:samples])
+            heard = to_numpy(audio[:samples]).astype(np.float32, copy=False)
             if not np.isfinite(heard).all():
                 raise InputError("the samples are not all numbers")
             if is_silent(heard, rate):

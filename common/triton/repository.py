@@ -96,21 +96,23 @@ def write_repository(folder: Path, choice: Choice, layout: Layout) -> list[str]:
     return list(found)
 
 
-def write_recogniser(folder: Path, choice: Choice, layout: Layout, backends: Sequence[str]) -> list[str]:
+def write_recogniser(
+    folder: Path, choice: Choice, layout: Layout, backends: Sequence[str], jasper_client: bool = False
+) -> list[str]:
     """Writes a recogniser's models; its network and an ensemble around it once for each backend."""
     stored = choice.stored_sources()
     source = choice.overridden(stored)["recogniser"]
     batch = min(stage.batch.max for stage in stages_of(source.model, source.config))
     n_mels, labels = source.config.n_mel_channels, source.config.labels
-    found = recogniser_signatures(source.model, backends, n_mels, len(labels) + 1)
+    found = recogniser_signatures(source.model, backends, n_mels, len(labels) + 1, jasper_client)
     about = {"sampling_rate": str(source.mel.sampling_rate), "labels": labels}
     write = ModelWriter(folder, found, layout, batch, about)
     write.model(FEATURES, MODELS[FEATURES], replace(choice, backend=backends[0]), stored)
     write.model(DECODER, MODELS[DECODER], None, stored)
     for backend in backends:
-        name = recogniser_name(source.model, backend)
+        name = recogniser_name(source.model, backend, jasper_client)
         write.model(name, NETWORK, replace(choice, backend=backend), stored)
-        write.ensemble(ensemble_name(source.model, backend), (FEATURES, name, DECODER))
+        write.ensemble(ensemble_name(name), (FEATURES, name, DECODER))
     write.probe()
     return list(found)
 
@@ -148,7 +150,7 @@ class ModelWriter:
         """Writes an ensemble that runs these models in this order."""
         version = self._version(name)
         config = self._first_entries(name, {"platform": "ensemble"})
-        config["ensemble_scheduling"] = {"step": steps(self.signatures, order)}
+        config["ensemble_scheduling"] = {"step": steps(self.signatures, name, order)}
         write_config(version.parent, config, self.about)
         write_bytes(version / ".keep", b"")  # object stores have no empty folders
 
@@ -197,13 +199,16 @@ def instances(layout: Layout) -> list[dict[str, Any]]:
     return [{"count": layout.instances, "kind": Constant(INSTANCE_KINDS[layout.device])}]
 
 
-def steps(of: Mapping[str, Signature], order: Sequence[str]) -> list[dict[str, Any]]:
-    """The steps of an ensemble: tensors of the same name are the same tensor."""
+def steps(of: Mapping[str, Signature], ensemble: str, order: Sequence[str]) -> list[dict[str, Any]]:
+    """The steps of an ensemble: tensors of the same name are the same tensor; Triton refuses unused ones."""
+    used = {one.name for name in order for one in of[name].inputs} | {
+        one.name for one in of[ensemble].outputs
+    }
     found = []
     for name in order:
         signature = of[name]
         maps = {
-            f"{way}_map": [{"key": tensor.name, "value": tensor.name} for tensor in given]
+            f"{way}_map": [{"key": one.name, "value": one.name} for one in given if one.name in used]
             for way, given in (("input", signature.inputs), ("output", signature.outputs))
         }
         found.append({"model_name": name, "model_version": -1, **maps})
