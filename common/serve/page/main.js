@@ -19,6 +19,7 @@ const page = {
   failed: showError,
   changed: draw,
   text: () => text.value,
+  hear: (column) => hear([column], ({ greeting }) => greeting),
   playing: (column) => columns.filter((other) => other !== column).forEach((other) => other.pause()),
 };
 
@@ -30,18 +31,22 @@ function state() {
   return { text: text.value, columns: shown().map((column) => column.state) };
 }
 
-// Each column is asked when the one before is whole, so that their times are their own.
-async function speak() {
+function speak() {
   if (!options) return;
+  addToHistory(state());
+  listHistory();
+  hear(shown(), () => text.value);
+}
+
+// Each column is asked when the one before is whole, so that their times are their own.
+async function hear(chosen, textOf) {
   stop();
   const mine = ++turn;
   showError(null);
-  addToHistory(state());
-  listHistory();
   let heard = Promise.resolve();
-  for (const column of shown()) {
+  for (const column of chosen) {
     try {
-      await column.speak(text.value, heard);
+      await column.speak(textOf(column), heard);
     } catch (error) {
       if (mine === turn) showError(error);
       return;
