@@ -63,6 +63,7 @@ SHARED = f"""
   --phonemes {"|".join(ALPHABETS)}   the text is phonemes of this alphabet, with marks; ARPAbet's words are
         divided by a "|"
   --lexicon FILE    how words are said, in a lexicon.yaml (docs/reading.md); it comes before the voice's own
+  --links words|addresses   of a link in Markdown its words are read, or the address too (default: words)
   --align corpus|learned=corpus   durations of the corpus, or learned by the model's own aligner first
   --no-check        do not compare exported graphs with PyTorch; their notes in the cache say so
   --warm-up         first run every engine once, in every bucket, and print on stderr what it took; TensorRT

@@ -20,7 +20,7 @@ MODELS = "voice acoustic checkpoint lexicon"
 OPTIONS = f"""
   words [TEXT]       the text
   -i, --input FILE   or its file; - is stdin
-  {MODELS}
+  {MODELS} links
   --json             symbols and words as JSON, as the server's /v1/audio/phonemize
 """
 
@@ -33,10 +33,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise InputError("give a text, or its file with -i FILE")
 
     from melforge.common.cli.phrases import read_whole
-    from melforge.common.text.markup import analyse
+    from melforge.common.text.markup import analyse, linked
     from melforge.common.text.readings import phonemized
 
     text = args.words if args.input is None else read_whole(args.input)
+    text = linked(text) if args.links == "addresses" else text
     frontend = frontend_from(args)
     found = phonemized(frontend, text, analyse(frontend, text))
     if args.json:

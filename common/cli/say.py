@@ -46,7 +46,7 @@ OPTIONS = f"""
   --model NAME={MODEL}   a pair, as the server names it
   --voice NAME={VOICE}   a voice, as the server names it
   --sample-rate HZ   of the sound (default: {DEFAULT_RATE})
-  lexicon phonemes
+  lexicon phonemes links
   --json             print what was measured, as JSON on stdout
 {options.CONTROLS}"""
 
@@ -116,8 +116,7 @@ def make_request(args: argparse.Namespace, text: str, format: str) -> dict[str, 
         asked["speed"] = asked.pop("pace")
     if args.sample_rate:
         asked["sample_rate"] = args.sample_rate
-    if args.phonemes:
-        asked["phonemes"] = args.phonemes
+    asked |= {name: value for name in ("phonemes", "links") if (value := getattr(args, name))}
     if args.lexicon:
         asked["lexicon"] = {key: entry.value for key, entry in read_yaml(Path(args.lexicon)).items()}
     return {"model": args.model, "voice": args.voice, "input": text, "response_format": format, **asked}

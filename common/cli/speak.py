@@ -27,7 +27,7 @@ from melforge.common.files import is_file
 from melforge.common.remote import NO_ADDRESS, is_address
 from melforge.common.stages.choose import KINDS
 from melforge.common.text import unspoken_rows
-from melforge.common.text.markup import PlainText, analyse, require_ssml
+from melforge.common.text.markup import PlainText, analyse, linked, require_ssml
 
 RETRIES = 2
 EPILOG = """examples:
@@ -49,7 +49,7 @@ text:
         for many phrases: the folder speech)
 {options.MODEL_OPTIONS}{options.CONTROLS}{bulk.OPTIONS}
 more:
-  lexicon phonemes
+  lexicon phonemes links
   --ssml             the text is SSML, of a file the whole; without this, a text that begins with <speak> is
   --plain            read the text as it is written, also tags and marks such as [pause:0.5s]
   --show-text        print what would be spoken, without speaking
@@ -109,6 +109,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             require_ssml(phrase.text)
     if args.plain:
         phrases = [replace(phrase, text=PlainText(phrase.text)) for phrase in phrases]
+    if args.links == "addresses":
+        phrases = [replace(phrase, text=linked(phrase.text)) for phrase in phrases]
     if args.show_text:
         return show_text(args, phrases)
     controls = options.controls_from(args)

@@ -26,7 +26,7 @@ from melforge.common.errors import InputError
 from melforge.common.serve.errors import ApiError, bad_request
 from melforge.common.speech import Controls, control_fields
 from melforge.common.text.lexicon import Lexicon
-from melforge.common.text.markup import PlainText, require_ssml
+from melforge.common.text.markup import PlainText, linked, require_ssml
 from melforge.common.text.phonemes import ALPHABETS, as_text
 
 SLOWEST, FASTEST = 0.25, 4.0  # OpenAI's range of `speed`
@@ -89,6 +89,9 @@ class SpeechFields(BaseModel):
     markup: Literal["auto", "ssml", "none"] = Field(
         "auto", description="SSML where input begins with <speak>, else marks in brackets; none: as written"
     )
+    links: Literal["words", "addresses"] = Field(
+        "words", description="of a link in Markdown its words are read, or the address too"
+    )
     instructions: str | None = Field(None, description="accepted and not used")
     sample_rate: int = Field(DEFAULT_RATE, ge=1, le=LARGEST_NUMBER, description="Hz")
     retries: int = Field(
@@ -106,7 +109,8 @@ class SpeechFields(BaseModel):
             return PlainText(as_text(self.input, self.phonemes))
         if self.markup == "ssml":
             require_ssml(self.input)
-        return PlainText(self.input) if self.markup == "none" else self.input
+        text = PlainText(self.input) if self.markup == "none" else self.input
+        return linked(text) if self.links == "addresses" else text
 
     @cached_property
     def own_words(self) -> Lexicon | None:

@@ -113,6 +113,7 @@ class Frontend(Protocol):
     name: str
     symbols: tuple[str, ...]
     own_words: Sequence[OwnWords]  # which are said in every text; the first ones come first
+    reads_addresses: bool  # of links, which only the English frontend knows
 
     def __call__(self, text: str, said: Sequence[SaidAs] = ()) -> Analysis: ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterator
 
@@ -16,6 +17,19 @@ _BRACKETS = re.compile(r"\[(?:pause|rate|pitch|range|volume):|\]\(/")
 
 class PlainText(str):
     """A text in which tags and marks in brackets ask for nothing: it is read as it is written."""
+
+
+class LinkedText(str):
+    """A text of whose links ("[words](address)") the addresses are read too, and not their words alone."""
+
+
+class PlainLinkedText(PlainText, LinkedText):
+    """Both."""
+
+
+def linked(text: str) -> LinkedText:
+    """The text with the addresses of its links, if it is plain as plain text."""
+    return PlainLinkedText(text) if isinstance(text, PlainText) else LinkedText(text)
 
 
 def is_ssml(text: str) -> bool:
@@ -40,6 +54,9 @@ def sentences(frontend: Frontend, text: str) -> Iterator[Analysis]:
     An InputError says in which line and column SSML is wrong.
     """
     pieces = None
+    if isinstance(text, LinkedText):
+        frontend = copy.copy(frontend)
+        frontend.reads_addresses = True
     if isinstance(text, PlainText):
         pass
     elif is_ssml(text):

@@ -240,6 +240,8 @@ def test_ssml(infer, fails, tmp_path):
         return [utterance["pause"] for utterance in json.loads(shown.stdout)[0]["utterances"]]
 
     assert pauses() == [1.0, 0.0] and pauses("--plain") == [0.0]
+    link = infer("--text", "[Here](x.org).", "--show-text", "--links", "addresses")
+    assert "Here, X dot org." in link.stdout
 
 
 def test_subtitles(infer, fails, tmp_path):

@@ -389,6 +389,14 @@ def test_what_is_wrong_with_ssml_has_a_place(server):
     assert "SSML, line 1, column 12: a break is a time" in answer.json()["error"]["message"]
     require_error(server.speak("One.", markup="ssml"), 400, "input")
     require_error(server.speak("One.", markup="xml"), 400, "markup")
+    require_error(server.speak("One.", links="all"), 400, "links")
+    link = {"input": "[One](x.org).", "model": "tts-1", "voice": "alloy"}
+    with server.client() as client:
+        words, both = (
+            client.post("/v1/audio/phonemize", json=link | {"links": links}).json()["utterances"][0]
+            for links in ("words", "addresses")
+        )
+    assert len(words["words"]) == 1 and len(both["words"]) == 4
     plain = server.speak("<speak>One.</speak>", markup="none")
     assert plain.status_code == 200 and plain.headers["x-melforge-unspoken"] == "2"
 

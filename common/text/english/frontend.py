@@ -55,6 +55,7 @@ class EnglishFrontend:
 
     name = "english"
     own_words: Sequence[OwnWords] = ()
+    reads_addresses = False
 
     def __init__(self, max_symbols: int = MAX_SYMBOLS) -> None:
         """`max_symbols`: longer sentences are cut into clauses, symbols an utterance."""
@@ -70,7 +71,7 @@ class EnglishFrontend:
     def sentences(self, text: str, said: Sequence[SaidAs] = ()) -> Iterator[Analysis]:
         """The analysis of each sentence; what cannot be spoken is in that of the first one that has it."""
         require_in_order(said, text)
-        plain, layout = plain_text(text)
+        plain, layout = plain_text(text, self.reads_addresses)
         for own in self.own_words:
             said = own.add_to(said, plain)
         sentences = split_sentences(masked(plain, said)) or [("", 0)][: len(layout)]

@@ -25,6 +25,7 @@ _INLINE = re.compile(
     r"|(?<=[a-z])(?P<apostrophe>`)(?=(?:s|t|d|m|re|ll|ve)\b)",
     re.IGNORECASE,
 )
+_LINKED = re.compile(r"\]\(<?((?:[^<>()\s]|\([^()\s]{0,100}\))+)")  # the end of a link, and its address
 _OPERATOR = re.compile(r"[=^_+\\<>-]")
 _FENCE = re.compile(r"[ \t]{0,3}(?:`{3,}|~{3,})[ \t]*([\w+#.-]*)[^`\n]{0,80}$")
 _RULE = re.compile(r"[ \t]*([=*~#-])(?:\1|[ \t]\1){2,200}[ \t]*$")  # "=====", "* * *"
@@ -38,11 +39,11 @@ _LINES = ("br", "li", "dd", "tr")
 _LINE, _PARAGRAPH = "\u2028", "\u2029"
 
 
-def plain_text(text: str) -> tuple[str, list[LeftOut]]:
+def plain_text(text: str, reads_addresses: bool = False) -> tuple[str, list[LeftOut]]:
     """The text without its layout, as long as it was, and what of it is not spoken, in order.
 
     Marks of emphasis, headings and quotes are silent. Addresses of links, tags of blocks (which are pauses)
-    and fenced code that names its language are told.
+    and fenced code that names its language are told; with `reads_addresses` those of links are kept.
     """
     if not _LAID_OUT.search(text):
         return text, []
@@ -66,7 +67,7 @@ def plain_text(text: str) -> tuple[str, list[LeftOut]]:
         elif _RULE.match(words):
             lines.append(_blank(line[:-1]) + _PARAGRAPH)
         else:
-            lines.append(_plain_line(line, at, left_out, is_reply))
+            lines.append(_plain_line(line, at, left_out, is_reply, reads_addresses))
         at += len(line)
     return "".join(lines), left_out
 
@@ -76,7 +77,7 @@ def _blank(line: str) -> str:
     return " " * len(words) + line[len(words) :]
 
 
-def _plain_line(line: str, at: int, left_out: list[LeftOut], is_reply: bool) -> str:
+def _plain_line(line: str, at: int, left_out: list[LeftOut], is_reply: bool, reads_addresses: bool) -> str:
     """A line that begins at `at`, as `plain_text` gives it."""
 
     def plain(match: re.Match) -> str:
@@ -94,6 +95,9 @@ def _plain_line(line: str, at: int, left_out: list[LeftOut], is_reply: bool) -> 
             return mark.ljust(len(written))
         inner = _INLINE.sub(lambda m: plain(m) if m.lastgroup == "entity" else m[0], match[kind])
         start, end = match.start(kind) - match.start(), match.end(kind) - match.start()
+        if kind == "link" and reads_addresses and (address := _LINKED.match(written, end)):
+            rest = len(written) - address.end(1)
+            return f"{FILL * start}{inner},{' ' * (address.start(1) - end - 1)}{address[1]}{FILL * rest}"
         if kind == "link" and len(written) - end > 3:
             left_out.append(LeftOut(written[end + 1 :][:40], at + match.end(kind) + 1, "]("))
         return FILL * start + inner + FILL * (len(written) - end)

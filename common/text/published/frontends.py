@@ -53,6 +53,7 @@ class _PublishedFrontend(ABC):
     name: str
     symbols: tuple[str, ...]
     own_words: Sequence[OwnWords] = ()
+    reads_addresses = False
 
     def __init__(
         self, symbols: tuple[str, ...], without_id: str, to_ascii: Callable[[str], str], max_symbols: int

@@ -19,7 +19,7 @@ _TLD = "|".join(sorted(tables.TOP_LEVEL_DOMAINS, key=len, reverse=True))
 _ENDINGS = "|".join(sorted(tables.FILE_ENDINGS, key=len, reverse=True))
 _LARGE_ENDINGS = "|".join(ending.upper() for ending in _ENDINGS.split("|") if len(ending) > 2)  # not "B.C"
 _EMAIL = re.compile(
-    r"[\w.+%&'-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w@])(?:\?[\w=&%.+-]{1,200})?"
+    r"[\w.+%&'-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w@])(?:[/?][\w=&%.+~/-]{1,200})?"
 )
 _URL = re.compile(
     r"(?:[a-z][a-z\d+]{1,9}://|www\.)[^\s<>\"]{1,2000}"

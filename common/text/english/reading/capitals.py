@@ -52,7 +52,7 @@ _GIVEN_NAMES = words("""thomas walter arthur albert samuel benjamin donald kenne
     jerry dennis patrick ryan roger jack jonathan justin terry gerald keith willie ralph lawrence roy
     bruce brandon adam harry fred wayne billy steve jeremy aaron randy howard carl russell bobby craig
     alan todd sean ernest alfred theodore chester hugh earl clarence leonard alvin marcus daniel thurston
-    cornelius nelson sterling""")
+    cornelius nelson sterling sam tom joe""")
 _ELEMENT = "He|Li|Be|Ne|Na|Mg|Al|Si|Cl|Ar|Ca|Ti|Cr|Mn|Fe|Co|Ni|Cu|Zn|As|Br|Ag|Sn|Ba|Pt|Au|Hg|Pb|[HBCNOFPSKIU]"
 _FORMULA = re.compile(rf"(?=[A-Z]+[a-z0-9])(?:(?:{_ELEMENT})\d{{0,2}}){{2,10}}")
 
@@ -75,6 +75,12 @@ def _is_ruler(cursor: Cursor, name: str) -> bool:
 def letter_name(letters: str) -> str:
     """The name of a letter: "A" and "I" get a hyphen, which tells them from the words."""
     return f"{letters}-" if letters in ("A", "I") else letters
+
+
+def one_by_one(code: str) -> str:
+    """ "ab9453" -> "AB nine four five three"."""
+    parts = re.findall(r"[A-Za-z]+|\d+", code)
+    return " ".join(say.digits(part) if part.isdecimal() else letter_name(part.upper()) for part in parts)
 
 
 def cased(cursor: Cursor, word: str) -> str:
@@ -198,8 +204,8 @@ def _said_roman(cursor: Cursor, base: str, number: int, end: int) -> str:
         return f"the {say.ordinal(number)}"
     if following.lower() in _COUNTED_BY_ORDINALS and set(base) <= set("IVXL"):
         return say.ordinal(number)
-    if base in ("II", "III", "IV") and is_name and _is_given_name(cursor.earlier):
-        return f"the {say.ordinal(number)}"  # "John Smith III"
+    if base in ("II", "III", "IV") and is_name and (_is_given_name(cursor.earlier) or _is_given_name(before)):
+        return f"the {say.ordinal(number)}"  # "John Smith III", "Sam II"
     if len(base) > 1 and set(base) <= set("IVX"):
         if key in ("and", "&") and cursor.earlier.isupper() and say.roman(cursor.earlier):
             return say.cardinal(number)  # "Rocky V and VI"

@@ -19,7 +19,7 @@ _DAYS_BEHIND_MONTH = re.compile(_DAYS)
 _DAYS_BEFORE_MONTH = re.compile(rf"{_DAYS}\s(?i:({_MONTH})\b)")
 _DAY_AND_MONTH = re.compile(r"(?!0\d\d)(\d{1,2})(?![\d:/])\s?(?:st|nd|rd|th)?[\s-]([A-Za-z]{3,9})\b")
 _DATE_FOLLOWS = re.compile(
-    rf",?\s(?:the\s)?(?:\d{{1,2}}(?:st\b|nd\b|rd\b|th\b|/|:\d|\s?[-–]\s?\d|\s?[ap]\.?m|\s?[,.)\]]|\s?$|\s(?:{_MONTH})\b)|(?:{_MONTH})\b)",
+    rf",?\s\(?(?:the\s)?(?:\d{{1,2}}(?:st\b|nd\b|rd\b|th\b|/|:\d|\s?[-–]\s?\d|\s?[ap]\.?m|\s?[,.)\]]|\s?$|\s(?:{_MONTH})\b)|(?:{_MONTH})\b)",
     re.IGNORECASE,
 )
 _DAY_OF = re.compile(r"\d(?:st|nd|rd|th)?\sof\s[A-Za-z]{3,9}\.?\s$")  # before "3rd of May 20"
@@ -30,10 +30,10 @@ _WORDS_TOO = words("may march mar dec sep")
 _BEFORE_MONTH = words("""on in by of since until till from before after to the and during between early late
     mid this last next every each""")
 _DATED = words("on by until since before after dated due")
-_DAYS_TOO = words("mon wed sat sun")  # in capitals they are names and words as well
+_DAYS_TOO = words("mon wed sat sun tu th")  # in capitals they are names and words as well
 _ON = words("on next last every each until till by")
 _DAYTIMES = words("night morning afternoon evening nights mornings afternoons evenings noon brunch")
-_OTHER_DAY = re.compile(r"(?:,\s|\s&\s|\sand\s|\sor\s)([A-Z][a-z]{2,4})\b")
+_OTHER_DAY = re.compile(r"(?:,\s|\s&\s|\sand\s|\sor\s)([A-Z][a-z]{1,4})\b")
 _SHORT_YEAR = re.compile(r"\s'\d\d(?!\w)")
 _MONTHS_ONLY = words("feb aug sept oct nov dec apr")
 _IN = words("in since until till last next early late mid through by")
@@ -53,7 +53,9 @@ _DAY_NAMES = words("mon tues wednes thurs fri satur sun")
 )
 def iso_date(cursor: Cursor, m: re.Match) -> str:
     """2021-03-04, 2021-03-04T15:30:00Z."""
-    spoken = _date(int(m[1]), int(m[3]), int(m[4]))
+    month, day = int(m[3]), int(m[4])  # 2023/2/30 is meant as a day, though there is none
+    is_meant = 1 <= month <= 12 and 1 <= day <= 31
+    spoken = f"{tables.MONTHS[month - 1]} {say.ordinal(day)}, {say.year(int(m[1]))}" if is_meant else ""
     return f"{spoken}," if spoken and _TIME_FOLLOWS.match(cursor.text, m.end()) else spoken
 
 
@@ -166,7 +168,7 @@ def month_and_day(cursor: Cursor) -> Reading | None:
 def weekday(cursor: Cursor) -> Reading | None:
     """Wed, 9 Aug; (sun., dec. 31); Sat, Nov 5; Tues. 3/14."""
     key = cursor.word.lower()
-    if key not in tables.WEEKDAYS:
+    if key not in tables.WEEKDAYS or (len(key) == 2 and not cursor.word.istitle()):
         return None
     end = cursor.word_end + (cursor.behind_word == ".")
     if cursor.behind_word == "." and cursor.word.istitle() and key not in _DAYS_TOO:
@@ -210,9 +212,11 @@ def season(cursor: Cursor, m: re.Match) -> str:
     return f"{say.year(first)} {say.two_digits(second) if second else 'two thousand'}"
 
 
-@form(r"(?:(10|100|1000|1,000)'?s(?=\s+of\b)|(\d{3}0|[02-9]0)('?)s(?!\w))")
+@form(r"(?:(10|100|1000|1,000)'?s(?=\s+of\b)|(\d{3}0|[02-9]0)('?)s(?!\w)|((?:1[5-9]|20)\d0)\s'?s(?!\w))")
 def decade(cursor: Cursor, m: re.Match) -> str:
-    """1990s, 80's, 1000s of; not "in 30s"."""
+    """1990s, 80's, 1960 's, 1000s of; not "in 30s"."""
+    if m[4]:
+        return "" if are_seconds(cursor, m.end()) else say.decade(int(m[4]))
     if m[2] and len(m[2]) == 2 and not m[3] and are_seconds(cursor, m.end()):
         return ""
     if m[1]:

@@ -7,14 +7,15 @@ import re
 from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.amounts import amount
-from melforge.common.text.english.reading.capitals import letter_name, letters_and_digits
+from melforge.common.text.english.reading.capitals import letter_name, letters_and_digits, one_by_one
 from melforge.common.text.english.reading.cursor import NUMBER, Cursor, Reading, Rule, first_reading, form
 from melforge.common.text.english.reading.dates import DATES, are_seconds, dated_fraction, decade, is_day
 from melforge.common.text.english.reading.money import european_price, pence, pence_per
 from melforge.common.text.english.reading.streets import house_in_queens, house_number
-from melforge.common.text.english.reading.telephone import DIGITS
+from melforge.common.text.english.reading.telephone import DIGITS, is_access_code
 from melforge.common.text.english.reading.times import TIMES, duration
 from melforge.common.text.english.reading.units import plural_unit, unit_after, unit_name
+from melforge.common.text.english.reading.word_classes import PREPOSITIONS
 from melforge.common.text.english.reading.words import RELEASE, said_version
 from melforge.common.text.english.word_parts import words
 
@@ -111,9 +112,11 @@ def ordinal_in_law(cursor: Cursor, m: re.Match) -> str:
     r"(\d\d|\d{4})?(?!\w)"
 )
 def part_of_year(cursor: Cursor, m: re.Match) -> str:
-    """3Q, 3Q21, 1H profit."""
+    """3Q, in 3Q21, 1H profit."""
+    is_bare = m[3] and cursor.previous.lower() in PREPOSITIONS | {"since", "until", "and"}
     year = f" of {say.year(int(m[3][-2:]) + 2000)}" if m[3] else ""
-    return f"{say.ordinal(int(m[1] or m[2]))} {'quarter' if m[1] else 'half'}{year}"
+    the = "the " if is_bare else ""
+    return f"{the}{say.ordinal(int(m[1] or m[2]))} {'quarter' if m[1] else 'half'}{year}"
 
 
 @form(rf"(\d+(?:\.\d+)*)(?:-(\d+)|{RELEASE})?(?!\w)")
@@ -199,12 +202,14 @@ def degrees(cursor: Cursor, m: re.Match) -> str:
     return spoken + {"N": " north", "S": " south", "E": " east", "W": " west"}.get(m[4] or "", "")
 
 
-@form(r"\d{1,4}(?:/\d{1,4}){2,4}(?![\w/])")
+@form(r"\d{1,8}(?:/\d{1,8}){2,4}(?![\w/])")
 def slashed_numbers(cursor: Cursor, m: re.Match) -> str:
-    """2024/2/30, which is no date."""
+    """45/220817/2019, which is no date."""
     if m[0] == "24/7/365":
         return "twenty-four seven three sixty-five"
-    return " slash ".join(map(say.integer, m[0].split("/")))
+    *parts, last = m[0].split("/")
+    year = say.year(int(last)) if len(last) == 4 and 1900 < int(last) < 2100 else ""
+    return " slash ".join([*map(say.group, parts), year or say.group(last)])
 
 
 def fraction(cursor: Cursor) -> Reading | None:
@@ -286,10 +291,12 @@ def _with_unit(cursor: Cursor, spoken: str, end: int, is_more_than_one: bool) ->
     return Reading(f"{spoken} of {article} {name}", end)
 
 
-@form(r"(\d{1,3}(?:,\d{3})+|\d+)(?:\s?(?:st|nd|rd|th|ST|ND|RD|TH)(s|ly|'s)?(?!\w)|[ºª](?!\s?[CFK]))")
+@form(r"(\d{1,3}(?:,\d{3})+|\d+)(?:\s?(?:st|nd|rd|th|ST|ND|RD|TH)(s|ly|'s)?(?!\w)|([ºª])(?!\s?[CFK]))")
 def ordinal(cursor: Cursor, m: re.Match) -> str:
-    """21st, 5ths, 1º."""
+    """21st, 5ths, 1º; not 45º, which are degrees."""
     number = m[1].replace(",", "")
+    if m[3] == "º" and int(number) > 31:
+        return ""
     if len(number) > say.MAX_DIGITS or (" " in m[0] and cursor.text[m.end() - 2].isupper()):
         return ""
     said = say.ordinal(int(number))
@@ -325,7 +332,9 @@ def mixed(cursor: Cursor, m: re.Match) -> str:
         or rest in _MAGNITUDES
         or _BY.fullmatch(rest)
     )
-    return "" if is_amount else letters_and_digits(cursor, m[0])
+    if is_amount:
+        return ""
+    return one_by_one(m[0]) if is_access_code(cursor, m[0]) else letters_and_digits(cursor, m[0])
 
 
 @form(r"(\d{1,4})\((?=[\d(][^()]{0,40}[-+*/×−][^()]{0,40}\))")

@@ -9,14 +9,17 @@ _UNITS = (
     *("twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
 )
 _TENS = ("", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
-_SCALES = ("", " thousand", " million", " billion", " trillion", " quadrillion")
+_SCALES = (
+    *("", " thousand", " million", " billion", " trillion", " quadrillion", " quintillion", " sextillion"),
+)
 _ORDINALS = {
     **{"one": "first", "two": "second", "three": "third", "five": "fifth", "eight": "eighth"},
     **{"nine": "ninth", "twelve": "twelfth"},
 }
 _FRACTIONS = {2: "half", 4: "quarter"}
 
-MAX_DIGITS = 3 * len(_SCALES)  # longer numbers are read digit by digit
+MAX_DIGITS = 18  # longer numbers are read digit by digit, unless commas part them
+_MAX_PARTED = 3 * len(_SCALES)
 
 
 def _below_thousand(n: int) -> str:
@@ -37,7 +40,7 @@ def cardinal(n: int) -> str:
         return f"minus {cardinal(-n)}"
     if n == 0:
         return "zero"
-    if n >= 10**MAX_DIGITS:
+    if n >= 10**_MAX_PARTED:
         return digits(str(n))
     groups = []
     for scale in _SCALES:
@@ -94,9 +97,14 @@ def short(number: str) -> str:
 def integer(text: str) -> str:
     """ "1,204" -> its cardinal; digit by digit where it is too long or begins with a zero."""
     plain = text.replace(",", "")
-    if len(plain) > MAX_DIGITS or (len(plain) > 1 and plain[0] == "0"):
+    if len(plain) > (_MAX_PARTED if "," in text else MAX_DIGITS) or (len(plain) > 1 and plain[0] == "0"):
         return digits(plain)
     return cardinal(int(plain))
+
+
+def group(digits_: str) -> str:
+    """A part of a code: its cardinal, digit by digit where it is long."""
+    return integer(digits_) if len(digits_) < 5 else digits(digits_)
 
 
 def decimal(text: str) -> str:

@@ -15,6 +15,7 @@ from melforge.common.text.english.reading.formats import number, short_fraction
 from melforge.common.text.english.reading.formulas import FUNCTIONS
 from melforge.common.text.english.reading.money import price
 from melforge.common.text.english.reading.telephone import phone_abroad
+from melforge.common.text.english.reading.word_classes import CLOSED
 from melforge.common.text.english.reading.words import size_by
 from melforge.common.text.english.word_parts import words
 from melforge.common.text.phonemes import in_braces
@@ -44,15 +45,17 @@ _FULL = {"em": "them", "til": "until", "cause": "because", "bout": "about", "rou
 _MARKS = ".,;:?!…"
 _DRAWN = frozenset("=*_~#+.<>/\\|^")  # three of these in a row are a line, which is silent
 _BEFORE_NUMBER = {"<": "less than", ">": "greater than", "~": "about"}
-_IN_ROWS = tables.SILENT | {symbol for symbol in tables.SYMBOLS if symbol.isascii() or symbol in "§¶"}
+_IN_ROWS = tables.SILENT | {s for s in tables.SYMBOLS if s.isascii() or s in "§¶" or s in tables.CURRENCIES}
 _BEFORE_OPERATOR = frozenset("0123456789)")
 _NUMBER_WORDS = words("one two three four five six seven eight nine ten eleven twelve noon midnight")
+_BEFORE_DOLLARS = _NUMBER_WORDS | words("in of into many cost costs")
 _STARRED = words("hotel hotels rated rating ratings review reviews resort resorts service out")
 _NUMBERED = re.compile(r"[IVXL]{1,7}|\d{1,3}(?:st|nd|rd|th)")
 _LONGEST_SIGN = max(map(len, tables.SIGNS))
 _SIGN_STARTS = frozenset(sign[0] for sign in tables.SIGNS)
 _VARIABLE = re.compile(r"[xyznk](?!\w)")
 _KEYS = words("press presses pressed pressing dial dialed dialing hit enter key")
+_CODE_BEFORE = re.compile(r"[A-Za-z]-?\d+$")  # "MK-12/448120"
 _TICKER = re.compile(r"[A-Z]{1,5}(?!\w)")
 _COMMAND = re.compile(r"\s[a-z]")  # behind the "$" of a shell
 _FLAG = re.compile(r"[b-zB-HJ-Z](?![\w'.-])")
@@ -93,7 +96,7 @@ def money(cursor: Cursor) -> Reading | None:
 def signed_number(cursor: Cursor) -> Reading | None:
     """-3, +5, ±2, -$7."""
     char, match = cursor.char, _SIGNED.match(cursor.text, cursor.at)
-    if not match or not cursor.is_after_blank:
+    if not match or not (cursor.is_after_blank or cursor.text[cursor.at - 1] in "?!"):
         return None
     _, blank, currency = match.groups()
     last = cursor.previous[-1:]
@@ -358,15 +361,20 @@ def symbol(cursor: Cursor) -> Reading | None:
         spoken = "for"  # 3/$10
     elif char == "/" and before_number and (last.isdigit() or cursor.previous == ")"):
         is_rating = "." in cursor.previous and _RATING.match(cursor.text, end)
-        spoken = "out of" if is_rating else "divided by"
+        is_code = _CODE_BEFORE.search(cursor.text, max(cursor.at - 20, 0), cursor.at)
+        spoken = "out of" if is_rating else "slash" if is_code else "divided by"
     elif char == "/" and last.isdigit() and _VARIABLE.match(cursor.text, end):
         spoken = "over"  # 1/x
     elif char == "/" and before_number and (last in tables.GREEK or cursor.is_equation):
         spoken = "over"  # π/2
     elif char == "$" and _TICKER.match(cursor.text, end):
         spoken = "dollar"  # $AAPL
-    elif char == "$" and cursor.at == 0 and _COMMAND.match(cursor.text, end):
+    elif (
+        char == "$" and cursor.at == 0 and _COMMAND.match(cursor.text, end) and cursor.next(end) not in CLOSED
+    ):
         return cursor.leave_out(end)
+    elif char in tables.CURRENCIES and _is_currency(cursor, end):
+        spoken = tables.CURRENCIES[char][0]
     elif char in "§¶":
         spoken = tables.SYMBOLS[char] + ("s" if end - cursor.at > 1 else "")
     elif before_number and char in _BEFORE_NUMBER:
@@ -374,6 +382,12 @@ def symbol(cursor: Cursor) -> Reading | None:
     else:
         spoken = "" if char in tables.SILENT else tables.SYMBOLS[char]
     return Reading(spoken, end)
+
+
+def _is_currency(cursor: Cursor, end: int) -> bool:
+    """Whether a sign by itself names a currency: "the $ is strong"; not "10 $", "in $"."""
+    is_alone = not (cursor.previous[-1:].isdecimal() or cursor.text[end : end + 1].isalnum())
+    return is_alone and cursor.previous.lower() not in _BEFORE_DOLLARS
 
 
 def _star(cursor: Cursor, end: int) -> str:

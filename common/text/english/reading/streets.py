@@ -18,13 +18,16 @@ _DIRECTION = r"(?:[NS]\.?\s?[EW]\b\.?|[NSEW]\b\.?|North|South|East|West)"
 _ORDINAL = r"\d{1,3}(?:st|nd|rd|th)\b"
 _NAME = rf"(?:[A-Z][A-Za-z'’]{{0,20}}\.?|{_ORDINAL})"
 # What follows a house number: "N Main St", "W. 42nd", "Union Sq". One place, five words at most.
-_STREET = rf"\s(?:{_DIRECTION}\s)?(?:{_NAME}\s){{1,4}}?(?:{_KIND})(?!\w|'|-)"
+_SMALL_KIND = r"(?:st|str|ave|av|blvd|rd|ln|hwy|pkwy)\b\.?"
+_STREET = rf"\s(?:{_DIRECTION}\s)?(?:{_NAME}\s){{1,4}}?(?:{_KIND}|{_SMALL_KIND})(?!\w|'|-)"
 _DIRECTED_NAME = r"\s[NSEW]\.\s[A-Z][a-z]{2,20}(?:\s?$|[,.;)])"
 _NUMBERED_STREET = rf"\s{_DIRECTION}\s(?:{_ORDINAL}|Broadway\b)"
 _NUMBERED_ROAD = (
     r"\s(?:(?:Hwy|Highway|Route|Rte|Rt)\b\.?|(?:County|State|Co\.)\s(?:Road|Rd|Route|Rte|Hwy)\b\.?)\s\d"
 )
 _AT_HOUSE = re.compile(_DIRECTED_NAME)
+_HOUSE_BEFORE = re.compile(rf"(?<!\S)\d{{1,5}}[A-Z]?\s(?:{_DIRECTION}\s)?(?:{_NAME}\s){{1,4}}$")
+_LOOK_BACK = 60  # characters
 _IS_STREET = re.compile(rf"(?:{_NAME}\s){{1,3}}?(?:{_KIND})(?!\w|'|-)|Broadway\b|{_ORDINAL}")
 _NUMBER = re.compile(r"\s?#?\s?\d")
 _DIRECTED = re.compile(r"([NS])\.?\s?([EW])\b\.?|([NSEW])\b\.?")
@@ -122,7 +125,9 @@ def street(cursor: Cursor) -> Reading | None:
     """Elm St, 9th Ave., King Dr: the kind of a street behind its name."""
     word, end = cursor.word, cursor.word_end
     is_ordinal = cursor.previous[-2:].lower() in ("st", "nd", "rd", "th") and cursor.previous[:1].isdecimal()
-    is_small = word in _SMALL_KINDS and (is_ordinal or cursor.earlier.isdecimal())  # "40 W 3rd st."
+    is_small = word in _SMALL_KINDS and (  # "40 W 3rd st.", "12 Oak Hill rd"
+        is_ordinal or _HOUSE_BEFORE.search(cursor.text, max(cursor.at - _LOOK_BACK, 0), cursor.at)
+    )
     kind = tables.STREETS.get(word.capitalize() if is_small else word)
     if not kind:
         return None

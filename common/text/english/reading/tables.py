@@ -23,7 +23,7 @@ MONTH_NUMBERS: dict[str, int] = {
     **{name[:3].lower(): number for number, name in enumerate(MONTHS, 1)},
     "sept": 9,
 }
-WEEKDAYS = _pairs("""mon: Monday; tue tues: Tuesday; wed weds: Wednesday; thu thur thurs: Thursday; fri:
+WEEKDAYS = _pairs("""mon: Monday; tu tue tues: Tuesday; wed weds: Wednesday; th thu thur thurs: Thursday; fri:
     Friday; sat: Saturday; sun: Sunday""")
 
 # Singular names; plurals are made by rule but for these.

@@ -30,6 +30,9 @@ _OTHER_CODES = words("error status exit response return tax penal civil criminal
 _LINKS = words(": is no number code")
 _ENDING = re.compile(r"\b(?:end(?:ing|s|ed)?(?:\s(?:in|with))?|last\s(?:four|4)(?:\sdigits)?(?:\sare|:)?)\s$")
 _OF_TIME = re.compile(r"\b(?:year|season|decade|period|quarter|century|war|era|reign)s?\b", re.IGNORECASE)
+_CODE_PARTS = re.compile(r"(?:[A-Za-z]{1,3}|\d{1,6})(?:-(?:[A-Za-z]{1,3}|\d{1,6})){3,8}(?![\w-])")
+_TIES = words("to of in by on at or am pm yr mo km cm mm kg lb oz ft hr wk")
+_MANY_OF_CODE = re.compile(r"\d{3}")
 _LOOK_BACK = 40  # characters
 _MANY_DIGITS = 10  # as many in a row are a telephone number, unless it ends in noughts
 _STATE_NAMES = frozenset(tables.STATES.values())
@@ -135,6 +138,34 @@ def code(cursor: Cursor, m: re.Match) -> str:
     return say.digits(number) if is_code else ""
 
 
+def is_access_code(cursor: Cursor, written: str) -> bool:
+    """Whether letters and digits are a code, as what stands before says: "your OTP is ab9453"."""
+    if not _MANY_OF_CODE.search(written):  # "code SAVE10"
+        return False
+    before = cursor.previous.lower().rstrip(".")
+    return before in _CODED or (before in _LINKS and cursor.earlier.lower() in _CODED)
+
+
+def code_parts(cursor: Cursor) -> Reading | None:
+    """b-4-7-c, 7-221-xk-c-2-9: four parts or more of letters and digits, whose hyphens are silent."""
+    m = _CODE_PARTS.match(cursor.text, cursor.at)
+    if not m or cursor.touches_word:
+        return None
+    parts = m[0].split("-")
+    letters = [part for part in parts if part.isalpha()]
+    if not 0 < len(letters) < len(parts) or any(map(_is_tie, letters)):
+        return None
+    return Reading(
+        " ".join(say.group(part) if part.isdecimal() else letter_name(part.upper()) for part in parts),
+        m.end(),
+    )
+
+
+def _is_tie(letters: str) -> bool:
+    """Whether letters between hyphens are a word or a unit: "3-4-day-old", "9-to-5"."""
+    return letters in _TIES or (len(letters) > 2 and is_known(letters.lower()))
+
+
 @form(r"(\d{1,6})(?![\w:/-]|[.,]\d)")
 def extension(cursor: Cursor, m: re.Match) -> str:
     """Ext. 12."""
@@ -146,7 +177,8 @@ def zip_code(cursor: Cursor, m: re.Match) -> str:
     """Boston, MA 02108-1234."""
     if (cursor.earlier if cursor.previous == ":" else cursor.previous).lower() in ("zip", "zipcode"):
         return say.digits(m[1]) + (f", {say.digits(m[2])}" if m[2] else "")
-    state = cursor.previous.replace(".", "")
+    is_apart = cursor.previous == "," and not cursor.next(m.end())[:1].islower()  # "Boise, ID, 83702"
+    state = (cursor.earlier if is_apart else cursor.previous).replace(".", "")
     is_behind_state = state in tables.STATES or state == "DC"
     if not is_behind_state and not (m[2] and cursor.previous in _STATE_NAMES):
         return ""
@@ -193,6 +225,7 @@ DIGITS: tuple[Rule, ...] = (
     *(
         phone,
         vanity_number,
+        code_parts,
         short_vanity_number,
         short_phone,
         drawn_numbers,

@@ -25,6 +25,7 @@ from melforge.common.text.english.reading.capitals import (
     cased,
     letter_name,
     letters_and_digits,
+    one_by_one,
     roman,
 )
 from melforge.common.text.english.reading.cursor import Cursor, Reading, Rule, form
@@ -33,6 +34,7 @@ from melforge.common.text.english.reading.formulas import derivative, difference
 from melforge.common.text.english.reading.latin import in_latin, is_term, latin_parts, left_out_of, scripts_of
 from melforge.common.text.english.reading.money import price
 from melforge.common.text.english.reading.streets import county_road, direction, dotted_state, party
+from melforge.common.text.english.reading.telephone import code_parts, is_access_code
 from melforge.common.text.english.reading.units import unit_behind_per, unit_name
 from melforge.common.text.english.word_parts import words
 
@@ -99,7 +101,8 @@ def word_with_digits(cursor: Cursor) -> Reading | None:
         return price(replace(cursor, at=cursor.at + 3), tables.CURRENCY_CODES[match[0][:3]])
     own = cursor.possessive(match.end())
     end = _past_hyphen(cursor, match.end() + len(own))
-    return Reading(letters_and_digits(cursor, match[0]) + own, end)
+    said = one_by_one(match[0]) if is_access_code(cursor, match[0]) else letters_and_digits(cursor, match[0])
+    return Reading(said + own, end)
 
 
 def letter_with_sign(cursor: Cursor) -> Reading | None:
@@ -253,6 +256,7 @@ WORDS: tuple[Rule, ...] = (
         version,
         offset,
         code_range,
+        code_parts,
         dotted_state,
         party,
         county_road,

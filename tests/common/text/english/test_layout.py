@@ -7,6 +7,7 @@ import pytest
 
 from melforge.common.text.english.layout import plain_text
 from melforge.common.text.frontends import get_frontend
+from melforge.common.text.markup import PlainText, analyse, linked
 from melforge.common.text.split import PARAGRAPH_PAUSE, SENTENCE_PAUSE
 
 FRONTEND = get_frontend("english")
@@ -30,6 +31,22 @@ def test_every_named_entity_becomes_its_characters(form):
             assert plain_text(form.format(name[:-1]))[0].rstrip("\u2060") == f"x{chars}".rstrip("\u2060"), (
                 name
             )
+
+
+@pytest.mark.parametrize(
+    "text, spoken",
+    [
+        ("See [the docs](https://example.com/a) now.", "See the docs, example dot com slash A now."),
+        ('[Here](<x.org> "Title"), then.', "Here, X dot org, then."),
+        ("Go [pause:1s] to [x](u.io/y_(z)).", "Go to X, U dot IO slash Y underscore Z."),
+        ("[a]()", "A"),
+    ],
+)
+def test_the_addresses_of_links_may_be_read_too(text, spoken):
+    for one in (linked(text), linked(PlainText(text.replace(" [pause:1s]", "")))):
+        analysis = analyse(FRONTEND, one)
+        assert " ".join(utterance.normalised for utterance in analysis.utterances) == spoken
+        assert not analysis.unspoken
 
 
 @pytest.mark.parametrize(
