@@ -18,10 +18,12 @@ from melforge.common.serve.connections import most_connections
 from melforge.common.serve.errors import ApiError
 from melforge.common.serve.health import Probe
 from melforge.common.serve.riva_calls import HEALTH, RivaCall, Work, answer_call
+from melforge.common.serve.riva_hearing import RivaHearing
 from melforge.common.serve.riva_speech import RivaSpeech
 from melforge.common.serve.service import Service
 
-HEALTH_CHECKS, SPEECH = "grpc.health.v1.Health", "nvidia.riva.tts.RivaSpeechSynthesis"
+HEALTH_CHECKS = "grpc.health.v1.Health"
+SPEECH, HEARING = "nvidia.riva.tts.RivaSpeechSynthesis", "nvidia.riva.asr.RivaSpeechRecognition"
 SERVING, NOT_SERVING, SERVICE_UNKNOWN = 1, 2, 3  # the last is not in NVIDIA's enumeration
 WATCH_SECONDS = 1.0
 KEEPALIVE_SECONDS, KEEPALIVE_TIMEOUT = 60, 20  # after which who does not answer has gone
@@ -40,12 +42,17 @@ async def start_riva(service: Service, host: str, port: int) -> tuple[grpc.aio.S
         "grpc.keepalive_timeout_ms": KEEPALIVE_TIMEOUT * 1000,
     }
     server = grpc.aio.server(options=tuple(options.items()))
-    speech, health = RivaSpeech(service), HealthChecks(service)
+    speech, hearing, health = RivaSpeech(service), RivaHearing(service), HealthChecks(service)
     services: dict[str, dict[str, Work]] = {
         SPEECH: {
             "Synthesize": speech.synthesize,
             "SynthesizeOnline": speech.synthesize_online,
             "GetRivaSynthesisConfig": speech.get_riva_synthesis_config,
+        },
+        HEARING: {
+            "Recognize": hearing.recognize,
+            "StreamingRecognize": hearing.streaming_recognize,
+            "GetRivaSpeechRecognitionConfig": hearing.get_riva_speech_recognition_config,
         },
         HEALTH_CHECKS: {"Check": health.check, "Watch": health.watch},
     }

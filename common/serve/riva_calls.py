@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import urllib.parse
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -46,7 +46,12 @@ NAMED_CODES = {  # which say more than the status
     "timeout": grpc.StatusCode.DEADLINE_EXCEEDED,
 }
 LARGE = 1 << 17  # bytes of a message that a thread reads or writes
-OWN_NAMES = {"input": "text", "voice": "voice_name", "sample_rate": "sample_rate_hz"}  # Riva's by OpenAI's
+OWN_NAMES = {
+    "input": "text",
+    "voice": "voice_name",
+    "sample_rate": "sample_rate_hz",
+    "file": "audio",
+}  # Riva's by OpenAI's
 
 
 class RivaCall:
@@ -65,7 +70,7 @@ class RivaCall:
         self.key = ""
         self.ignored: set[str] = set()  # fields without effect
 
-    async def messages(self, kind: type[M]) -> AsyncIterator[M]:
+    async def messages(self, kind: type[M]) -> AsyncGenerator[M, None]:
         """What the caller sends; 400 for what is no message of this kind."""
         parse: Any = kind.FromString
         async for data in self._messages:

@@ -79,18 +79,24 @@ def make_router(service: Service) -> APIRouter:
                 transcript = await unless_left(request.receive, hears, settings.seconds, "transcribed")
             finally:
                 await form.close()
-        taken = service.scheduler.clock()
-        service.metrics.heard.inc(transcript.seconds)
-        service.metrics.hearing.observe(taken - arrived)
         record |= {"model": wanted.model, "format": wanted.response_format}
-        record |= {"heard_s": round(transcript.seconds, 3), "words": len(transcript.words)}
-        record["heard_ms"] = milliseconds(arrived, taken)
+        note_heard(service, record, transcript, arrived)
         answer = answer_of(transcript, wanted, LANGUAGES.get(hearing.language, hearing.language))
         if ignored:
             answer.headers["x-melforge-ignored"] = ignored_header(ignored)
         return answer
 
     return router
+
+
+def note_heard(service: Service, record: dict[str, Any], transcript: Transcript, since: float) -> None:
+    """Counts a recording, or a part of one, and adds it to the request's entry in the log."""
+    taken = service.scheduler.clock()
+    service.metrics.heard.inc(transcript.seconds)
+    service.metrics.hearing.observe(taken - since)
+    record["heard_s"] = round(record.get("heard_s", 0.0) + transcript.seconds, 3)
+    record["words"] = record.get("words", 0) + len(transcript.words)
+    record["heard_ms"] = milliseconds(since, taken)
 
 
 class WholeForm(MultiPartParser):
