@@ -185,6 +185,12 @@ NEEDS: dict[str, Need] = {
     "openai": Need("OpenAI's client", "pip install openai", modules("openai")),
     "livekit": Need("LiveKit", "pip install livekit-plugins-openai", modules("livekit.plugins.openai")),
     "pipecat": Need("Pipecat", "pip install 'pipecat-ai[openai]'", modules("pipecat.services.openai.tts")),
+    "livekit_nvidia": Need(
+        "LiveKit for NVIDIA", "pip install livekit-plugins-nvidia", modules("livekit.plugins.nvidia")
+    ),
+    "pipecat_nvidia": Need(
+        "Pipecat for NVIDIA", "pip install 'pipecat-ai[nvidia]'", modules("pipecat.services.nvidia.tts")
+    ),
     "litserve": Need("LitServe", "pip install -e '.[litserve]'", modules("litserve")),
     "browser": Need(
         "Playwright, Chromium and the server", "apt install chromium; pip install -e '.[dev]'", has_browser
