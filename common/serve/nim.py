@@ -85,7 +85,8 @@ def voice_fields(pairs: Pairs, name: str) -> dict[str, Any]:
     if not name or name in pairs.voice_names:
         return first
     model, _, speaker = name.partition(".")
-    known = {one.name: one.pair for one in voice_models(pairs)}
+    listed = list(voice_models(pairs))
+    known = {f"{ENGLISH}-{one.pair}": one.pair for one in listed} | {one.name: one.pair for one in listed}
     if model in known and (speaker in pairs.voice_names or ":" in speaker):
         return {"model": known[model], "voice": speaker}
     *_, speaker, last = ["", *name.lower().removeprefix(f"{ENGLISH.lower()}-").split(".")]

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import io
+import json
 import signal
 import ssl
 import subprocess
@@ -12,6 +13,7 @@ import threading
 import pytest
 import soundfile
 
+from melforge.common.cli.benchmark_server import main as benchmark
 from melforge.common.cli.serve import main as serve
 from melforge.common.errors import InputError
 from tests.serve.conftest import PATIENCE, ROOT, own_pcm, running, samples_of, serving, wait_for
@@ -350,8 +352,6 @@ def test_a_wrong_certificate_ends_the_start(certificate):
 @contextlib.contextmanager
 def in_a_process(*words):
     """A server in a process of its own, and the port of its Riva."""
-    import json
-
     with serving("--riva-port", "0", "--workers", "1", *words) as server:
         line = {}
         while line.get("protocol") != "riva":
@@ -404,3 +404,26 @@ def test_a_port_that_another_program_has_ends_the_start(server):
 def test_ray_has_none_of_it():
     with pytest.raises(InputError, match="for one machine: leave --ray out"):
         serve(["--riva-port", "50051", "--ray"])
+
+
+def test_the_measuring_client_has_rows_of_both_protocols(server, tmp_path, capsys):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("Hello there.\nThe second text.\n")
+    words = ["--server", f"{server.url},grpc://127.0.0.1:{server.riva}", "--texts", str(texts)]
+    words += ["--model", "fastpitch-hifigan", "--voice", "hazel", "--streams", "1,3", "-o", str(tmp_path)]
+    assert benchmark(words) == 0
+    assert f"grpc://127.0.0.1:{server.riva}, closed loop, 3 streams: first audio" in capsys.readouterr().err
+    rows = json.loads((tmp_path / "server.json").read_text())["rows"]
+    assert [(row["address"][:4], row["number"]) for row in rows] == [
+        ("http", 1),
+        ("grpc", 1),
+        ("http", 3),
+        ("grpc", 3),
+    ]
+    assert rows[2]["audio_s"] == rows[3]["audio_s"] and not any(row["errors"] for row in rows)
+    refusing = [*words[:4], "--voice", "nobody"]
+    refusing[1] = refusing[1].partition(",")[2]
+    with pytest.raises(InputError, match=r"\(404\): voice_name: unknown voice 'nobody'"):
+        benchmark(refusing)
+    with pytest.raises(InputError, match=r"no server at grpc://127\.0\.0\.1:1 "):
+        benchmark(["--server", "grpc://127.0.0.1:1"])
