@@ -44,7 +44,7 @@ SPEAKERS = {
 EMOTIONS = ("neutral", "calm", "angry", "happy", "sad", "fearful", "disgust", "pleasantsurprised")
 CONFIGURABLE = (*OWN_CONTROLS, "speed", "retries", "markup", "phonemes")  # by a custom configuration
 ARPABET = re.compile(r"[A-Z]{1,2}[0-2]?(?:\s+[A-Z]{1,2}[0-2]?)*")
-ZERO_SHOT = "this server clones no voices from a prompt: leave {} out, and make a voice with `melforge voice`"
+ZERO_SHOT = "this server clones no voices from a prompt: leave {} out; `melforge voice clone` makes a voice"
 URL_ENCODED = "application/x-www-form-urlencoded"
 
 

@@ -27,6 +27,7 @@ SPEECH, HEARING = "nvidia.riva.tts.RivaSpeechSynthesis", "nvidia.riva.asr.RivaSp
 SERVING, NOT_SERVING, SERVICE_UNKNOWN = 1, 2, 3  # the last is not in NVIDIA's enumeration
 WATCH_SECONDS = 1.0
 KEEPALIVE_SECONDS, KEEPALIVE_TIMEOUT = 60, 20  # after which who does not answer has gone
+IDLE_SECONDS = 600  # for which a connection is kept without a call
 ROOM = 1 << 16  # bytes of a message beside its recording
 
 
@@ -38,6 +39,7 @@ async def start_riva(service: Service, host: str, port: int) -> tuple[grpc.aio.S
         "grpc.max_receive_message_length": max(settings.body_bytes, settings.recording_bytes) + ROOM,
         "grpc.max_send_message_length": -1,  # `answer_bytes` is the limit
         "grpc.max_allowed_incoming_connections": most_connections(settings),
+        "grpc.max_connection_idle_ms": IDLE_SECONDS * 1000,
         "grpc.keepalive_time_ms": KEEPALIVE_SECONDS * 1000,
         "grpc.keepalive_timeout_ms": KEEPALIVE_TIMEOUT * 1000,
     }

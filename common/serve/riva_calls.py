@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError, Message
 from riva.client.proto import health_pb2, riva_asr_pb2, riva_audio_pb2, riva_tts_pb2
 
 from melforge.common.serve.answer import answer_for
-from melforge.common.serve.errors import ApiError
+from melforge.common.serve.errors import LONGEST_MESSAGE, ApiError
 from melforge.common.serve.gate import ID, key_holder
 from melforge.common.serve.metrics import log, milliseconds
 from melforge.common.serve.requests import ignored_header
@@ -132,7 +132,7 @@ async def answer_call(
         own = OWN_NAMES.get(fault.param or "", "")
         message = str(fault).replace(f"{fault.param}: ", f"{own}: ", 1) if own else str(fault)
         headers = tuple((name.lower(), value) for name, value in fault.headers.items())
-        await context.abort(code, message, (*call.trailer, *headers))
+        await context.abort(code, message[:LONGEST_MESSAGE], (*call.trailer, *headers))
     finally:
         service.metrics.requests.labels(route, code.name).inc()
         if call.key:

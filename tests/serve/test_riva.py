@@ -154,6 +154,7 @@ def test_ids_come_back_and_what_has_no_effect_is_said(server):
         ({"text": "..."}, "INVALID_ARGUMENT", "can be spoken"),
         ({"text": "x" * 5000}, "INVALID_ARGUMENT", "text: 5000 characters, of 4096 at most"),
         ({"voice_name": "English-US.nobody"}, "NOT_FOUND", "voice_name: unknown voice 'English-US.nobody'"),
+        ({"voice_name": "x" * 100_000}, "NOT_FOUND", "voice_name: unknown voice 'xxx"),
         ({"language_code": "de-DE"}, "INVALID_ARGUMENT", "this is for en, not for 'de-DE'"),
         ({"sample_rate_hz": 5}, "INVALID_ARGUMENT", "pcm cannot have 5 Hz"),
         ({"sample_rate_hz": -5}, "INVALID_ARGUMENT", "-5 is no rate"),
@@ -234,6 +235,20 @@ def test_a_full_queue_and_a_server_that_stops_are_unavailable():
         server.service.draining = True
         with refused("UNAVAILABLE", "about to stop"):
             speech.synthesize("Hello.")
+
+
+def test_connections_beyond_the_limit_are_closed_until_there_is_room():
+    own = {"options": [("grpc.use_local_subchannel_pool", 1)]}
+    with running(riva_port=0, connections=1) as server:
+        first, second = client(server.riva, **own), client(server.riva, **own)
+        assert first.synthesize("Hello.").audio
+        with refused("UNAVAILABLE"):
+            second.synthesize("Hello.")
+        first.auth.channel.close()
+        from riva.client.proto.riva_tts_pb2 import SynthesizeSpeechRequest
+
+        request = SynthesizeSpeechRequest(text="Hello.")
+        assert second.stub.Synthesize(request, wait_for_ready=True, timeout=PATIENCE).audio
 
 
 def test_who_cancels_leaves_nothing_behind(server):

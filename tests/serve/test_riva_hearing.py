@@ -208,6 +208,8 @@ def test_limits_and_who_leaves(spoken):
             ears.offline_recognize(raw(spoken[1]), config())
         with refused("RESOURCE_EXHAUSTED", "more than 50000 bytes"):
             list(ears.streaming_response_generator(pieces(sound(spoken[1])), streaming()))
+        with refused("RESOURCE_EXHAUSTED", "larger than max"):  # it is not even read
+            ears.offline_recognize(bytes(2 << 20), config())
         call = ears.stub.StreamingRecognize(requests_without_end(streaming()))
         wait_for(lambda: server.service.hearing.running)
         with refused("RESOURCE_EXHAUSTED", "1 recordings are being transcribed or wait"):
