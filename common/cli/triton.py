@@ -39,8 +39,8 @@ how Triton runs them:
   --instances N=1      of each model, on each GPU; each is a process with its own weights
   --batch-size N       texts at a time (default: as many as the models take)
   --queue-delay US=0   microseconds that a text waits at each model for others
-  --queue-size N=64    texts that wait at each model, or stream at a time; further ones are refused at once,
-        with status 503
+  --queue-size N=64    texts that wait, that are under way (for each GPU), and that stream; further ones are
+        refused at once, with status 503
   --queue-seconds SECONDS=8   after which a text that waits at a model is refused
   --[no-]warm-up       run every length and batch before a model is ready; without it a request of a new
         length waits until it is captured or compiled (default: with cuda and trt on a GPU)

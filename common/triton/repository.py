@@ -53,14 +53,15 @@ class Code:
     on_cpu: bool = False  # whatever the others run on
     takes_gpu_tensors: bool = False
     streams: bool = False
+    first: bool = False  # of an ensemble
 
 
 MODELS = {
-    FRONTEND: Code("backend", "TextToSymbols", on_cpu=True),
+    FRONTEND: Code("backend", "TextToSymbols", on_cpu=True, first=True),
     ACOUSTIC: Code("backend", "SymbolsToMel", ("acoustic",)),
     VOCODER: Code("backend", "MelToAudio", ("vocoder",), takes_gpu_tensors=True),
     STREAM: Code("streaming", "TextToChunks", KINDS, streams=True),
-    FEATURES: Code("recogniser_models", "AudioToFeatures"),
+    FEATURES: Code("recogniser_models", "AudioToFeatures", first=True),
     DECODER: Code("recogniser_models", "CharactersToText", on_cpu=True),
 }
 NETWORK = Code("recogniser_models", "FeaturesToCharacters", HEARING, takes_gpu_tensors=True)
@@ -74,7 +75,7 @@ class Layout:
     instances: int = 1
     batch_size: int | None = None  # None: as many as the stages take
     queue_delay: int = 0  # microseconds that a request waits for others
-    queue_size: int = 64  # requests that wait at each model; further ones are refused
+    queue_size: int = 64  # requests that wait, and as many that are under way; further ones are refused
     queue_seconds: float = 8.0  # after which a request that waits at a model is refused
 
 
@@ -131,7 +132,7 @@ class ModelWriter:
         """Writes a model of the Python backend and its files; without a choice it needs none."""
         version = self._version(name)
         layout = replace(self.layout, device="cpu") if code.on_cpu else self.layout
-        parameters = dict(self.about)
+        parameters = {**self.about, QUEUE_SIZE: str(self.layout.queue_size)}
         if choice:
             parameters |= lay_in(choice, version, stored, code.kinds).parameters()
         if code.takes_gpu_tensors and layout.device != "cpu":
@@ -139,9 +140,8 @@ class ModelWriter:
         config = self._first_entries(name, {"backend": "python"}, batches=not code.streams, ragged=True)
         if code.streams:
             config["model_transaction_policy"] = {"decoupled": True}
-            parameters[QUEUE_SIZE] = str(layout.queue_size)  # it takes all requests at once
         else:
-            config["dynamic_batching"] = batching(layout)
+            config["dynamic_batching"] = step_batching(layout, code.first, config["max_batch_size"])
         config["instance_group"] = instances(layout)
         write_config(version.parent, config, parameters)
         write_bytes(version / "model.py", CODE.format(code.module, code.name).encode())
@@ -180,6 +180,18 @@ class ModelWriter:
 def write_config(folder: Path, config: Mapping[str, Any], parameters: Mapping[str, str]) -> None:
     entries = [{"key": key, "value": {"string_value": text}} for key, text in parameters.items()]
     write_bytes(folder / "config.pbtxt", (HEAD + to_text({**config, "parameters": entries})).encode())
+
+
+def step_batching(layout: Layout, first: bool, most: int) -> dict[str, Any]:
+    """The entry `dynamic_batching` of a model that is a step of an ensemble.
+
+    The first one waits for room for a whole batch (under_way.py): its batches are small, so that the others
+    have work meanwhile. Those have longer queues: what was let through is not refused.
+    """
+    if first:
+        size = min(max(1, layout.queue_size // 4), most)
+        return {"preferred_batch_size": [size], **batching(layout)}
+    return batching(replace(layout, queue_size=4 * layout.queue_size))
 
 
 def batching(layout: Layout) -> dict[str, Any]:

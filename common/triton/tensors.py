@@ -12,7 +12,7 @@ WHOLE, STREAM = "text_to_speech", "text_to_speech_stream"
 FEATURES, DECODER = "features", "decoder"
 RUN_BY = {"onnx": "onnx", "torch": "pyt", "trt": "trt", "cuda": "cuda"}  # our backends and the names' words
 JASPER_CLIENT = {**RUN_BY, "torch": "ts-trace", "trt": "tensorrt"}  # those that NVIDIA's jasper-client.py has
-QUEUE_SIZE = "queue_size"  # a parameter of the stream model: texts at a time
+QUEUE_SIZE = "queue_size"  # a parameter: requests at a time, beside those that wait in Triton's queues
 TEXT_TYPE = "object"  # numpy's, of an array of bytes
 
 
