@@ -10,6 +10,7 @@ import pickle
 import re
 import runpy
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -64,6 +65,23 @@ def has_module(name: str) -> bool:
     except ImportError:
         return False
     return True
+
+
+def has_zeroconf() -> bool:
+    """Whether the package is here, and what is sent to the address of mDNS arrives on this machine."""
+    if not has_module("zeroconf"):
+        return False
+    group = socket.inet_aton("224.0.0.251")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        try:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            one.bind(("", 0))
+            one.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, group + bytes(4))
+            one.settimeout(5.0)
+            one.sendto(b"heard?", ("224.0.0.251", one.getsockname()[1]))
+            return one.recv(6) == b"heard?"
+        except OSError:
+            return False
 
 
 def has_browser() -> bool:
@@ -154,6 +172,7 @@ NEEDS: dict[str, Need] = {
     "riva": Need(
         "NVIDIA's Riva client", "pip install -e '.[riva]'", modules("riva.client", "fastapi", "uvicorn")
     ),
+    "zeroconf": Need("zeroconf, and multicast on this machine", "pip install zeroconf", has_zeroconf),
     "s3": Need("s3fs and moto's server", "pip install s3fs 'moto[server]'", modules("s3fs", "moto.server")),
     "triton": Need("Triton", "pip install triton, on Linux", modules("triton")),
     "cuda_bindings": Need("cuda.bindings", "PyTorch's build for CUDA", modules("cuda.bindings.nvrtc")),
