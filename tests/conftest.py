@@ -173,6 +173,7 @@ NEEDS: dict[str, Need] = {
         "NVIDIA's Riva client", "pip install -e '.[riva]'", modules("riva.client", "fastapi", "uvicorn")
     ),
     "zeroconf": Need("zeroconf, and multicast on this machine", "pip install zeroconf", has_zeroconf),
+    "mcp": Need("MCP's SDK", "pip install -e '.[mcp]'", modules("mcp.server.mcpserver")),
     "s3": Need("s3fs and moto's server", "pip install s3fs 'moto[server]'", modules("s3fs", "moto.server")),
     "triton": Need("Triton", "pip install triton, on Linux", modules("triton")),
     "cuda_bindings": Need("cuda.bindings", "PyTorch's build for CUDA", modules("cuda.bindings.nvrtc")),
