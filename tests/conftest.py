@@ -174,6 +174,9 @@ NEEDS: dict[str, Need] = {
     ),
     "zeroconf": Need("zeroconf, and multicast on this machine", "pip install zeroconf", has_zeroconf),
     "mcp": Need("MCP's SDK", "pip install -e '.[mcp]'", modules("mcp.server.mcpserver")),
+    "speech_dispatcher": Need(
+        "Speech Dispatcher", "apt install speech-dispatcher", program("speech-dispatcher")
+    ),
     "s3": Need("s3fs and moto's server", "pip install s3fs 'moto[server]'", modules("s3fs", "moto.server")),
     "triton": Need("Triton", "pip install triton, on Linux", modules("triton")),
     "cuda_bindings": Need("cuda.bindings", "PyTorch's build for CUDA", modules("cuda.bindings.nvrtc")),
