@@ -84,6 +84,11 @@ def has_zeroconf() -> bool:
             return False
 
 
+def has_openai_js() -> bool:
+    folder = os.environ.get("MELFORGE_NODE_MODULES")
+    return shutil.which("node") is not None and folder is not None and Path(folder, "openai").is_dir()
+
+
 def has_browser() -> bool:
     return NEEDS["serve"].found() and has_module("playwright") and shutil.which("chromium") is not None
 
@@ -204,6 +209,12 @@ NEEDS: dict[str, Need] = {
         "hibari-tts, pocketsphinx, pyworld and soxr",
         "pip install -e '.[train]'",
         modules("hibari", "pocketsphinx", "pyworld", "soxr"),
+    ),
+    "curl": Need("curl", "apt install curl", program("curl")),
+    "openai_js": Need(
+        "OpenAI's client for JavaScript",
+        "npm install openai; $MELFORGE_NODE_MODULES, its folder node_modules",
+        has_openai_js,
     ),
     "openai": Need("OpenAI's client", "pip install openai", modules("openai")),
     "livekit": Need("LiveKit", "pip install livekit-plugins-openai", modules("livekit.plugins.openai")),

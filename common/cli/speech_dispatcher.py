@@ -39,7 +39,7 @@ OCTAVE = 12.0  # semitones of the pitch 100
 PIECE = 1 << 14  # samples of a message: a stop waits for one at most
 KEPT = 512  # sounds of short texts: screen readers say the same letters, keys and words again and again
 SHORT = 80  # characters, with those of tags
-SILENCE = 3e-3  # of samples, -50 dB
+SILENCE = 3e-3  # of samples at the usual volume, -50 dB
 LEFT_SILENT = 200  # samples of the silence before the first sound, 9 ms
 SWITCHING_SECONDS = 5e-4  # until a thread that waits has its turn in Python; by default it is 5 ms
 SPELT = '<say-as interpret-as="characters">{}</say-as>'
@@ -186,7 +186,7 @@ class Module:
         position, told, silent = 0, 0, True
         for chunk in stream:
             if silent:  # a voice begins with a tenth of a second of it
-                loud = np.flatnonzero(np.abs(chunk) > SILENCE)
+                loud = np.flatnonzero(np.abs(chunk) > SILENCE * controls.volume)
                 left_out = max(0, int(loud[0]) - LEFT_SILENT) if len(loud) else len(chunk)
                 chunk, position, silent = chunk[left_out:], position + left_out, not len(loud)
             for mark in bookmarks(stream)[told:]:

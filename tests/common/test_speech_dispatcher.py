@@ -165,7 +165,9 @@ def test_settings_change_how_it_is_spoken(daemon):
     fast = samples_of(daemon.speak("<speak>One sentence of some length.</speak>"))
     assert 3 < length / len(fast) < 5
     assert daemon.set(rate="fast").startswith(b"303") and daemon.module.settings["rate"] == "100"
-    daemon.set(rate=0, pitch=0, pitch_range=0, volume=100, synthesis_voice="daniel")
+    daemon.set(rate=0, pitch=0, pitch_range=0, volume=-50)
+    assert len(samples_of(daemon.speak("<speak>One sentence of some length.</speak>"))) == length
+    daemon.set(volume=100, synthesis_voice="daniel")
     daniel = samples_of(daemon.speak("<speak>One sentence of some length.</speak>"))
     daemon.set(synthesis_voice="NULL")
     assert (
@@ -215,21 +217,24 @@ def test_the_daemon_is_answered_as_it_asks(daemon):
 
 
 @contextmanager
-def speech_dispatcher(folder):
-    """The daemon with our module, whose sound goes to a file; the environment of its clients."""
-    program, sound = folder / "sd_melforge", folder / "sound.raw"
-    program.write_text(
-        f"#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m melforge speech-dispatcher $1\n"
-    )
+def speech_dispatcher(folder, install):
+    """The daemon of a user for whom these lines install our module, and whose sound goes to a file; the
+    environment of its clients.
+    """
+    program, settings = folder / "bin" / "melforge", folder / "settings"
+    for one in (program.parent, settings):
+        one.mkdir()
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m melforge "$@"\n')
     program.chmod(0o755)
     (folder / ".asoundrc").write_text(
-        f'pcm.!default {{ type file slave.pcm "null" file "{sound}" format "raw" }}\n'
+        f'pcm.!default {{ type file slave.pcm "null" file "{folder}/sound.raw" format "raw" }}\n'
     )
-    lines = {"AddModule": f'"melforge" "{program}" ""', "AudioOutputMethod": '"alsa"', "Timeout": "0"}
-    lines |= {"LogDir": f'"{folder}"', "LogLevel": "3", "DefaultModule": "melforge", "DefaultVolume": "100"}
-    (folder / "speechd.conf").write_text("".join(f"{name} {value}\n" for name, value in lines.items()))
-    environment = os.environ | {"HOME": str(folder), "SPEECHD_ADDRESS": f"unix_socket:{folder}/socket"}
-    words = ["speech-dispatcher", "-s", "-C", folder, "-c", "unix_socket", "-S", folder / "socket"]
+    lines = {"AudioOutputMethod": '"alsa"', "Timeout": "0", "LogDir": f'"{folder}"', "LogLevel": "3"}
+    (settings / "speechd.conf").write_text("".join(f"{name} {value}\n" for name, value in lines.items()))
+    environment = os.environ | {"HOME": str(folder), "PATH": f"{program.parent}:{os.environ['PATH']}"}
+    environment |= {"SPEECHD_ADDRESS": f"unix_socket:{folder}/socket", "XDG_DATA_HOME": ""}
+    subprocess.run(["sh", "-euc", install], env=environment, check=True)
+    words = ["speech-dispatcher", "-s", "-C", settings, "-c", "unix_socket", "-S", folder / "socket"]
     log = (folder / "output.log").open("w")
     with (
         log,
@@ -240,7 +245,7 @@ def speech_dispatcher(folder):
             while not (folder / "socket").exists():
                 assert one.poll() is None and time.monotonic() < end, (folder / "output.log").read_text()
                 time.sleep(0.01)
-            yield environment, sound
+            yield environment
         finally:
             with suppress(ProcessLookupError):
                 one.terminate()
@@ -248,19 +253,19 @@ def speech_dispatcher(folder):
 
 @pytest.mark.speech_dispatcher
 def test_speech_dispatcher_speaks_with_it(direct, tmp_path):
-    with speech_dispatcher(tmp_path) as (environment, sound):
+    """As docs/clients.md installs it and has it speak."""
+    section = (ROOT / "docs" / "clients.md").read_text().partition("## Screen readers\n")[2]
+    *install, say = re.search(r"```bash\n(.*?)\n```", section, re.S)[1].splitlines()
+    with speech_dispatcher(tmp_path, "\n".join(install)) as environment:
 
-        def say(*words):
-            command = ["spd-say", "-o", "melforge", *words]
-            return subprocess.run(
-                command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=True
-            ).stdout
+        def run(command):
+            how = {"env": environment, "timeout": PATIENCE, "check": True}
+            return subprocess.run(["sh", "-c", command], capture_output=True, text=True, **how).stdout
 
-        assert "daniel" in say("-L")
-        say("-w", "Hello there, you. This is a second sentence.")
-        heard = np.fromfile(sound, "<i2")
-        expected = wanted(direct, "Hello there, you. This is a second sentence.")
-        # The daemon's own volume is applied, and its device may still hold the last samples.
-        length = len(heard)
-        assert len(expected) - 22050 / 5 < length <= len(expected)
-        assert np.corrcoef(heard, expected[:length])[0, 1] > 0.999
+        assert "daniel" in run("spd-say -o melforge -L")
+        run(f"{say} -w")
+        heard = np.fromfile(tmp_path / "sound.raw", "<i2")
+        expected = wanted(direct, "Hello there.")
+        # The daemon's volume is applied, and its device may still hold the last samples.
+        assert len(expected) - 22050 / 5 < len(heard) <= len(expected)
+        assert np.corrcoef(heard, expected[: len(heard)])[0, 1] > 0.999
