@@ -57,6 +57,7 @@ PACKAGES = {
     "fsspec": "remote",
     "wyoming": "wyoming",
     "riva.client": "riva",
+    "mcp": "mcp",
     "ray": "ray",
     "jiwer": "eval",
 }

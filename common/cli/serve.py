@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ssl
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -119,10 +119,12 @@ def load_options(args: argparse.Namespace, settings: ServeSettings) -> LoadOptio
     return replace(how.with_threads(), streams=settings.texts_together(how.shares_engines()))
 
 
-OPTIONS = """
+RAY_OPTIONS = """
 on Ray:
   --ray [ADDRESS]   replicas on the Ray cluster there, auto for the one of this machine; without an address on
         one that is started here
+"""
+MODEL_OPTIONS = """
 models:
   voice checkpoint backend precision decoder device
   --threads         CPU threads of an engine (default: 1, since several texts are spoken at a time)
@@ -134,13 +136,16 @@ models:
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = options.Parser(description=__doc__, epilog=EPILOG, kinds=KINDS, choose=models_offered)
     add_settings(parser.add_argument_group("the server"), ServeSettings)
-    options.add_table(parser, OPTIONS)
+    options.add_table(parser, RAY_OPTIONS + MODEL_OPTIONS)
     add_settings(parser.add_argument_group("on Ray"), RaySettings)
     return parser.parse_args(argv)
 
 
-def add_settings(group: Group, of: type[Any]) -> None:
+def add_settings(group: Group, of: type[Any], names: Collection[str] = ()) -> None:
+    """All settings, or those of these names."""
     for name, (kind, about, default) in setting_fields(of).items():
+        if names and name not in names:
+            continue
         how: dict[str, Any] = {"type": kind, "default": default, "metavar": about.unit}
         if kind is bool:
             how = {"action": "store_true"}
@@ -149,7 +154,7 @@ def add_settings(group: Group, of: type[Any]) -> None:
 
 def settings_from(args: argparse.Namespace, of: type[S]) -> S:
     try:
-        return of(**{name: getattr(args, name) for name in setting_fields(of)})
+        return of(**{name: getattr(args, name) for name in setting_fields(of) if name in args})
     except InputError as error:
         raise located(error, args.places) from None
 

@@ -41,21 +41,11 @@ IDLE_CHECKS = 10  # checks within the time after which an idle pair is unloaded
 def make_app(service: Service) -> FastAPI:
     """Routes, errors in OpenAI's form, and the first pair loaded in the background."""
 
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(service.load_first()), asyncio.create_task(replace_hanging(service))]
-        if service.settings.idle_unload is not None:
-            tasks.append(asyncio.create_task(unload_idle(service, service.settings.idle_unload)))
-        yield
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
     app = FastAPI(
         title="Melforge",
         version="1",
         description="Text to speech, and back, over OpenAI's audio API.",
-        lifespan=lifespan,
+        lifespan=lambda app: upkeep(service),
         redirect_slashes=False,
         docs_url=None,  # Swagger's page comes from a server of others; `web` has one of its own
         redoc_url=None,
@@ -97,6 +87,20 @@ class Plainly:
         if scope.get("method") == "HEAD":
             scope["method"] = "GET"
         await self.app(scope, receive, send)
+
+
+@asynccontextmanager
+async def upkeep(service: Service) -> AsyncIterator[None]:
+    """Loads the first pair, and does what is to be done now and then."""
+    tasks = [asyncio.create_task(service.load_first()), asyncio.create_task(replace_hanging(service))]
+    if service.settings.idle_unload is not None:
+        tasks.append(asyncio.create_task(unload_idle(service, service.settings.idle_unload)))
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def replace_hanging(service: Service) -> None:

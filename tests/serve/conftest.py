@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,7 +83,7 @@ def wait_for(condition: Callable[[], object], what: str = "") -> None:
 def running(keys: tuple[bytes, ...] = (), voice: str | None = "hazel", **settings: Any) -> Iterator[Running]:
     """A server with these settings and a voice, or all shipped ones, whose first pair is loaded."""
     from melforge.common.serve.pairs import LoadOptions, Pairs
-    from melforge.common.serve.server import listen, make_server, serving_riva, start_wyoming
+    from melforge.common.serve.server import listen, make_server, serving_riva, wyoming_uri
     from melforge.common.serve.service import Service
     from melforge.common.serve.settings import ServeSettings
 
@@ -95,15 +95,17 @@ def running(keys: tuple[bytes, ...] = (), voice: str | None = "hazel", **setting
         told = ServeSettings(**settings)
         names = {key: f"owner {number}" for number, key in enumerate(keys, start=1)}
         service = Service(told, Pairs(options, told.pairs, told.memory_limit), told.workers or 2, names)
-        wyoming = await start_wyoming(service)
-        made.update(service=service, wyoming=wyoming, server=make_server(service))
-        try:
-            async with serving_riva(service) as made["riva"]:
-                await made["server"].serve(sockets=[listening])
-        finally:
-            if wyoming is not None:
-                wyoming.close()
-            service.stop()
+        async with AsyncExitStack() as stack:
+            stack.callback(service.stop)
+            wyoming = None
+            if (uri := wyoming_uri(told)) is not None:
+                from melforge.common.serve.wyoming import serving_wyoming
+
+                listens = await stack.enter_async_context(serving_wyoming(service, uri, asyncio.Event()))
+                wyoming = listens.sockets[0].getsockname()[1]
+            made["riva"] = await stack.enter_async_context(serving_riva(service))
+            made.update(service=service, wyoming=wyoming, server=make_server(service))
+            await made["server"].serve(sockets=[listening])
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
@@ -111,8 +113,8 @@ def running(keys: tuple[bytes, ...] = (), voice: str | None = "hazel", **setting
         wait_for(lambda: "server" in made and made["server"].started, "the server")
         service = made["service"]
         wait_for(lambda: service.pairs.is_ready(service.pairs.first), "the first pair")
-        port = made["wyoming"].sockets[0].getsockname()[1] if made["wyoming"] else None
-        yield Running(f"http://127.0.0.1:{listening.getsockname()[1]}", service, port, made["riva"])
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        yield Running(url, service, made["wyoming"], made["riva"])
     finally:
         if "server" in made:
             made["server"].should_exit = True
