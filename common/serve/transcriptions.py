@@ -126,6 +126,8 @@ async def read_form(request: Request, most: int) -> FormData:
 def fields_of(form: FormData, hearing: Transcriber) -> TranscriptionFields:
     """The fields of a form, of which an empty one is unset; 400 names the one that is wrong."""
     given: dict[str, Any] = {name: value for name, value in form.items() if isinstance(value, str) and value}
+    if "language" in given and hearing.names:  # NVIDIA's clients name one or the other
+        given.setdefault("model", hearing.names[0])
     given[LISTS[0]] = [one for name in LISTS for one in form.getlist(name) if one]
     wanted: TranscriptionFields = parse(given, TranscriptionFields)
     hearing.require(wanted.model)

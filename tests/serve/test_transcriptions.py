@@ -152,6 +152,7 @@ def test_what_is_not_used_is_said_in_a_header(hears, wav):
     for language in ("en", "EN-US", "english", ""):
         unset = {"response_format": "", "temperature": "", "stream": "", "timestamp_granularities[]": ""}
         assert "x-melforge-ignored" not in ask(hears, wav, language=language, **unset).headers
+    assert ask(hears, wav, model="", language="en-US").status_code == 200  # as NVIDIA's clients
 
 
 @pytest.mark.parametrize(
