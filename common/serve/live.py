@@ -134,13 +134,15 @@ async def in_turn(
         begun.clear()
 
 
-async def wait_for_room(service: Service, key: str, sentence: Sentence) -> None:
-    """For a session that is open already: its text is not refused in the middle because others came."""
+async def wait_for_room(service: Service, key: str, sentence: Sentence, begun: bool = False) -> None:
+    """For a session that is open already: its text is not refused in the middle because others came, or
+    because the server is about to stop if it is part of what was `begun`.
+    """
     while True:
         try:
-            sentence.admission.enter_context(service.admitted(key, [sentence.text]))
+            sentence.admission.enter_context(service.admitted(key, [sentence.text], begun))
         except ApiError:
-            if service.draining:
+            if service.draining and not begun:
                 raise
             await asyncio.sleep(ROOM_CHECK)
         else:

@@ -52,7 +52,7 @@ class RivaSpeech:
             if number == 1:
                 sentence.admission.enter_context(self.service.admitted(call.key, [sentence.text]))
             else:
-                await wait_for_room(self.service, call.key, sentence)
+                await wait_for_room(self.service, call.key, sentence, begun=True)
                 arrived = self.service.scheduler.clock()
             sentence.spoken = await self.service.speak(wanted, arrived)
 

@@ -98,10 +98,13 @@ class Service:
         streams[0].tts.speak_ahead(streams)
 
     @contextmanager
-    def admitted(self, key: str, asked: Sequence[Any]) -> Iterator[None]:
-        """Counts each thing that a caller asked for as running; 429 or 503 if there is no room for them."""
+    def admitted(self, key: str, asked: Sequence[Any], begun: bool = False) -> Iterator[None]:
+        """Counts each thing that a caller asked for as running; 429 or 503 if there is no room for them.
+
+        `begun`: they belong to what is under way, which is finished before the server stops.
+        """
         texts = len(asked)
-        if self.draining:
+        if self.draining and not begun:
             raise overloaded("the server is about to stop")
         if self.running + texts > self.settings.queue:
             raise overloaded(f"{self.running} requests are being spoken or wait: try again later")

@@ -387,9 +387,9 @@ def test_a_server_that_is_killed_is_unavailable_and_no_part_looks_whole():
 
 def test_what_was_begun_is_spoken_to_its_end_after_sigterm():
     with in_a_process() as (server, port):
-        speech = client(port)
-        wanted = len(sound(speech.synthesize_online(TEXT * 4)))
-        answers = speech.synthesize_online(TEXT * 4)
+        speech, texts = client(port), [TEXT] * 6  # of which two are begun at a time
+        wanted = len(sound(speech.synthesize_online(texts)))
+        answers = speech.synthesize_online(texts)
         got = [next(answers)]
         server.process.send_signal(signal.SIGTERM)
         got.extend(answers)
