@@ -14,6 +14,8 @@ import numpy as np
 
 from melforge.common.audio.sound_files import (
     A_LAW,
+    HIGHEST_RATE,
+    LOWEST_RATE,
     MU_LAW,
     PCM,
     SAMPLE_BYTES,
@@ -35,6 +37,7 @@ from melforge.common.serve.transcriptions import UPLOAD_SECONDS, note_heard
 CODINGS = {"ENCODING_UNSPECIFIED": PCM, "LINEAR_PCM": PCM, "MULAW": MU_LAW, "ALAW": A_LAW}
 HEADS, LONGEST_HEAD = (b"RIFF", b"fLaC", b"OggS", b"ID3"), 4  # of sound files
 IN_MEMORY = 1 << 20  # bytes of a sound file that comes; further ones are on disk
+MOST_CHANNELS = 8
 SHORTEST_PAUSE = 0.2  # seconds
 # What clients ask for by default, and an ear of plain words has not.
 WITHOUT_EFFECT = (
@@ -57,12 +60,16 @@ class IncomingSound:
     word_times: bool
 
     def file(self, data: bytes) -> BinaryIO:
-        """A sound file, or samples, as a sound file; 400 if the rate of samples is not known."""
+        """A sound file, or samples, as a sound file; 400 if it is not known how these are to be read."""
         if data.startswith(HEADS):
             return io.BytesIO(data)
-        if not (self.rate > 0 and self.channels > 0):
-            message = "sample_rate_hertz: the rate of these samples is missing"
-            raise ApiError(400, message, "sample_rate_hertz", "missing")
+        if self.coding not in SAMPLE_BYTES:
+            raise refusal("encoding", "this is no sound file, and its encoding is for files")
+        if not LOWEST_RATE <= self.rate <= HIGHEST_RATE:
+            limits = f"samples have {LOWEST_RATE} to {HIGHEST_RATE} Hz"
+            raise refusal("sample_rate_hertz", f"{limits}, not {self.rate}")
+        if not 1 <= self.channels <= MOST_CHANNELS:
+            raise refusal("audio_channel_count", f"1 to {MOST_CHANNELS}, not {self.channels}")
         return io.BytesIO(wav_header(self.rate, len(data), self.channels, self.coding) + data)
 
     def samples(self, data: bytes) -> np.ndarray:
@@ -156,7 +163,7 @@ class RivaHearing:
             call.ignored.add("max_alternatives")
         pause = config.endpointing_config.stop_history / 1e3  # ms
         return IncomingSound(
-            CODINGS.get(name, PCM),  # others are sound files
+            CODINGS.get(name, 0),  # others are sound files
             config.sample_rate_hertz,
             config.audio_channel_count or 1,
             max(SHORTEST_PAUSE, pause) if pause > 0 else PAUSE,

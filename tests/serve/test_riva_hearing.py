@@ -160,8 +160,11 @@ def test_the_ear_is_listed_for_both_methods(server):
     [
         ({"language_code": "de-DE"}, "INVALID_ARGUMENT", "this is for en, not for 'de-DE'"),
         ({"model": "whisper-2"}, "NOT_FOUND", "unknown model 'whisper-2'"),
-        ({"sample_rate_hertz": 0}, "INVALID_ARGUMENT", "the rate of these samples is missing"),
-        ({"sample_rate_hertz": 5}, "INVALID_ARGUMENT", "its rate is 5 Hz"),
+        ({"sample_rate_hertz": 0}, "INVALID_ARGUMENT", "samples have 4000 to 384000 Hz, not 0"),
+        ({"sample_rate_hertz": 2**31 - 1}, "INVALID_ARGUMENT", "samples have 4000 to 384000 Hz"),
+        ({"audio_channel_count": 2**30}, "INVALID_ARGUMENT", "audio_channel_count: 1 to 8, not 1073741824"),
+        ({"audio_channel_count": -1}, "INVALID_ARGUMENT", "audio_channel_count: 1 to 8, not -1"),
+        ({"encoding": "FLAC"}, "INVALID_ARGUMENT", "this is no sound file"),
         (
             {"enable_separate_recognition_per_channel": True, "audio_channel_count": 2},
             "INVALID_ARGUMENT",
