@@ -21,6 +21,7 @@ from typing import Any
 
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from fastapi.websockets import WebSocketState
+from pydantic_core import from_json
 
 from melforge.common.serve.annotations import Annotations
 from melforge.common.serve.answer import answer_for, described, in_order
@@ -327,11 +328,7 @@ class LiveSession(Session):
 
 
 def request_of(fields: Mapping[str, Any], text: str) -> SpeechFields:
-    try:
-        body = json.dumps({**fields, "input": text}).encode()
-    except RecursionError:
-        raise ApiError(400, "the fields are nested too deeply", code="invalid_value") from None
-    return parse(body, SpeechRequest)
+    return parse(json.dumps({**fields, "input": text}).encode(), SpeechRequest)
 
 
 def message_of(text: str | None) -> dict[str, Any]:
@@ -339,8 +336,8 @@ def message_of(text: str | None) -> dict[str, Any]:
     if text is None:
         raise ApiError(400, "a message is text, not binary", code="invalid_json")
     try:
-        message = json.loads(text)
-    except (ValueError, RecursionError):
+        message = from_json(text, allow_inf_nan=False)  # no halves of characters, and no endless depth
+    except ValueError:
         raise ApiError(400, "the message is no JSON", code="invalid_json") from None
     if not isinstance(message, dict):
         raise ApiError(400, "a message is a JSON object", code="invalid_json")

@@ -67,10 +67,11 @@ def _deep(fields: dict[str, Any]) -> dict[str, Any]:
         value = fields[name]
         if last == "format" and isinstance(value, str):
             value = {"type": FORMATS.get(value, value)}
-        at = found
+        at: Any = found
         for step in path:
-            at = at.setdefault(step, {})
-        at[last] = value
+            at = at.setdefault(step, {}) if isinstance(at, dict) else None
+        if isinstance(at, dict):
+            at[last] = value
     return found
 
 

@@ -3,6 +3,7 @@
 A minute of them, or as many seconds as $MELFORGE_FUZZ_SECONDS says; $MELFORGE_FUZZ_SEED draws others.
 """
 
+import base64
 import concurrent.futures
 import ctypes
 import io
@@ -38,6 +39,8 @@ PATHS = (
     f"{SPEECH}/live",
     "/v1/audio/phonemize",
     TRANSCRIPTIONS,
+    "/v1/realtime",
+    "/v1/realtime/client_secrets",
     "/v1/models/x",
     "/health",
     "/metrics",
@@ -137,6 +140,46 @@ def request(draw: random.Random, sounds: list[bytes]) -> bytes:
     return mutated(draw, whole) if draw.random() < 0.2 else whole
 
 
+def realtime_events(draw: random.Random) -> list[dict]:
+    """OpenAI's, each of some kinds."""
+    odd, known = (lambda: draw.choice(ODD)), draw.choice(("root", "one", "two", *ODD))
+    part = draw.choice(
+        ({"type": "input_text", "text": text(draw)}, {"type": "output_text", "text": odd()}, odd())
+    )
+    said = {
+        "type": "message",
+        "role": draw.choice(("user", "assistant", "x")),
+        "content": [part],
+        "id": known,
+    }
+    form = draw.choice(({"type": "audio/pcmu"}, {"type": "audio/pcm", "rate": 16000}, odd()))
+    voice = draw.choice(("hazel", "alloy", odd()))
+    heard = {"format": form, "transcription": draw.choice(({}, None, odd())), "turn_detection": odd()}
+    session = {
+        "type": draw.choice(("realtime", "realtime", "transcription", odd())),
+        "audio": draw.choice(
+            ({"output": {"voice": voice, "format": form}, "input": heard}, {"input": heard}, odd())
+        ),
+        "output_audio_format": odd(),  # the beta's
+    }
+    response = {"instructions": text(draw), "input": draw.choice(([said], [said] * 30, odd(), None))}
+    audio = base64.b64encode(bytes(draw.randrange(9000))).decode()
+    bodies = {
+        "session.update": {"session": draw.choice((session, odd()))},
+        "transcription_session.update": {"session": draw.choice((session, odd()))},
+        "conversation.item.create": {"item": draw.choice((said, said, odd())), "previous_item_id": known},
+        "conversation.item.retrieve": {"item_id": known},
+        "conversation.item.delete": {"item_id": known},
+        "conversation.item.truncate": {"item_id": known, "audio_end_ms": draw.choice((0, 5, odd()))},
+        "response.create": {"response": draw.choice((response, odd(), {}))},
+        "response.cancel": draw.choice(({}, {"response_id": odd()})),
+        "input_audio_buffer.append": {"audio": draw.choice((audio, audio, odd()))},
+        "input_audio_buffer.commit": {},
+        "input_audio_buffer.clear": {},
+    }
+    return [{"type": kind, "event_id": odd(), **fields} for kind, fields in bodies.items()]
+
+
 def frame(draw: random.Random) -> bytes:
     """A WebSocket's, masked; mostly text."""
     messages = (
@@ -144,6 +187,7 @@ def frame(draw: random.Random) -> bytes:
         {"type": "text", "text": text(draw)},
         {"type": "text", "text": draw.choice(ODD)},
         *({"type": kind} for kind in ("flush", "cancel", "cancel", "end", "x")),
+        *realtime_events(draw),
     )
     data = json.dumps(draw.choice(messages)).encode()
     data = draw.choice((data, data, data, mutated(draw, data), os.urandom(0), b"[" * 5000))
@@ -157,7 +201,9 @@ def ask(url: httpx.URL, draw: random.Random, sounds: list[bytes]) -> None:
     """Sends one thing, and reads for a moment."""
     live = draw.random() < 0.25
     if live:
-        sent = [b"GET %s/live HTTP/1.1\r\nHost: localhost\r\n%s\r\n" % (SPEECH.encode(), UPGRADE)]
+        path = draw.choice((f"{SPEECH}/live", "/v1/realtime", "/v1/realtime?intent=transcription"))
+        beta = draw.choice((b"", b"OpenAI-Beta: realtime=v1\r\n"))
+        sent = [b"GET %s HTTP/1.1\r\nHost: localhost\r\n%s%s\r\n" % (path.encode(), beta, UPGRADE)]
         sent += [frame(draw) for _ in range(draw.randrange(12))]
     else:
         whole = request(draw, sounds)
