@@ -73,7 +73,7 @@ class Gate:
             require_known_site(scope, headers, self._hosts, self._origins)
             guarded = scope["path"].startswith(GUARDED) and scope["path"] not in PROBES
             authorization = headers.get(b"authorization") or bearer_of(scope)
-            if token := token_of(scope["path"], self.service.keys, authorization):
+            if token := token_of(self.service, scope["path"], authorization):
                 scope[TOKEN], scope[CALLER] = token, token.key
             else:
                 scope[CALLER] = key_holder(self.service.keys, authorization) if guarded else ""
@@ -114,12 +114,12 @@ def key_holder(keys: Mapping[bytes, str], authorization: bytes) -> str:
     return fitting[0]
 
 
-def token_of(path: str, keys: Mapping[bytes, str], authorization: bytes) -> Token | None:
+def token_of(service: Service, path: str, authorization: bytes) -> Token | None:
     """What a short-lived token says that holds; it stands for a key where speech is made and heard."""
     scheme, _, given = authorization.decode("latin-1").partition(" ")
     if scheme.lower() != "bearer" or not given.startswith(PREFIX) or not FOR_TOKENS.fullmatch(path):
         return None
-    return read_token(given.strip(), keys)
+    return read_token(given.strip(), service.token_secret)
 
 
 def bearer_of(scope: Scope) -> bytes:

@@ -526,7 +526,8 @@ def make_router(service: Service) -> APIRouter:
         wanted: SecretFields = parse(await read_json(request, service.settings.body_bytes), SecretFields)
         fields = checked(service, RealtimeFields().updated(wanted.session))
         expires = int(time.time()) + wanted.expires_after.seconds
-        value = write_token(Token(caller_of(request), expires, wanted.session), service.keys)
+        key = caller_of(request)
+        value = write_token(Token(key, expires, wanted.session), service.token_secret(key) or b"")
         if len(value) > MOST_CHARACTERS:
             size = len(json.dumps(wanted.session))
             raise ApiError(400, f"session: {size} bytes are too many for a token", "session", "invalid_value")

@@ -12,7 +12,7 @@ import hashlib
 import hmac
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,37 +30,33 @@ class Token:
     session: Mapping[str, Any]
 
 
-def write_token(token: Token, keys: Mapping[bytes, str]) -> str:
-    """The token, signed with one of `keys` (names by key), which has its key's name."""
+def write_token(token: Token, secret: bytes) -> str:
+    """The token, signed with its key's secret."""
     data = _in_base64(json.dumps([token.expires, token.key, token.session]).encode())
-    return f"{PREFIX}{data}.{_in_base64(_signatures(data, token.key, keys)[0])}"
+    return f"{PREFIX}{data}.{_in_base64(_signature(data, secret))}"
 
 
-def read_token(text: str, keys: Mapping[bytes, str]) -> Token | None:
-    """None if it is no token of these keys, or holds no longer."""
+def read_token(text: str, secret_of: Callable[[str], bytes | None]) -> Token | None:
+    """None if it is no token of these keys, or holds no longer; `secret_of` a key's name, None: unknown."""
     data, _, signed = text.removeprefix(PREFIX).partition(".")
     try:
         expires, key, session = json.loads(_from_base64(data))
         given = _from_base64(signed)
     except (ValueError, TypeError, RecursionError):
         return None
-    if not isinstance(key, str):
-        return None
-    signatures = _signatures(data, key, keys)
-    if not any(hmac.compare_digest(one, given) for one in signatures) or expires <= time.time():
+    secret = secret_of(key) if isinstance(key, str) else None
+    if secret is None or not hmac.compare_digest(_signature(data, secret), given) or expires <= time.time():
         return None
     return Token(key, expires, session)
 
 
-def _signatures(data: str, name: str, keys: Mapping[bytes, str]) -> list[bytes]:
-    """By each key of that name; a server without keys signs with none."""
-    fitting = [key for key, one in (keys or {b"": ""}).items() if one == name]
-    return [hmac.digest(_signing_key(key), data.encode(), "sha256") for key in fitting]
+def _signature(data: str, secret: bytes) -> bytes:
+    return hmac.digest(_signing_key(secret), data.encode(), "sha256")
 
 
 @functools.cache
-def _signing_key(key: bytes) -> bytes:
-    return hashlib.pbkdf2_hmac("sha256", key, b"melforge token", ROUNDS)
+def _signing_key(secret: bytes) -> bytes:
+    return hashlib.pbkdf2_hmac("sha256", secret, b"melforge token", ROUNDS)
 
 
 def _in_base64(data: bytes) -> str:

@@ -645,6 +645,13 @@ def guarded():
         yield one
 
 
+def test_processes_with_the_same_keys_know_each_other_s_tokens(guarded):
+    made = client_of(guarded, "right").realtime.client_secrets.create().value
+    for keys, status in (((b"right", b"new"), 200), ((b"new", b"right"), 401)):
+        with running(keys) as another, another.client(made) as client:
+            assert client.get("/v1/audio/voices").status_code == status
+
+
 def test_a_token_opens_sessions_that_are_as_it_says(guarded, connected, talk, caplog):
     caplog.set_level("INFO", "melforge.serve")
     client = client_of(guarded, "right")
@@ -695,12 +702,13 @@ def test_a_browser_offers_it_as_a_subprotocol(guarded, path):
 
 
 def test_a_token_holds_for_its_time_and_with_its_key_and_for_speech_alone(guarded):
-    keys = guarded.service.keys
+    secret_of = guarded.service.token_secret
     good = Token("owner 2", int(time.time()) + 600, {})
-    text = write_token(good, keys)
-    assert read_token(text, dict(keys)) == good  # in another process with the same keys
-    assert read_token(text, {b"right": "owner 1"}) is None and read_token(text, {b"new": "owner 2"}) is None
-    late = write_token(Token("owner 2", int(time.time()), {}), keys)
+    text = write_token(good, secret_of("owner 2"))
+    assert read_token(text, secret_of) == good
+    assert read_token(text, lambda name: None) is None  # its key is gone
+    assert read_token(text, lambda name: secret_of("owner 1")) is None
+    late = write_token(Token("owner 2", int(time.time()), {}), secret_of("owner 2"))
     for value, route, status in (
         (text, "/v1/audio/voices", 200),
         (late, "/v1/audio/voices", 401),
