@@ -11,32 +11,20 @@ import base64
 import io
 import json
 import math
-import os
 import struct
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, aclosing
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from fastapi import APIRouter, Request, WebSocket
-from pydantic import Field
 
 from melforge.common.serve.answer import answer_for, pieces
-from melforge.common.serve.errors import ApiError, overloaded
+from melforge.common.serve.errors import ApiError
 from melforge.common.serve.gate import TOKEN, caller_of
 from melforge.common.serve.incoming import read_json
-from melforge.common.serve.live import (
-    MOST_WAITING,
-    Sentence,
-    Session,
-    each,
-    ended,
-    in_turn,
-    request_of,
-    serve_session,
-)
+from melforge.common.serve.live import Sentence, Session, each, ended, in_turn, request_of, serve_session
 from melforge.common.serve.openai_api import body_schema
 from melforge.common.serve.realtime_beta import BETA_HEADER, BETA_PROTOCOL, from_beta, to_beta
 from melforge.common.serve.realtime_fields import (
@@ -44,101 +32,24 @@ from melforge.common.serve.realtime_fields import (
     AudioOutput,
     MessageItem,
     RealtimeFields,
-    RealtimeObject,
     ResponseFields,
+    SecretFields,
     Truncation,
     merged,
     valid,
 )
+from melforge.common.serve.realtime_items import Conversation, Item, SpokenResponse, new_id
 from melforge.common.serve.requests import parse
 from melforge.common.serve.service import Service, Speaking
 from melforge.common.serve.tokens import MOST_CHARACTERS, Token, write_token
 
-MOST_ITEMS = 2 * MOST_WAITING  # of a conversation: older ones are forgotten
 SHORTEST = 0.1  # seconds of a recording
 AU_HEADER, AU_CODINGS = "<4s5I", {"audio/pcm": 3, "audio/pcmu": 1, "audio/pcma": 27}
 LONGEST_EVENT_ID = 512
-ROOT = "root"  # the item before the first
-
-
-def new_id(kind: str) -> str:
-    return f"{kind}_{os.urandom(10).hex()}"
 
 
 def bytes_a_second(format: Any) -> int:
     return format.hertz * (2 if format.type == PCM else 1)
-
-
-@dataclass(eq=False)
-class Item:
-    """Something said in a conversation; `texts` are those that no response has spoken."""
-
-    id: str
-    role: str
-    content: list[dict[str, Any]]
-    texts: list[str] = field(default_factory=list)
-    status: str = "completed"
-    seconds: float | None = None  # of a response's audio
-    truncated: bool = False
-
-    @property
-    def as_json(self) -> dict[str, Any]:
-        about = {"id": self.id, "object": "realtime.item", "type": "message"}
-        return {**about, "status": self.status, "role": self.role, "content": self.content}
-
-
-@dataclass(eq=False)
-class SpokenResponse:
-    """A response: texts that are spoken one after the other, as the audio of one item."""
-
-    asked: ResponseFields
-    output: AudioOutput
-    speech: dict[str, Any]  # the fields of each text's request
-    texts: list[str]
-    id: str = field(default_factory=partial(new_id, "resp"))
-    item: Item = field(
-        default_factory=lambda: Item(new_id("item"), "assistant", [], status="in_progress", seconds=0.0)
-    )
-    status: str = "in_progress"
-    error: ApiError | None = None
-    cancelled: bool = False
-    saying: asyncio.Task[ApiError | None] | None = None
-    transcript: str = ""
-    characters: int = 0
-    seconds: float = 0.0
-
-    @property
-    def as_json(self) -> dict[str, Any]:
-        ended = self.status != "in_progress"
-        details: dict[str, Any] | None = None
-        if self.error is not None:
-            details = {"type": self.status, "error": self.error.content["error"]}
-        elif self.status == "cancelled":
-            details = {"type": self.status, "reason": "client_cancelled"}
-        output = self.output.model_dump(include={"format", "voice"})
-        return {
-            "object": "realtime.response",
-            "id": self.id,
-            "status": self.status,
-            "status_details": details,
-            "output": [self.item.as_json] if ended else [],
-            "output_modalities": ["audio"],
-            "audio": {"output": output},
-            "metadata": self.asked.metadata,
-            "usage": self.usage if ended else None,
-        }
-
-    @property
-    def usage(self) -> dict[str, Any]:
-        """As in server-sent events: characters spoken, and seconds of audio."""
-        seconds = round(self.seconds)
-        return {
-            "total_tokens": self.characters + seconds,
-            "input_tokens": self.characters,
-            "output_tokens": seconds,
-            "input_token_details": {"text_tokens": self.characters, "audio_tokens": 0, "cached_tokens": 0},
-            "output_token_details": {"text_tokens": 0, "audio_tokens": seconds},
-        }
 
 
 class RealtimeSession(Session):
@@ -150,7 +61,7 @@ class RealtimeSession(Session):
         self.beta = (
             socket.headers.get("openai-beta") == BETA_HEADER or BETA_PROTOCOL in socket.scope["subprotocols"]
         )
-        self.items: list[Item] = []
+        self.conversation = Conversation()
         self.waiting: asyncio.Queue[SpokenResponse] = asyncio.Queue()
         self.response: SpokenResponse | None = None  # that is spoken, or will be next
         self.recorded = bytearray()
@@ -198,57 +109,43 @@ class RealtimeSession(Session):
 
     async def create_item(self, message: dict[str, Any]) -> None:
         asked = valid(MessageItem, object_of(message, "item"), "item")
-        if asked.id and any(item.id == asked.id for item in self.items):
-            raise ApiError(400, "item.id: there is an item of this id", "item.id", "invalid_value")
         for text in asked.texts:
             self._require_short(text, "item.content")
-        if sum(bool(item.texts) for item in self.items) >= MOST_WAITING:
-            raise overloaded(f"{MOST_WAITING} items wait to be spoken: this one was not taken")
-        before = message.get("previous_item_id")
-        place = 0 if before == ROOT else len(self.items)
-        if before not in (None, ROOT):
-            place = 1 + self.items.index(self._find(before, "previous_item_id"))
+        place = self.conversation.place_for(asked.id, message.get("previous_item_id"))
         kind = "output_text" if asked.role == "assistant" else "input_text"
         content = [{"type": kind, "text": part.text} for part in asked.content]
         texts = [] if asked.role == "system" else asked.texts
         await self._add(Item(asked.id or new_id("item"), asked.role, content, texts), place)
 
-    async def _add(self, item: Item, place: int) -> None:
-        if len(self.items) >= MOST_ITEMS:
-            oldest = next(number for number, one in enumerate(self.items) if not one.texts)
-            place -= oldest < place
-            del self.items[oldest]
-        before = self.items[place - 1].id if place else None
-        self.items.insert(place, item)
-        await self._event("conversation.item.added", previous_item_id=before, item=item.as_json)
+    async def _add(self, item: Item, place: int | None = None) -> None:
+        self.conversation.add(item, place)
+        await self._item_event("added", item)
         if item.status != "in_progress":
-            await self._event("conversation.item.done", previous_item_id=before, item=item.as_json)
+            await self._item_event("done", item)
+
+    async def _item_event(self, kind: str, item: Item) -> None:
+        before = self.conversation.before(item)
+        await self._event(f"conversation.item.{kind}", previous_item_id=before, item=item.as_json)
 
     async def retrieve_item(self, message: dict[str, Any]) -> None:
-        item = self._find(message.get("item_id"))
+        item = self.conversation.find(message.get("item_id"))
         await self._event("conversation.item.retrieved", item=item.as_json)
 
     async def delete_item(self, message: dict[str, Any]) -> None:
-        item = self._find(message.get("item_id"))
-        self.items.remove(item)
+        item = self.conversation.find(message.get("item_id"))
+        self.conversation.items.remove(item)
         await self._event("conversation.item.deleted", item_id=item.id)
 
     async def truncate_item(self, message: dict[str, Any]) -> None:
         """What of a response's audio was heard, of one that was interrupted: its transcript says too much."""
         asked = valid(Truncation, message, "")
-        item = self._find(asked.item_id)
+        item = self.conversation.find(asked.item_id)
         if item.seconds is None or asked.audio_end_ms > math.ceil(1000 * item.seconds):
             there = "no audio" if item.seconds is None else f"{1000 * item.seconds:.0f} ms of audio"
             raise ApiError(400, f"audio_end_ms: this item has {there}", "audio_end_ms", "invalid_value")
         item.seconds, item.truncated = asked.audio_end_ms / 1000, True
         item.content = [{"type": "output_audio"}]
         await self._event("conversation.item.truncated", **asked.model_dump())
-
-    def _find(self, name: Any, param: str = "item_id") -> Item:
-        for item in self.items:
-            if item.id == name:
-                return item
-        raise ApiError(400, f"{param}: this conversation has no such item", param, "item_not_found")
 
     def _require_short(self, text: str, param: str) -> None:
         if len(text) > (most := self.service.settings.max_characters):
@@ -267,14 +164,14 @@ class RealtimeSession(Session):
         known = self.fields.audio.output.model_dump()
         output = valid(AudioOutput, merged(known, asked.audio.output), "response.audio.output")
         speech = checked_speech(self.service, self.fields, output, "response")
-        spoken: list[Item] = []
+        items: list[Item] = []
         if asked.input is not None:
             texts, param = [text for item in asked.input for text in item.texts], "response.input"
         elif asked.instructions.strip():
             texts, param = [asked.instructions], "response.instructions"
         else:
-            spoken, param = self.items, "response"
-            texts = [text for item in spoken for text in item.texts]
+            items, param = self.conversation.items, "response"
+            texts = [text for item in items for text in item.texts]
         if not texts:
             words = (
                 "nothing is to be spoken: this server has no language model, and speaks response.input, "
@@ -283,7 +180,7 @@ class RealtimeSession(Session):
             raise ApiError(400, words, "response", "nothing_to_speak")
         for text in texts:
             self._require_short(text, param)
-        for item in spoken:
+        for item in items:
             item.texts = []
         self.response = SpokenResponse(asked, output, speech, texts)
         self.waiting.put_nowait(self.response)
@@ -316,7 +213,7 @@ class RealtimeSession(Session):
         await self._event("response.created", response=response.as_json)
         await self._of(response, "output_item.added", content=False, item=item.as_json)
         if response.asked.conversation == "auto":
-            await self._add(item, len(self.items))
+            await self._add(item)
         await self._of(response, "content_part.added", part={"type": "audio", "transcript": ""})
 
     async def _say_each(self, response: SpokenResponse) -> ApiError | None:
@@ -355,10 +252,8 @@ class RealtimeSession(Session):
         await self._of(response, "output_audio.done")
         await self._of(response, "output_audio_transcript.done", transcript=transcript)
         await self._of(response, "content_part.done", part={"type": "audio", "transcript": transcript})
-        if item in self.items:
-            place = self.items.index(item)
-            before = self.items[place - 1].id if place else None
-            await self._event("conversation.item.done", previous_item_id=before, item=item.as_json)
+        if item in self.conversation.items:
+            await self._item_event("done", item)
         await self._of(response, "output_item.done", content=False, item=item.as_json)
         self.response = None  # who hears of the end may ask for the next one
         await self._event("response.done", response=response.as_json)
@@ -397,9 +292,9 @@ class RealtimeSession(Session):
         file.write(self.recorded)
         self.recorded = bytearray()
         item = Item(new_id("item"), "user", [{"type": "input_audio", "transcript": None}])
-        before = self.items[-1].id if self.items else None
+        before = self.conversation.before(item)
         await self._event("input_audio_buffer.committed", previous_item_id=before, item_id=item.id)
-        await self._add(item, len(self.items))
+        await self._add(item)
         if asked.transcription is None:
             return
         admission = ExitStack()
@@ -489,18 +384,6 @@ def checked_speech(
 def placed(error: ApiError, param: str) -> ApiError:
     """The same of a field that stands elsewhere."""
     return ApiError(error.status, f"{param}: {error}", param, error.code)
-
-
-class Expiry(RealtimeObject):
-    anchor: Literal["created_at"] = "created_at"
-    seconds: int = Field(default=600, ge=10, le=7200)
-
-
-class SecretFields(RealtimeObject):
-    """A request for a short-lived token."""
-
-    expires_after: Expiry = Field(Expiry(), description="10 to 7200 seconds")
-    session: dict[str, Any] = Field(default_factory=dict, description="what its sessions are like")
 
 
 def make_router(service: Service) -> APIRouter:

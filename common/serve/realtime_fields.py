@@ -1,4 +1,4 @@
-"""What clients of OpenAI's realtime API may send: the session's fields, items, and responses."""
+"""What clients of OpenAI's realtime API may send: a session's fields, items, responses, asking for tokens."""
 
 from __future__ import annotations
 
@@ -184,6 +184,18 @@ class Truncation(RealtimeObject):
     item_id: str
     content_index: Literal[0] = 0
     audio_end_ms: int = Field(ge=0)
+
+
+class Expiry(RealtimeObject):
+    anchor: Literal["created_at"] = "created_at"
+    seconds: int = Field(default=600, ge=10, le=7200)
+
+
+class SecretFields(RealtimeObject):
+    """A request for a short-lived token."""
+
+    expires_after: Expiry = Field(Expiry(), description="10 to 7200 seconds")
+    session: dict[str, Any] = Field(default_factory=dict, description="what its sessions are like")
 
 
 def merged(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -192,7 +192,9 @@ def frame(draw: random.Random) -> bytes:
     data = json.dumps(draw.choice(messages)).encode()
     data = draw.choice((data, data, data, mutated(draw, data), os.urandom(0), b"[" * 5000))
     first = draw.choice((0x81, 0x81, 0x81, 0x82, 0x01, 0x80, 0x88, 0x89, 0xF1))
-    length = bytes((0x80 | len(data),)) if len(data) < 126 else b"\xfe" + len(data).to_bytes(2, "big")
+    size = len(data)
+    longer = b"\xfe" + size.to_bytes(2, "big") if size < 1 << 16 else b"\xff" + size.to_bytes(8, "big")
+    length = bytes((0x80 | size,)) if size < 126 else longer
     whole = bytes((first,)) + length + bytes(4) + data  # the mask is 0
     return mutated(draw, whole) if draw.random() < 0.1 else whole
 

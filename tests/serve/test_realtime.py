@@ -471,7 +471,7 @@ def test_a_wrong_event_is_an_error_and_the_socket_stays_open(server, fits):
 
 
 def test_items_wait_up_to_a_limit_and_old_ones_are_forgotten(connected, talk):
-    from melforge.common.serve.realtime import MOST_ITEMS, MOST_WAITING
+    from melforge.common.serve.realtime_items import MOST_ITEMS, MOST_WAITING
 
     connection = connected(model="gpt-realtime")
     for _ in range(MOST_WAITING):
