@@ -556,7 +556,7 @@ def test_who_does_not_read_is_waited_for_and_loses_nothing(monkeypatch):
 
 def test_a_server_that_stops_speaks_what_it_has_begun(server, connected, talk):
     connection = connected(model="gpt-realtime")
-    talk(connection, item(ONE), CREATE, until="response.created")
+    talk(connection, item(ONE), CREATE, until="response.output_audio.delta")
     server.service.draining = True
     try:
         assert talk(connection)[-1].response.status == "completed"
