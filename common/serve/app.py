@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from melforge.common.serve import health, live, nim, openai_api, transcriptions, web
+from melforge.common.serve import health, live, nim, openai_api, realtime, transcriptions, web
 from melforge.common.serve.errors import ERRORS, ApiError
 from melforge.common.serve.gate import Gate
 from melforge.common.serve.health import STEP_LIMIT
@@ -52,7 +52,7 @@ def make_app(service: Service) -> FastAPI:
     )
     # The gate checks keys; here they are only described.
     described: dict[str, Any] = {"dependencies": [Security(KEY)] if service.keys else [], "responses": ERRORS}
-    for module in (openai_api, transcriptions, nim, web):
+    for module in (openai_api, transcriptions, realtime, nim, web):
         app.include_router(module.make_router(service), **described)
     for module in (live, health):
         app.include_router(module.make_router(service))

@@ -22,6 +22,7 @@ from melforge.common.serve.metrics import log, milliseconds
 from melforge.common.serve.scheduler import LOG
 from melforge.common.serve.service import Service
 from melforge.common.serve.settings import LOOPBACK, ServeSettings, listed
+from melforge.common.serve.tokens import PREFIX, Token, read_token
 
 ID = re.compile(rb"[\w.-]{1,64}")
 GUARDED = ("/v1/", "/metrics")
@@ -31,7 +32,9 @@ LEFT = 499  # nginx's status for a client that left before the answer
 SWITCHED, POLICY = 101, 1008  # a WebSocket's status, and its close code if it is not allowed
 FAULT = ApiError(500, "this is a fault of the server", code="internal_error")
 STARTS = ("http.response.start", "websocket.accept", "websocket.http.response.start")  # of an answer
-RECORD, CALLER = "melforge.record", "melforge.caller"
+RECORD, CALLER, TOKEN = "melforge.record", "melforge.caller", "melforge.token"
+KEY_PROTOCOL = "openai-insecure-api-key."  # of a WebSocket: a browser's only place for a key or a token
+FOR_TOKENS = re.compile(r"/v1/(?:audio/.*|realtime)")  # not the route that makes them
 HOST = re.compile(r"(?:\[([^\]]*)\]|([^:]*))(?::\d*)?")  # a name or an address, and the port
 SAFE = ("GET", "HEAD", "OPTIONS")  # methods that pages of other sites may use: they cannot read the answers
 
@@ -69,8 +72,11 @@ class Gate:
             require_one_length(headers)
             require_known_site(scope, headers, self._hosts, self._origins)
             guarded = scope["path"].startswith(GUARDED) and scope["path"] not in PROBES
-            authorization = headers.get(b"authorization", b"")
-            scope[CALLER] = key_holder(self.service.keys, authorization) if guarded else ""
+            authorization = headers.get(b"authorization") or bearer_of(scope)
+            if token := token_of(self.service, scope["path"], authorization):
+                scope[TOKEN], scope[CALLER] = token, token.key
+            else:
+                scope[CALLER] = key_holder(self.service.keys, authorization) if guarded else ""
             record |= {"key": scope[CALLER]} if scope[CALLER] else {}
             await self.app(scope, receive, sending)
         except Left:
@@ -106,6 +112,20 @@ def key_holder(keys: Mapping[bytes, str], authorization: bytes) -> str:
         message = "a valid API key is needed: Authorization: Bearer KEY"
         raise ApiError(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
     return fitting[0]
+
+
+def token_of(service: Service, path: str, authorization: bytes) -> Token | None:
+    """What a short-lived token says that holds; it stands for a key where speech is made and heard."""
+    scheme, _, given = authorization.decode("latin-1").partition(" ")
+    if scheme.lower() != "bearer" or not given.startswith(PREFIX) or not FOR_TOKENS.fullmatch(path):
+        return None
+    return read_token(given.strip(), service.token_secret)
+
+
+def bearer_of(scope: Scope) -> bytes:
+    """A key that a browser offers as a WebSocket's subprotocol, as if it were in the header."""
+    offered = (one for one in scope.get("subprotocols", ()) if one.startswith(KEY_PROTOCOL))
+    return b"Bearer " + next(offered, "").removeprefix(KEY_PROTOCOL).encode()
 
 
 def require_known_site(

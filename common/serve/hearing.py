@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,11 +26,19 @@ from melforge.common.serve.settings import ServeSettings
 from melforge.common.weights.ears import list_ears, load_ear
 
 # OpenAI's names of transcribing models, on which clients insist: all mean the ear.
-OPENAI_EARS = ("whisper-1", "gpt-transcribe", "gpt-4o-transcribe", "gpt-4o-mini-transcribe")
+OPENAI_EARS = (
+    "whisper-1",
+    "gpt-transcribe",
+    "gpt-4o-transcribe",
+    "gpt-4o-mini-transcribe",
+    "gpt-live-transcribe",
+    "gpt-realtime-whisper",
+)
 NO_EAR = (
     "this server has no ear (a recogniser): give it one with `melforge serve --ear FOLDER`; "
     "`melforge ear NAME --checkpoint FILE` makes one of a recogniser's weights (docs/recognition.md)"
 )
+LANGUAGES = {"en": "english"}  # as Whisper names them
 NICENESS = 10  # of the thread: speech goes first
 
 
@@ -53,12 +62,16 @@ class Transcriber:
         """Of the ear, as ISO 639-1 has it."""
         return (self.ear and self.ear.language) or "en"
 
-    def require(self, model: str) -> None:
-        """400 if there is no ear, or none of this name."""
+    def require(self, model: str, language: str = "") -> None:
+        """400 if there is no ear, none of this name, or none of this language (ISO 639-1; "": the ear's)."""
         if not self.ear:
             raise ApiError(400, NO_EAR, "model", "no_ear")
         if model not in self.names:
             raise bad_request(unknown("model", model, self.names), ("model",), "model_not_found")
+        known, asked = self.language, re.split("[-_]", language.strip().lower())[0]  # of en-US: en
+        if asked not in ("", known, LANGUAGES.get(known)):
+            message = f"language: the ear hears {known}, not {asked[:50]!r}"
+            raise ApiError(400, message, "language", "unsupported_value")
 
     @contextmanager
     def admitted(self) -> Iterator[None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -82,6 +83,12 @@ class Service:
             batches=batches,
             starters=int(self._shared),
         )
+
+    def token_secret(self, key: str) -> bytes | None:
+        """What signs the short-lived tokens for a key of this name; None where there is none any more."""
+        if not self.keys:
+            return b""
+        return next((hashlib.sha256(one).digest() for one, name in self.keys.items() if name == key), None)
 
     def note_state(self) -> None:
         """Updates the metrics that describe the current state."""

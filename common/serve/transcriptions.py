@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import zlib
 from typing import Any, BinaryIO, Literal
 
@@ -18,7 +17,7 @@ from melforge.common.recognition.transcript import Transcript
 from melforge.common.serve.answer import event
 from melforge.common.serve.errors import ApiError
 from melforge.common.serve.gate import caller_of, record_of
-from melforge.common.serve.hearing import Transcriber
+from melforge.common.serve.hearing import LANGUAGES, Transcriber
 from melforge.common.serve.incoming import body_chunks, in_time, require_type, unless_left
 from melforge.common.serve.metrics import milliseconds
 from melforge.common.serve.requests import ignored_header, parse
@@ -32,7 +31,6 @@ FORM = "multipart/form-data"
 FORM_BYTES = 1 << 16  # of a form without its file
 MOST_FIELDS = 64
 UPLOAD_SECONDS = 120.0  # in which a recording must have arrived
-LANGUAGES = {"en": "english"}
 
 
 class TranscriptionFields(BaseModel):
@@ -130,16 +128,12 @@ def fields_of(form: FormData, hearing: Transcriber) -> TranscriptionFields:
         given.setdefault("model", hearing.names[0])
     given[LISTS[0]] = [one for name in LISTS for one in form.getlist(name) if one]
     wanted: TranscriptionFields = parse(given, TranscriptionFields)
-    hearing.require(wanted.model)
+    hearing.require(wanted.model, wanted.language)
     if wanted.timestamp_granularities and wanted.response_format != "verbose_json":
         raise ApiError(400, f"{LISTS[0]}: they are in verbose_json only", LISTS[0], "invalid_value")
     if wanted.stream and wanted.response_format not in STREAMED:
         message = f"response_format: events have no {wanted.response_format}, only {' and '.join(STREAMED)}"
         raise ApiError(400, message, "response_format", "unsupported_value")
-    known, asked = hearing.language, re.split("[-_]", wanted.language.strip().lower())[0]  # of en-US: en
-    if asked not in ("", known, LANGUAGES.get(known)):
-        message = f"language: the ear hears {known}, not {asked[:50]!r}"
-        raise ApiError(400, message, "language", "unsupported_value")
     return wanted
 
 

@@ -46,6 +46,7 @@ from melforge.common.serve.live import (
     GrowingText,
     Sentence,
     coming,
+    each,
     in_turn,
     request_of,
 )
@@ -244,7 +245,7 @@ class WyomingClient:
         elif Synthesize.is_type(kind):
             if self.speaker is None:  # in Home Assistant's stream the whole text follows its parts
                 asked = Synthesize.from_event(event)
-                await self.speak(one_text(asked.text), fields_of(asked))
+                await self.speak(each([asked.text]), fields_of(asked))
         elif SynthesizeStart.is_type(kind):
             self.be_silent()
             fields = fields_of(SynthesizeStart.from_event(event))
@@ -360,7 +361,3 @@ def fields_of(asked: Synthesize | SynthesizeStart) -> dict[str, Any]:
     if asked.text_format == "ssml":
         fields["markup"] = "ssml"
     return fields
-
-
-async def one_text(text: str) -> AsyncIterator[str]:
-    yield text

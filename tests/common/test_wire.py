@@ -18,7 +18,7 @@ from melforge.common.errors import InputError
 SOURCE, RATE = 22050, 24000
 LAME_DELAY = 1105  # samples
 LOSSLESS = ("pcm", "wav", "flac")
-EVERYWHERE = tuple(name for name in FORMATS if name != "aac")
+EVERYWHERE = tuple(name for name in FORMATS if name != "aac" and RATE in FORMATS[name].rates)
 ALL = (*EVERYWHERE, pytest.param("aac", marks=pytest.mark.ffmpeg))
 
 
@@ -170,6 +170,19 @@ def test_wav_has_its_sizes_when_whole_and_the_largest_when_streamed():
 def test_what_is_too_loud_saturates():
     loud = np.array([2.0, -2.0, 0.25], np.float32)
     assert np.frombuffer(encode(loud, "pcm", RATE, RATE), "<i2").tolist() == [32767, -32768, 8192]
+
+
+@pytest.mark.parametrize(("format", "coding"), [("pcmu", "ULAW"), ("pcma", "ALAW")])
+def test_telephones_have_8_bits_a_sample(format, coding):
+    audio = voiced(0.5)
+    data = b"".join(streamed(format, audio, 777, SOURCE, 8000))
+    assert data == encode(audio, format, SOURCE, 8000)
+    expected = soxr.resample(audio, SOURCE, 8000, quality="VHQ")
+    how = {"samplerate": 8000, "channels": 1, "subtype": coding, "format": "RAW"}
+    got, _ = soundfile.read(io.BytesIO(data), **how)
+    assert len(got) == len(expected) and signal_to_noise(expected, got) > 35
+    with pytest.raises(InputError, match=f"{format} cannot have 24000 Hz: ask for one of 8000"):
+        WireEncoder(format, SOURCE, RATE)
 
 
 @pytest.mark.parametrize("format", ["mp3", "opus"])

@@ -3,6 +3,7 @@
 A minute of them, or as many seconds as $MELFORGE_FUZZ_SECONDS says; $MELFORGE_FUZZ_SEED draws others.
 """
 
+import base64
 import concurrent.futures
 import ctypes
 import io
@@ -38,6 +39,8 @@ PATHS = (
     f"{SPEECH}/live",
     "/v1/audio/phonemize",
     TRANSCRIPTIONS,
+    "/v1/realtime",
+    "/v1/realtime/client_secrets",
     "/v1/models/x",
     "/health",
     "/metrics",
@@ -137,6 +140,46 @@ def request(draw: random.Random, sounds: list[bytes]) -> bytes:
     return mutated(draw, whole) if draw.random() < 0.2 else whole
 
 
+def realtime_events(draw: random.Random) -> list[dict]:
+    """OpenAI's, each of some kinds."""
+    odd, known = (lambda: draw.choice(ODD)), draw.choice(("root", "one", "two", *ODD))
+    part = draw.choice(
+        ({"type": "input_text", "text": text(draw)}, {"type": "output_text", "text": odd()}, odd())
+    )
+    said = {
+        "type": "message",
+        "role": draw.choice(("user", "assistant", "x")),
+        "content": [part],
+        "id": known,
+    }
+    form = draw.choice(({"type": "audio/pcmu"}, {"type": "audio/pcm", "rate": 16000}, odd()))
+    voice = draw.choice(("hazel", "alloy", odd()))
+    heard = {"format": form, "transcription": draw.choice(({}, None, odd())), "turn_detection": odd()}
+    session = {
+        "type": draw.choice(("realtime", "realtime", "transcription", odd())),
+        "audio": draw.choice(
+            ({"output": {"voice": voice, "format": form}, "input": heard}, {"input": heard}, odd())
+        ),
+        "output_audio_format": odd(),  # the beta's
+    }
+    response = {"instructions": text(draw), "input": draw.choice(([said], [said] * 30, odd(), None))}
+    audio = base64.b64encode(bytes(draw.randrange(9000))).decode()
+    bodies = {
+        "session.update": {"session": draw.choice((session, odd()))},
+        "transcription_session.update": {"session": draw.choice((session, odd()))},
+        "conversation.item.create": {"item": draw.choice((said, said, odd())), "previous_item_id": known},
+        "conversation.item.retrieve": {"item_id": known},
+        "conversation.item.delete": {"item_id": known},
+        "conversation.item.truncate": {"item_id": known, "audio_end_ms": draw.choice((0, 5, odd()))},
+        "response.create": {"response": draw.choice((response, odd(), {}))},
+        "response.cancel": draw.choice(({}, {"response_id": odd()})),
+        "input_audio_buffer.append": {"audio": draw.choice((audio, audio, odd()))},
+        "input_audio_buffer.commit": {},
+        "input_audio_buffer.clear": {},
+    }
+    return [{"type": kind, "event_id": odd(), **fields} for kind, fields in bodies.items()]
+
+
 def frame(draw: random.Random) -> bytes:
     """A WebSocket's, masked; mostly text."""
     messages = (
@@ -144,11 +187,14 @@ def frame(draw: random.Random) -> bytes:
         {"type": "text", "text": text(draw)},
         {"type": "text", "text": draw.choice(ODD)},
         *({"type": kind} for kind in ("flush", "cancel", "cancel", "end", "x")),
+        *realtime_events(draw),
     )
     data = json.dumps(draw.choice(messages)).encode()
     data = draw.choice((data, data, data, mutated(draw, data), os.urandom(0), b"[" * 5000))
     first = draw.choice((0x81, 0x81, 0x81, 0x82, 0x01, 0x80, 0x88, 0x89, 0xF1))
-    length = bytes((0x80 | len(data),)) if len(data) < 126 else b"\xfe" + len(data).to_bytes(2, "big")
+    size = len(data)
+    longer = b"\xfe" + size.to_bytes(2, "big") if size < 1 << 16 else b"\xff" + size.to_bytes(8, "big")
+    length = bytes((0x80 | size,)) if size < 126 else longer
     whole = bytes((first,)) + length + bytes(4) + data  # the mask is 0
     return mutated(draw, whole) if draw.random() < 0.1 else whole
 
@@ -157,7 +203,9 @@ def ask(url: httpx.URL, draw: random.Random, sounds: list[bytes]) -> None:
     """Sends one thing, and reads for a moment."""
     live = draw.random() < 0.25
     if live:
-        sent = [b"GET %s/live HTTP/1.1\r\nHost: localhost\r\n%s\r\n" % (SPEECH.encode(), UPGRADE)]
+        path = draw.choice((f"{SPEECH}/live", "/v1/realtime", "/v1/realtime?intent=transcription"))
+        beta = draw.choice((b"", b"OpenAI-Beta: realtime=v1\r\n"))
+        sent = [b"GET %s HTTP/1.1\r\nHost: localhost\r\n%s%s\r\n" % (path.encode(), beta, UPGRADE)]
         sent += [frame(draw) for _ in range(draw.randrange(12))]
     else:
         whole = request(draw, sounds)
