@@ -313,7 +313,7 @@ def test_home_assistant_finds_it():
             if f"-{port}." in name:
                 seen.put_nowait((name, state_change))
 
-        port = 40123
+        port = 20000 + os.getpid() % 20000  # that nobody else on this network tells
         async with asyncio.timeout(PATIENCE), AsyncZeroconf() as zeroconf:
             browser = AsyncServiceBrowser(zeroconf.zeroconf, ANNOUNCED, handlers=[changed])
             announcing = asyncio.create_task(announce("0.0.0.0", port))
