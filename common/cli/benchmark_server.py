@@ -31,7 +31,8 @@ An API key is taken from ${KEY_VARIABLE}."""
 
 OPTIONS = f"""
 what is asked:
-  --server URL={SERVER}   where it listens; grpc://HOST:PORT for NVIDIA Riva's gRPC, with commas for both
+  --server URL={SERVER}   where it listens; grpc://HOST:PORT for NVIDIA Riva's gRPC, tcp://HOST:PORT
+        for the Wyoming protocol, several with commas
   --model NAME={MODEL}   a pair, as the server names it
   --voice NAME={VOICE}   a voice, as the server names it
   --sample-rate HZ     of the sound (default: {DEFAULT_RATE})
@@ -86,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def target_of(url: str, args: argparse.Namespace, texts: tuple[str, ...]) -> HttpTarget:
-    """What is asked at an address, by HTTP or by Riva's gRPC."""
+    """What is asked at an address, and by which protocol."""
     fields = {"model": args.model, "voice": args.voice}
     if args.sample_rate:
         fields["sample_rate"] = args.sample_rate
@@ -96,6 +97,11 @@ def target_of(url: str, args: argparse.Namespace, texts: tuple[str, ...]) -> Htt
         from melforge.common.bench.riva import RivaTarget
 
         return RivaTarget(Address.parse(url.replace("grpc", "http", 1)), *how)
+    if url.startswith("tcp:"):
+        require_package("wyoming", url)
+        from melforge.common.bench.wyoming import WyomingTarget
+
+        return WyomingTarget(Address.parse(url.replace("tcp", "http", 1)), *how)
     from melforge.common.bench.targets import HttpTarget
 
     return HttpTarget(Address.parse(url), *how)

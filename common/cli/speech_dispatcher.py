@@ -11,6 +11,7 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import BinaryIO
 from xml.sax.saxutils import escape
@@ -169,6 +170,8 @@ class Module:
         controls = replace(controls, **{n: getattr(usual, n) for n in controls.asked() if n not in known})
         asked = pair, controls, text
         if kept := self._kept.get(asked):
+            with suppress(KeyError):  # the thread of a message that was stopped may have pushed it out
+                self._kept.move_to_end(asked)
             yield from kept
             return
         made = list[bytes]()

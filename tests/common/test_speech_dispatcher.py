@@ -213,6 +213,18 @@ def test_the_daemon_is_answered_as_it_asks(daemon):
     assert b"200-orchard\ten\tnone" in listed and b"200-daniel\ten\tnone" in listed
 
 
+def test_a_daemon_that_dies_takes_the_module_along():
+    words = [sys.executable, "-m", "melforge", "speech-dispatcher"]
+    environment, pipe = os.environ | {"PYTHONPATH": str(ROOT)}, subprocess.PIPE
+    with subprocess.Popen(words, env=environment, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        one = Daemon(None, process.stdin, process.stdout)
+        one.ask("INIT", until=b"299 OK")
+        one.ask("SPEAK", LONG, ".", until=b"705 AUDIO")
+        process.stdout.close()
+        process.stdin.close()
+        assert process.wait(PATIENCE) == 0
+
+
 # The daemon itself
 
 

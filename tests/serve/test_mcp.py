@@ -156,6 +156,30 @@ def test_a_client_starts_the_command_and_ends_it(tmp_path):
     assert not answer.is_error and (tmp_path / "hello.ogg").exists()
 
 
+def test_a_call_that_is_cancelled_writes_nothing_and_the_next_one_is_answered(pairs, tmp_path):
+    from mcp import Client
+
+    from melforge.common.serve.mcp import make_server
+
+    async def run():
+        begun = asyncio.Event()
+
+        async def note(done, total, message):
+            begun.set()
+
+        async with asyncio.timeout(PATIENCE), Client(make_server(pairs, None, tmp_path)) as client:
+            long = {"text": TEXT * 500, "file": "long.wav"}
+            call = asyncio.create_task(client.call_tool("speak", long, progress_callback=note))
+            await begun.wait()
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            return await client.call_tool("speak", {"text": "Hello.", "file": "hello.wav"})
+
+    assert not asyncio.run(run()).is_error
+    assert [path.name for path in tmp_path.iterdir()] == ["hello.wav"]
+
+
 def test_a_folder_that_is_none_is_refused(tmp_path):
     with pytest.raises(InputError, match="is no folder: make it"):
         main(["--folder", str(tmp_path / "none")])

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 import numpy as np
 import pytest
 
+from melforge.common.cli.benchmark_server import main as benchmark
 from melforge.common.cli.serve import main as serve
 from melforge.common.cli.wyoming import main as wyoming
 from melforge.common.errors import InputError
@@ -312,7 +313,7 @@ def test_home_assistant_finds_it():
             if f"-{port}." in name:
                 seen.put_nowait((name, state_change))
 
-        port = 40123
+        port = 20000 + os.getpid() % 20000  # that nobody else on this network tells
         async with asyncio.timeout(PATIENCE), AsyncZeroconf() as zeroconf:
             browser = AsyncServiceBrowser(zeroconf.zeroconf, ANNOUNCED, handlers=[changed])
             announcing = asyncio.create_task(announce("0.0.0.0", port))
@@ -334,3 +335,19 @@ def test_keys_and_several_processes_are_refused():
         serve(["--wyoming-port", "10200", "--host", "0.0.0.0"])
     with pytest.raises(InputError, match="for one process here"):
         serve(["--wyoming-port", "10200", "--processes", "2"])
+
+
+def test_a_load_has_rows_of_wyoming_beside_those_of_http(server, tmp_path, capsys):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("Hello there.\nThe second text.\n")
+    address = f"tcp://127.0.0.1:{server.wyoming}"
+    words = ["--server", f"{server.url},{address}", "--texts", str(texts), "--voice", "hazel"]
+    assert benchmark([*words, "--streams", "2", "-o", str(tmp_path)]) == 0
+    assert f"{address}, closed loop, 2 streams: first audio" in capsys.readouterr().err
+    rows = json.loads((tmp_path / "server.json").read_text())["rows"]
+    assert [row["address"][:4] for row in rows] == ["http", "tcp:"] and not any(row["errors"] for row in rows)
+    assert rows[0]["audio_s"] == pytest.approx(rows[1]["audio_s"], rel=0.01)
+    assert benchmark(["--server", address, "--voice", "nobody"]) != 0
+    assert "nobody" in capsys.readouterr().err
+    with pytest.raises(InputError, match="no server at tcp://127"):
+        benchmark(["--server", "tcp://127.0.0.1:1"])
