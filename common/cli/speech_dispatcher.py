@@ -89,14 +89,16 @@ class Module:
         for line in self._commands:
             command = line.decode(errors="replace").strip()
             if command == "QUIT":
+                self.end("703 STOP")
                 self.send("210 OK QUIT")
-                return
+                break
             if command.startswith("DEBUG "):
                 self.send(f"200 OK DEBUGGING {command.split()[1]}")
             elif command in answers:
                 answers[command]()
             else:
                 self.send("300 ERR UNKNOWN COMMAND")
+        self._stopping = self._message  # the process ends with its thread
 
     def load(self) -> None:
         try:
@@ -215,18 +217,20 @@ class Module:
         with self._writing:
             self._message, self._begun = message, False
             self.send("200 OK SPEAKING")
-        threading.Thread(target=self._speak, args=(message, reading(text)), daemon=True).start()
+        threading.Thread(target=self._speak, args=(message, reading(text))).start()
 
     def _speak(self, message: object, text: str) -> None:
         try:
             for part in self.sound(text):
                 if not self._pass_on(message, part):
                     return
+        except BrokenPipeError:  # the daemon is gone
+            return
         except InputError as error:  # such as a text of nothing but marks
             print(f"not spoken: {error}", file=sys.stderr)
         except Exception as error:
             print(f"fault: {type(error).__name__}: {error}", file=sys.stderr)
-        with self._writing:
+        with suppress(BrokenPipeError), self._writing:
             if message is self._message:
                 self.end("702 END")
 
