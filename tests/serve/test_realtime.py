@@ -6,6 +6,7 @@ import io
 import json
 import math
 import re
+import signal
 import socket
 import time
 
@@ -19,7 +20,7 @@ from websockets.sync.client import connect
 from melforge.common.audio.sound_files import wav_header
 from melforge.common.audio.wire import encode
 from melforge.common.serve.tokens import Token, read_token, write_token
-from tests.serve.conftest import PATIENCE, SPEECH, running, speech, wait_for
+from tests.serve.conftest import PATIENCE, SPEECH, running, serving, speech, wait_for
 from tests.serve.test_api import OtherStream
 
 pytestmark = [pytest.mark.serve, pytest.mark.openai]
@@ -564,6 +565,23 @@ def test_a_server_that_stops_speaks_what_it_has_begun(server, connected, talk):
         assert response.status == "failed" and "about to stop" in response.status_details.error.message
     finally:
         server.service.draining = False
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_process_that_ends_finishes_what_it_has_begun_and_one_that_is_killed_says_no_end(
+    connected, talk, number
+):
+    with serving() as process:
+        connection = connected(process, model="gpt-realtime")
+        talk(connection, item(LONG), CREATE, until="response.output_audio.delta")
+        process.process.send_signal(number)
+        if number == signal.SIGTERM:
+            assert talk(connection)[-1].response.status == "completed"
+        with pytest.raises(ConnectionClosed) as closed:
+            talk(connection)
+        assert closed.value.rcvd is None or closed.value.rcvd.code == 1012
+        assert process.process.wait(PATIENCE) == (0 if number == signal.SIGTERM else -number)
 
 
 def test_who_is_silent_is_told_so(fits):
