@@ -23,6 +23,7 @@ ANY_RATE = range(8000, 192001)
 MPEG_RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)
 OPUS_RATES = (8000, 12000, 16000, 24000, 48000)
 G711_RATES = (8000,)
+ENCODED_AT_ONCE = 1 << 14  # samples: at eight times their rate they are some MB, several times over
 HEAD = 4096  # bytes at the beginning of a file of libsndfile's, more than it writes again at the end
 
 # 96 kbit/s at 24 kHz. Constant: readers of a stream take its length from its first frame's bit rate.
@@ -124,7 +125,10 @@ class WireEncoder:
             raise ValueError(f"audio to encode must have one axis (samples), not the shape {samples.shape}")
         if bad := np.count_nonzero(~np.isfinite(samples)):
             raise ValueError(f"audio to encode holds {bad} NaN or infinite samples of {samples.size}")
-        return self._coder.write(self._resampled(samples, last=False))
+        parts = (
+            samples[start : start + ENCODED_AT_ONCE] for start in range(0, len(samples), ENCODED_AT_ONCE)
+        )
+        return b"".join([self._coder.write(self._resampled(part, last=False)) for part in parts])
 
     def close(self) -> bytes:
         """Closes the encoder and returns its last bytes; further calls return nothing. See `head`."""

@@ -3,6 +3,7 @@
 import io
 import subprocess
 import sys
+import tracemalloc
 import wave
 from types import SimpleNamespace
 
@@ -111,6 +112,19 @@ def test_the_bytes_are_the_same_however_the_samples_are_divided(format, rates):
     once = same_stream(format, b"".join(streamed(format, audio, len(audio), *rates)))
     for chunk in (313, 5000):
         assert same_stream(format, b"".join(streamed(format, audio, chunk, *rates))) == once
+
+
+@pytest.mark.parametrize("format", LOSSLESS)
+def test_a_chunk_at_the_highest_rate_takes_little_beside_its_bytes(format):
+    audio, encoder = voiced(10.0), WireEncoder(format, SOURCE, 192000)
+    tracemalloc.start()
+    try:
+        encoder.write(audio)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    encoder.close()
+    assert most < 3 * 2 * 192000 * 10
 
 
 @pytest.mark.parametrize("format", ["pcm", "wav", "mp3", "opus"])
