@@ -58,6 +58,8 @@ PACKAGES = {
     "wyoming": "wyoming",
     "riva.client": "riva",
     "mcp": "mcp",
+    "pg8000": "postgres",
+    "opentelemetry": "otel",
     "ray": "ray",
     "jiwer": "eval",
 }

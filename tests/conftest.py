@@ -145,6 +145,10 @@ def has_products() -> bool:
     return has_gpu() and PRODUCTS.lacking("cuda") is None
 
 
+def has_postgres() -> bool:
+    return has_module("pg8000") and any(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+
+
 class Need(NamedTuple):
     """What tests need, how to get it, and whether it is here."""
 
@@ -181,6 +185,17 @@ NEEDS: dict[str, Need] = {
     "mcp": Need("MCP's SDK", "pip install -e '.[mcp]'", modules("mcp.server.mcpserver")),
     "speech_dispatcher": Need(
         "Speech Dispatcher", "apt install speech-dispatcher", program("speech-dispatcher")
+    ),
+    "postgres": Need(
+        "Postgres and pg8000", "apt install postgresql; pip install -e '.[postgres]'", has_postgres
+    ),
+    "otel": Need(
+        "OpenTelemetry's SDK", "pip install -e '.[otel]'", modules("opentelemetry.sdk.trace", "fastapi")
+    ),
+    "otlp": Need(
+        "OpenTelemetry's exporter",
+        "pip install -e '.[otel]'",
+        modules("opentelemetry.exporter.otlp.proto.http.trace_exporter"),
     ),
     "s3": Need("s3fs and moto's server", "pip install s3fs 'moto[server]'", modules("s3fs", "moto.server")),
     "triton": Need("Triton", "pip install triton, on Linux", modules("triton")),

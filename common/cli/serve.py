@@ -14,7 +14,7 @@ from melforge.common.cluster.connect import LOCAL, require_ray
 from melforge.common.cluster.settings import RaySettings
 from melforge.common.config.typed import located
 from melforge.common.errors import InputError, require_package
-from melforge.common.serve.settings import LOOPBACK, ServeSettings, read_keys, setting_fields
+from melforge.common.serve.settings import LOOPBACK, ServeSettings, setting_fields
 from melforge.common.stages.choose import KINDS
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
     settings, on_ray = settings_from(args, ServeSettings), settings_from(args, RaySettings)
     require_server()
+    from melforge.common.serve.keys import read_keys
+
     how = load_options(args, settings)
     if settings.wyoming_port is not None:
         require_wyoming(settings, args.ray is not None)
@@ -65,6 +67,7 @@ def application(argv: Sequence[str]) -> Any:
     settings = settings_from(args, ServeSettings)
     require_server()
     from melforge.common.cluster.server import make_application
+    from melforge.common.serve.keys import read_keys
 
     on_ray = settings_from(args, RaySettings)
     return make_application(settings, load_options(args, settings), read_keys(settings), on_ray)

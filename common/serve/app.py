@@ -16,7 +16,18 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from melforge.common.serve import health, live, nim, openai_api, realtime, transcriptions, web
+from melforge.common.serve import (
+    accounts,
+    admin,
+    health,
+    live,
+    nim,
+    openai_api,
+    realtime,
+    transcriptions,
+    web,
+)
+from melforge.common.serve.allowance import LIMITED
 from melforge.common.serve.errors import ERRORS, ApiError
 from melforge.common.serve.gate import Gate
 from melforge.common.serve.health import STEP_LIMIT
@@ -30,6 +41,11 @@ HANGING_CHECK = 1.0  # seconds
 EXPOSED = (
     "retry-after",
     "x-request-id",
+    *(
+        f"x-ratelimit-{part}-{what.replace('_', '-')}"
+        for what in LIMITED
+        for part in ("limit", "remaining", "reset")
+    ),
     "x-sample-rate",
     "x-melforge-ignored",
     "x-melforge-unspoken",
@@ -52,8 +68,10 @@ def make_app(service: Service) -> FastAPI:
     )
     # The gate checks keys; here they are only described.
     described: dict[str, Any] = {"dependencies": [Security(KEY)] if service.keys else [], "responses": ERRORS}
-    for module in (openai_api, transcriptions, realtime, nim, web):
+    for module in (openai_api, transcriptions, realtime, accounts, nim, web):
         app.include_router(module.make_router(service), **described)
+    if service.orders is not None:
+        app.include_router(admin.make_router(service, service.orders), **described)
     for module in (live, health):
         app.include_router(module.make_router(service))
     app.add_exception_handler(ApiError, answer_api_error)  # type: ignore[arg-type]
@@ -93,6 +111,8 @@ class Plainly:
 async def upkeep(service: Service) -> AsyncIterator[None]:
     """Loads the first pair, and does what is to be done now and then."""
     tasks = [asyncio.create_task(service.load_first()), asyncio.create_task(replace_hanging(service))]
+    if service.orders is not None:
+        tasks.append(asyncio.create_task(service.orders.follow()))
     if service.settings.idle_unload is not None:
         tasks.append(asyncio.create_task(unload_idle(service, service.settings.idle_unload)))
     try:

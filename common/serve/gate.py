@@ -7,7 +7,7 @@ are checked as OWASP's sheets on cross-site request forgery, on WebSockets and o
 
 from __future__ import annotations
 
-import hmac
+import logging
 import os
 import re
 from collections.abc import Mapping
@@ -23,6 +23,8 @@ from melforge.common.serve.scheduler import LOG
 from melforge.common.serve.service import Service
 from melforge.common.serve.settings import LOOPBACK, ServeSettings, listed
 from melforge.common.serve.tokens import PREFIX, Token, read_token
+from melforge.common.serve.traces import RequestSpan, trace_of
+from melforge.common.serve.usage import ASKING, Asking
 
 ID = re.compile(rb"[\w.-]{1,64}")
 GUARDED = ("/v1/", "/metrics")
@@ -59,13 +61,14 @@ class Gate:
         if client := scope.get("client"):
             record["client"] = client[0]
         scope[RECORD] = record
-        status = 0
+        status, span = 0, None
 
         async def sending(message: Message) -> None:
             nonlocal status
             if message["type"] in STARTS:
                 status = message.get("status", SWITCHED)
-                message = {**message, "headers": [*message.get("headers", ()), (b"x-request-id", name)]}
+                more = [(b"x-request-id", name), *self._limits(scope.get(CALLER))]
+                message = {**message, "headers": [*message.get("headers", ()), *more]}
             await send(message)
 
         try:
@@ -76,14 +79,23 @@ class Gate:
             if token := token_of(self.service, scope["path"], authorization):
                 scope[TOKEN], scope[CALLER] = token, token.key
             else:
-                scope[CALLER] = key_holder(self.service.keys, authorization) if guarded else ""
+                scope[CALLER] = self.service.keys.caller(authorization) if guarded else ""
             record |= {"key": scope[CALLER]} if scope[CALLER] else {}
+            if guarded:
+                span = self._begin_span(scope, headers)
+                if trace := span.trace_id if span else trace_of(headers):
+                    record["trace_id"] = trace
+                ASKING.set(Asking(scope[CALLER], scope["path"].rpartition("/")[2], span))
+            else:
+                ASKING.set(None)
             await self.app(scope, receive, sending)
         except Left:
             record["end"] = "disconnect"
             self.service.metrics.left.inc()
         except Exception as error:
             answer = error if isinstance(error, ApiError) else FAULT
+            if answer.status == 401:
+                log("audit", logging.WARNING, **record, refused=str(answer))
             if answer is FAULT:
                 LOG.error("fault", exc_info=error, extra={"fields": {"id": record["id"]}})
             if not status:
@@ -99,19 +111,33 @@ class Gate:
             if route not in QUIET:
                 total = milliseconds(arrived, self.service.scheduler.clock())
                 log("request", **record, route=route, status=status, total_ms=total)
+            if span is not None:
+                failed = str(status) if status >= 500 else ""
+                span.end(
+                    f"{record['method']} {route}",
+                    record,
+                    failed,
+                    **{"http.route": route, "http.response.status_code": status},
+                )
 
+    def _begin_span(self, scope: Scope, headers: Mapping[bytes, bytes]) -> RequestSpan | None:
+        """By OpenTelemetry's conventions for HTTP servers."""
+        if self.service.tracing is None:
+            return None
+        method, path = scope.get("method", "GET"), scope["path"]
+        about = {
+            "http.request.method": method,
+            "url.path": path,
+            "url.scheme": scope.get("scheme"),
+            "network.protocol.version": scope.get("http_version"),
+        }
+        given = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()}
+        return self.service.tracing.begin(f"{method} {path}", given, **about)
 
-def key_holder(keys: Mapping[bytes, str], authorization: bytes) -> str:
-    """The caller, by the name of its API key; 401 if keys are needed and this one is none of them."""
-    if not keys:
-        return ""
-    scheme, _, given = authorization.partition(b" ")
-    # All keys are compared, so that the time does not tell which one matches.
-    fitting = [name for key, name in keys.items() if hmac.compare_digest(key, given.strip())]
-    if scheme.lower() != b"bearer" or not fitting:
-        message = "a valid API key is needed: Authorization: Bearer KEY"
-        raise ApiError(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
-    return fitting[0]
+    def _limits(self, caller: str | None) -> list[tuple[bytes, bytes]]:
+        """Headers about what a caller has left of the minute."""
+        service = self.service
+        return service.allowances.headers(caller, service.limits_of(caller)) if caller else []
 
 
 def token_of(service: Service, path: str, authorization: bytes) -> Token | None:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -23,6 +23,7 @@ from melforge.common.recognition.transcript import Transcript
 from melforge.common.serve.errors import RETRY_AFTER, ApiError, bad_request, overloaded
 from melforge.common.serve.logs import c_libraries_silenced
 from melforge.common.serve.settings import ServeSettings
+from melforge.common.serve.usage import Used
 from melforge.common.weights.ears import list_ears, load_ear
 
 # OpenAI's names of transcribing models, on which clients insist: all mean the ear.
@@ -45,8 +46,8 @@ NICENESS = 10  # of the thread: speech goes first
 class Transcriber:
     """Transcribes recordings one at a time on the CPU; others wait, up to a limit."""
 
-    def __init__(self, settings: ServeSettings) -> None:
-        self._settings = settings
+    def __init__(self, settings: ServeSettings, count: Callable[[str, str, Used], asyncio.Event]) -> None:
+        self._settings, self._count = settings, count
         self.ear = load_ear(settings.ear) if settings.ear or list_ears() else None
         self.running = 0  # recordings, including those that wait
         self._thread = ThreadPoolExecutor(1, "ear", initializer=yield_to_others)
@@ -89,12 +90,21 @@ class Transcriber:
         """The transcript of a sound file; 400 if it is not one. Cancelling this stops the work."""
         given_up = threading.Event()
         loop = asyncio.get_running_loop()
+        used = Used(requests=1, errors=1)
         try:
-            return await loop.run_in_executor(self._thread, self._transcribe, file, given_up)
+            heard = await loop.run_in_executor(self._thread, self._transcribe, file, given_up)
+            used = Used(requests=1, audio_seconds=heard.seconds)
+            return heard
+        except asyncio.CancelledError:
+            used = Used(requests=1, cancelled=1)
+            raise
         except InputError as error:
             raise ApiError(400, f"file: {error}", "file", "invalid_value") from None
         finally:
             given_up.set()
+            written = self._count(self.ear.name if self.ear else "", "", used)
+            if not (used.errors or used.cancelled):
+                await written.wait()
 
     @cached_property
     def _recogniser(self) -> Recogniser:

@@ -12,18 +12,20 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
+from pathlib import Path
 from types import FrameType
 
 from prometheus_client.multiprocess import mark_process_dead
 
 from melforge.common.serve.app import HANGING_CHECK
 from melforge.common.serve.health import STEP_LIMIT
+from melforge.common.serve.keys import ApiKey
 from melforge.common.serve.logs import exit_now, set_up_logging
 from melforge.common.serve.metrics import FOLDER_VARIABLE, log
 from melforge.common.serve.pairs import LoadOptions
@@ -35,7 +37,7 @@ MOST_FAILURES = 3  # processes in a row that die before they listen; after that 
 PAUSE = 1.0  # seconds before a process that failed is replaced
 
 
-def serve_by_processes(settings: ServeSettings, options: LoadOptions, keys: Mapping[bytes, str]) -> int:
+def serve_by_processes(settings: ServeSettings, options: LoadOptions, keys: Sequence[ApiKey]) -> int:
     """Serves until a signal comes; the exit status. What keeps the first one from listening is raised."""
     set_up_logging()
     with ExitStack() as stack:
@@ -62,7 +64,7 @@ def reserved(host: str, port: int) -> Iterator[int]:
 class Front:
     """Starts the processes, replaces those that die, and stops them all."""
 
-    def __init__(self, settings: ServeSettings, options: LoadOptions, keys: Mapping[bytes, str], port: int):
+    def __init__(self, settings: ServeSettings, options: LoadOptions, keys: Sequence[ApiKey], port: int):
         self._given = settings, options, keys, port
         self._settings = settings
         self._running: dict[SpawnProcess, Connection] = {}
@@ -133,6 +135,7 @@ class Front:
         self._running.pop(process).close()
         if process.pid is not None:
             mark_process_dead(process.pid, os.environ[FOLDER_VARIABLE])
+            Path(os.environ[FOLDER_VARIABLE], f"{process.pid}.state").unlink(missing_ok=True)
         if self._signals or self._fault is not None:
             return
         log("a process ended", logging.ERROR, pid=process.pid, status=process.exitcode)
@@ -158,7 +161,7 @@ class Front:
 
 
 def _serve_one(
-    settings: ServeSettings, options: LoadOptions, keys: Mapping[bytes, str], port: int, link: Connection
+    settings: ServeSettings, options: LoadOptions, keys: Sequence[ApiKey], port: int, link: Connection
 ) -> None:
     """Runs in a process; reports that it listens (None), or why it cannot."""
     os.setsid()  # a terminal's Ctrl-C is for the front, which passes it on
@@ -171,6 +174,8 @@ def _serve_one(
         if service.fault is not None:
             service.stop()
             raise service.fault
+        if service.orders is not None:
+            await service.orders.catch_up()
         listening = listen(settings.host, port, shared=True)
         link.send(None)
         watching = asyncio.create_task(_watch(service))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import urllib.parse
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
@@ -17,11 +18,12 @@ from riva.client.proto import health_pb2, riva_asr_pb2, riva_audio_pb2, riva_tts
 
 from melforge.common.serve.answer import answer_for
 from melforge.common.serve.errors import LONGEST_MESSAGE, ApiError
-from melforge.common.serve.gate import ID, key_holder
+from melforge.common.serve.gate import ID
 from melforge.common.serve.metrics import log, milliseconds
 from melforge.common.serve.requests import ignored_header
 from melforge.common.serve.scheduler import LOG
 from melforge.common.serve.service import Service
+from melforge.common.serve.usage import ASKING, Asking
 
 M = TypeVar("M", bound=Message)
 # The messages of NVIDIA's own package, whose classes protobuf makes when these modules are imported.
@@ -60,13 +62,13 @@ class RivaCall:
     def __init__(self, service: Service, messages: AsyncIterable[bytes], context: Any) -> None:
         self.service, self.context, self._messages = service, context, messages
         self.arrived = service.scheduler.clock()
-        metadata = dict(context.invocation_metadata() or ())
-        given = str(metadata.get("x-request-id", "")).encode()
+        self.metadata = {key: str(value) for key, value in context.invocation_metadata() or ()}
+        given = self.metadata.get("x-request-id", "").encode()
         name = given if ID.fullmatch(given) else os.urandom(8).hex().encode()
         peer = urllib.parse.unquote(context.peer())  # ipv4:127.0.0.1:1 or ipv6:[::1]:1
         client = peer.partition(":")[2].rpartition(":")[0].strip("[]")
         self.record: dict[str, Any] = {"id": name.decode(), "method": "GRPC", "client": client}
-        self.authorization = str(metadata.get("authorization", "")).encode()
+        self.authorization = self.metadata.get("authorization", "").encode()
         self.key = ""
         self.ignored: set[str] = set()  # fields without effect
 
@@ -102,10 +104,16 @@ async def answer_call(
 
     `guarded`: the call needs a key where there are keys, has a line in the log, and ends in time.
     """
-    call, code = RivaCall(service, messages, context), grpc.StatusCode.CANCELLED
+    call, code, span = RivaCall(service, messages, context), grpc.StatusCode.CANCELLED, None
     try:
         if guarded:
-            call.key = key_holder(service.keys, call.authorization)
+            call.key = service.keys.caller(call.authorization)
+            if service.tracing is not None:
+                kind, _, method = route.strip("/").partition("/")
+                about = {"rpc.system": "grpc", "rpc.service": kind, "rpc.method": method}
+                span = service.tracing.begin(route.strip("/"), call.metadata, **about)
+                call.record["trace_id"] = span.trace_id
+            ASKING.set(Asking(call.key, "riva", span))
             call.record |= {"key": call.key} if call.key else {}
         async with (
             asyncio.timeout(service.settings.seconds if guarded else None),
@@ -127,6 +135,8 @@ async def answer_call(
         call.record["end"] = type(error).__name__
         fault = fault_of(error, service)
         code = NAMED_CODES.get(fault.code or "") or CODES.get(fault.status, grpc.StatusCode.INTERNAL)
+        if fault.status == 401:
+            log("audit", logging.WARNING, **call.record, refused=str(fault))
         if code is grpc.StatusCode.INTERNAL:
             LOG.error("fault", exc_info=error, extra={"fields": {"id": call.record["id"]}})
         own = OWN_NAMES.get(fault.param or "", "")
@@ -140,6 +150,9 @@ async def answer_call(
         if guarded:
             total = milliseconds(call.arrived, service.scheduler.clock())
             log("request", **call.record, route=route, status=code.name, total_ms=total)
+        if span is not None:
+            failed = code.name if code is grpc.StatusCode.INTERNAL else ""
+            span.end(route.strip("/"), call.record, failed, **{"rpc.grpc.status_code": code.value[0]})
 
 
 def fault_of(error: Exception, service: Service) -> ApiError:

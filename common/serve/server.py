@@ -8,7 +8,7 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any
 
@@ -16,6 +16,7 @@ import uvicorn
 
 from melforge.common.serve.app import make_app, upkeep
 from melforge.common.serve.connections import HttpConnection, LiveConnection, most_connections
+from melforge.common.serve.keys import ApiKey
 from melforge.common.serve.logs import exit_now, set_up_logging
 from melforge.common.serve.metrics import log
 from melforge.common.serve.pairs import LoadOptions, Pairs
@@ -61,7 +62,7 @@ def make_server(service: Service) -> Server:
     return Server(config)
 
 
-def serve(settings: ServeSettings, options: LoadOptions, keys: Mapping[bytes, str]) -> int:
+def serve(settings: ServeSettings, options: LoadOptions, keys: Sequence[ApiKey]) -> int:
     """Serves until a signal comes; the exit status."""
     set_up_logging()
     listening = listen(settings.host, settings.port)
@@ -81,7 +82,7 @@ def serve_without_http(settings: ServeSettings, options: LoadOptions, uri: str) 
     set_up_logging()
 
     async def run() -> None:
-        await answer(make_service(settings, options, {}), None, uri)
+        await answer(make_service(settings, options, []), None, uri)
 
     asyncio.run(run())
     return 0
@@ -93,7 +94,7 @@ def wyoming_uri(settings: ServeSettings) -> str | None:
     return None if port is None else f"tcp://{host}:{port}"
 
 
-def make_service(settings: ServeSettings, options: LoadOptions, keys: Mapping[bytes, str]) -> Service:
+def make_service(settings: ServeSettings, options: LoadOptions, keys: Sequence[ApiKey]) -> Service:
     """In an event loop."""
     sys.setswitchinterval(SWITCHING_SECONDS)
     pairs = Pairs(options, settings.pairs, settings.memory_limit)

@@ -54,6 +54,7 @@ from melforge.common.serve.metrics import log
 from melforge.common.serve.scheduler import LOG
 from melforge.common.serve.service import Service, Speaking
 from melforge.common.serve.settings import LOOPBACK
+from melforge.common.serve.usage import ASKING, Asking
 
 LONGEST_LINE = 1 << 16  # bytes
 LONGEST_CHUNK = 1 << 20  # bytes of the audio of one event
@@ -206,6 +207,7 @@ class WyomingClient:
 
     async def run(self) -> None:
         """Answers events until the client leaves, or one cannot be answered."""
+        ASKING.set(Asking("", "wyoming"))
         kind = ""
         try:
             while not self.ending and (event := await self.next_event()) is not None:

@@ -80,8 +80,14 @@ def wait_for(condition: Callable[[], object], what: str = "") -> None:
 
 
 @contextmanager
-def running(keys: tuple[bytes, ...] = (), voice: str | None = "hazel", **settings: Any) -> Iterator[Running]:
-    """A server with these settings and a voice, or all shipped ones, whose first pair is loaded."""
+def running(
+    keys: tuple[bytes, ...] | str = (), voice: str | None = "hazel", **settings: Any
+) -> Iterator[Running]:
+    """A server with these keys, or those of a file, a voice, or all shipped ones, and these settings.
+
+    Its first pair is loaded.
+    """
+    from melforge.common.serve.keys import ApiKey, digest_of, read_keys
     from melforge.common.serve.pairs import LoadOptions, Pairs
     from melforge.common.serve.server import listen, make_server, serving_riva, wyoming_uri
     from melforge.common.serve.service import Service
@@ -92,9 +98,14 @@ def running(keys: tuple[bytes, ...] = (), voice: str | None = "hazel", **setting
     made: dict[str, Any] = {}
 
     async def serve() -> None:
-        told = ServeSettings(**settings)
-        names = {key: f"owner {number}" for number, key in enumerate(keys, start=1)}
-        service = Service(told, Pairs(options, told.pairs, told.memory_limit), told.workers or 2, names)
+        if isinstance(keys, str):
+            told = ServeSettings(keys=keys, **settings)
+            given = read_keys(told)
+        else:
+            told = ServeSettings(**settings)
+            given = [ApiKey(f"owner {number}", digest_of(key)) for number, key in enumerate(keys, start=1)]
+        pairs = Pairs(options, told.pairs, told.memory_limit)
+        service = Service(told, pairs, told.workers or 2, given)
         async with AsyncExitStack() as stack:
             stack.callback(service.stop)
             wyoming = None
