@@ -56,6 +56,10 @@ PACKAGES = {
     "pyarrow": "parquet",
     "fsspec": "remote",
     "wyoming": "wyoming",
+    "riva.client": "riva",
+    "mcp": "mcp",
+    "pg8000": "postgres",
+    "opentelemetry": "otel",
     "ray": "ray",
     "jiwer": "eval",
 }

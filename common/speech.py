@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
@@ -221,6 +221,8 @@ class Timings:
     stages: dict[str, float] = field(default_factory=dict)
     audio: float = 0.0  # seconds of audio made
     first_audio: float = 0.0  # seconds of work until the first samples left
+    # Told what a stage has just taken, of a batch all of it.
+    watch: Callable[[str, float], None] | None = field(default=None, repr=False, compare=False)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -228,12 +230,17 @@ class Timings:
         try:
             yield
         finally:
-            self.stages[name] = self.stages.get(name, 0.0) + time.perf_counter() - start
+            self._add(name, time.perf_counter() - start, 1.0)
 
     def add(self, other: Timings, share: float) -> None:
         """Adds this text's share of a batch's work."""
         for name, seconds in other.stages.items():
-            self.stages[name] = self.stages.get(name, 0.0) + seconds * share
+            self._add(name, seconds, share)
+
+    def _add(self, name: str, seconds: float, share: float) -> None:
+        self.stages[name] = self.stages.get(name, 0.0) + seconds * share
+        if self.watch is not None:
+            self.watch(name, seconds)
 
     @property
     def total(self) -> float:

@@ -53,11 +53,10 @@ class FastPitchRecipe(AcousticRecipe):
 RECIPE = FastPitchRecipe
 
 
-def batch(corpus: Utterances, members: Tensor, symbols: int, frames: int) -> dict[str, Tensor]:
-    """Utterance numbers (B,) -> the arguments of `FastPitch.forward`, padded to the given sizes."""
-    mel = corpus.padded_mel(members, frames)
+def batch(corpus: Utterances, members: Tensor, symbols: int, mel: Tensor) -> dict[str, Tensor]:
+    """Utterance numbers (B,), with mels (B, n_mels, T) -> the arguments of `FastPitch.forward`."""
     durations = corpus.durations[members, :symbols]
-    pitch = corpus.pitch[members, :symbols].gather(1, make_repeat_index(durations, frames))
+    pitch = corpus.pitch[members, :symbols].gather(1, make_repeat_index(durations, mel.size(2)))
     return {
         "symbols": corpus.ids[members, :symbols],
         "lengths": corpus.lengths[members],
@@ -71,7 +70,8 @@ def batch(corpus: Utterances, members: Tensor, symbols: int, frames: int) -> dic
 
 
 def teach(model: FastPitch, corpus: Utterances, members: Tensor) -> Prediction:
-    return model(**batch(corpus, members, *corpus.longest(members)))
+    symbols, frames = corpus.longest(members)
+    return model(**batch(corpus, members, symbols, corpus.padded_mel(members, frames)))
 
 
 def predict_freely(model: FastPitch, corpus: Utterances, members: Tensor) -> Synthesis:
@@ -155,8 +155,8 @@ class FastPitchTrainer(AcousticTrainer[FastPitch, FastPitchRecipe]):
     def rate_factors(self, model: FastPitch, recipe: FastPitchRecipe) -> dict[str, float]:
         return {} if model.speaker_emb is None else {"speaker_emb.weight": recipe.speaker_rate_factor}
 
-    def losses(self, model: FastPitch, group: LengthGroup, members: Tensor) -> Losses:
-        given = batch(self.corpus, members, group.symbols, group.frames)
+    def losses(self, model: FastPitch, group: LengthGroup, members: Tensor, mel: Tensor) -> Losses:
+        given = batch(self.corpus, members, group.symbols, mel)
         with autocast(self.device):
             out = model(**given)
         symbols = given["symbols"] != self.config.padding_idx

@@ -36,16 +36,15 @@ class FastSpeechRecipe(AcousticRecipe):
 
 
 class FastSpeechTrainer(AcousticTrainer[FastSpeech, FastSpeechRecipe]):
-    def losses(self, model: FastSpeech, group: LengthGroup, members: Tensor) -> Losses:
+    def losses(self, model: FastSpeech, group: LengthGroup, members: Tensor, mel: Tensor) -> Losses:
         corpus = self.corpus
         symbols, lengths = corpus.ids[members, : group.symbols], corpus.lengths[members]
         durations = corpus.durations[members, : group.symbols]
         with autocast(self.device):
             out = model(symbols, lengths, durations, torch.arange(group.frames, device=self.device))
-        target = corpus.padded_mel(members, group.frames)
         off = out.log_duration.float() - torch.log1p(durations.float())
         return {
-            "mel": masked_mean((out.mel.float() - target).abs(), out.mel_mask[:, None]),
+            "mel": masked_mean((out.mel.float() - mel).abs(), out.mel_mask[:, None]),
             "duration": masked_mean(off.square(), length_mask(lengths, off.size(1))),
         }, out
 

@@ -213,12 +213,12 @@ def teach_recorded_pitch(trainer: HifiganTrainer, hertz: Tensor, seed: int) -> N
     held_out = slice(-segments.validation_frames, None)
 
     def lessons() -> Iterator[dict[str, Tensor]]:
-        random = torch.Generator(hertz.device).manual_seed(seed)
+        random = torch.Generator().manual_seed(seed)
         limit = segments.frames - segments.validation_frames - frames
         while True:
             starts = segments.draw_starts(LESSON_BATCH, frames, limit, random)
             mel, _ = segments.cut(starts, frames, torch.zeros_like(starts))
-            at = starts[:, None] + torch.arange(frames, device=starts.device)
+            at = (starts[:, None] + torch.arange(frames)).to(hertz.device)
             yield {"mel": mel, "pitch": pitch[at], "weight": voiced[at].float()}
 
     @torch.no_grad()

@@ -21,6 +21,9 @@ VOICE_COMMANDS: dict[str, tuple[Any, str]] = {
 COMMANDS: dict[str, tuple[Any, str]] = {
     "speak": ("cli.speak", "speak text to sound files or standard output"),
     "serve": ("cli.serve", "serve speech over HTTP, as OpenAI's audio API"),
+    "wyoming": ("cli.wyoming", "serve speech by the Wyoming protocol, as Home Assistant asks for it"),
+    "mcp": ("cli.mcp", "tools for language models: speak, transcribe, list voices (MCP)"),
+    "speech-dispatcher": ("cli.speech_dispatcher", "speak for Speech Dispatcher, and so for screen readers"),
     "say": ("cli.say", "have a server speak: play it, or write it to a file"),
     "phonemes": ("cli.phonemes", "show the phonemes of a text, and where they come from"),
     "say-as": ("cli.say_as", "show how words may be said"),

@@ -47,15 +47,15 @@ class Tacotron2Recipe(AcousticRecipe):
 
 
 def batch(
-    config: Tacotron2Config, corpus: Utterances, members: Tensor, symbols: int, frames: int
+    config: Tacotron2Config, corpus: Utterances, members: Tensor, symbols: int, mel: Tensor
 ) -> dict[str, Tensor]:
-    """Utterance numbers (B,) -> the arguments of `Tacotron2.forward`, padded to these sizes."""
-    steps = frames // config.n_frames_per_step
+    """Utterance numbers (B,), with mels (B, n_mels, T) -> the arguments of `Tacotron2.forward`."""
+    steps = mel.size(2) // config.n_frames_per_step
     noise = torch.rand(PRENET_LAYERS, steps, len(members), config.prenet_dim, device=corpus.device)
     return {
         "symbols": corpus.ids[members, :symbols],
         "lengths": corpus.lengths[members],
-        "mel": corpus.padded_mel(members, frames, padding=SILENCE),
+        "mel": mel,
         "mel_lengths": corpus.frames[members],
         "prenet_noise": noise,
     }
@@ -64,7 +64,8 @@ def batch(
 def teach(model: Tacotron2, corpus: Utterances, members: Tensor) -> Tacotron2Prediction:
     symbols, frames = corpus.longest(members)
     step = model.config.n_frames_per_step
-    return model(**batch(model.config, corpus, members, symbols, -(-frames // step) * step))
+    mel = corpus.padded_mel(members, -(-frames // step) * step, SILENCE)
+    return model(**batch(model.config, corpus, members, symbols, mel))
 
 
 def spoken_symbols(durations: Tensor, frames: int, step: int) -> Tensor:
@@ -79,18 +80,19 @@ class Tacotron2Trainer(AcousticTrainer[Tacotron2, Tacotron2Recipe]):
     """`plot`: where the attention is drawn with every log line (.png)."""
 
     betas = (0.9, 0.999)
+    padding = SILENCE
 
     def __init__(self, plan: TrainingPlan[Tacotron2Config, Tacotron2Recipe], corpus: Utterances, plot: Path):
         self.config, self.plot = plan.config, plot
         config = plan.config
         model = Tacotron2(config).to(corpus.device)
         # Starts at the mean frame, so that the first updates need not learn this level.
-        mean = corpus.mel.float().mean(1).repeat(config.n_frames_per_step)
+        mean = corpus.mean_frame().repeat(config.n_frames_per_step)
         model.decoder.linear_projection.linear_layer.bias.data.copy_(mean)
         super().__init__(model, plan, corpus)
 
-    def losses(self, model: Tacotron2, group: LengthGroup, members: Tensor) -> Losses:
-        given = batch(self.config, self.corpus, members, group.symbols, group.frames)
+    def losses(self, model: Tacotron2, group: LengthGroup, members: Tensor, mel: Tensor) -> Losses:
+        given = batch(self.config, self.corpus, members, group.symbols, mel)
         out = model(**given)
         frames = self.corpus.inside(members, group.frames)[:, None]
         before, after = (

@@ -10,6 +10,7 @@ import pickle
 import re
 import runpy
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -64,6 +65,28 @@ def has_module(name: str) -> bool:
     except ImportError:
         return False
     return True
+
+
+def has_zeroconf() -> bool:
+    """Whether the package is here, and what is sent to the address of mDNS arrives on this machine."""
+    if not has_module("zeroconf"):
+        return False
+    group = socket.inet_aton("224.0.0.251")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        try:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            one.bind(("", 0))
+            one.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, group + bytes(4))
+            one.settimeout(5.0)
+            one.sendto(b"heard?", ("224.0.0.251", one.getsockname()[1]))
+            return one.recv(6) == b"heard?"
+        except OSError:
+            return False
+
+
+def has_openai_js() -> bool:
+    folder = os.environ.get("MELFORGE_NODE_MODULES")
+    return shutil.which("node") is not None and folder is not None and Path(folder, "openai").is_dir()
 
 
 def has_browser() -> bool:
@@ -122,6 +145,10 @@ def has_products() -> bool:
     return has_gpu() and PRODUCTS.lacking("cuda") is None
 
 
+def has_postgres() -> bool:
+    return has_module("pg8000") and any(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+
+
 class Need(NamedTuple):
     """What tests need, how to get it, and whether it is here."""
 
@@ -151,6 +178,25 @@ NEEDS: dict[str, Need] = {
     ),
     "pycuda": Need("pycuda", "pip install pycuda", modules("pycuda.driver")),
     "wyoming": Need("wyoming", "pip install -e '.[wyoming]'", modules("wyoming", "fastapi", "uvicorn")),
+    "riva": Need(
+        "NVIDIA's Riva client", "pip install -e '.[riva]'", modules("riva.client", "fastapi", "uvicorn")
+    ),
+    "zeroconf": Need("zeroconf, and multicast on this machine", "pip install zeroconf", has_zeroconf),
+    "mcp": Need("MCP's SDK", "pip install -e '.[mcp]'", modules("mcp.server.mcpserver")),
+    "speech_dispatcher": Need(
+        "Speech Dispatcher", "apt install speech-dispatcher", program("speech-dispatcher")
+    ),
+    "postgres": Need(
+        "Postgres and pg8000", "apt install postgresql; pip install -e '.[postgres]'", has_postgres
+    ),
+    "otel": Need(
+        "OpenTelemetry's SDK", "pip install -e '.[otel]'", modules("opentelemetry.sdk.trace", "fastapi")
+    ),
+    "otlp": Need(
+        "OpenTelemetry's exporter",
+        "pip install -e '.[otel]'",
+        modules("opentelemetry.exporter.otlp.proto.http.trace_exporter"),
+    ),
     "s3": Need("s3fs and moto's server", "pip install s3fs 'moto[server]'", modules("s3fs", "moto.server")),
     "triton": Need("Triton", "pip install triton, on Linux", modules("triton")),
     "cuda_bindings": Need("cuda.bindings", "PyTorch's build for CUDA", modules("cuda.bindings.nvrtc")),
@@ -162,6 +208,7 @@ NEEDS: dict[str, Need] = {
         "$ONNXRUNTIME_INCLUDE, see .ci/run",
         lambda: shutil.which("g++") is not None and onnxruntime_headers() is not None,
     ),
+    "openssl": Need("openssl", "apt install openssl", program("openssl")),
     "ffmpeg": Need("ffmpeg", "apt install ffmpeg", program("ffmpeg")),
     "serve": Need(
         "the server and a client",
@@ -178,9 +225,21 @@ NEEDS: dict[str, Need] = {
         "pip install -e '.[train]'",
         modules("hibari", "pocketsphinx", "pyworld", "soxr"),
     ),
+    "curl": Need("curl", "apt install curl", program("curl")),
+    "openai_js": Need(
+        "OpenAI's client for JavaScript",
+        "npm install openai; $MELFORGE_NODE_MODULES, its folder node_modules",
+        has_openai_js,
+    ),
     "openai": Need("OpenAI's client", "pip install openai", modules("openai")),
     "livekit": Need("LiveKit", "pip install livekit-plugins-openai", modules("livekit.plugins.openai")),
     "pipecat": Need("Pipecat", "pip install 'pipecat-ai[openai]'", modules("pipecat.services.openai.tts")),
+    "livekit_nvidia": Need(
+        "LiveKit for NVIDIA", "pip install livekit-plugins-nvidia", modules("livekit.plugins.nvidia")
+    ),
+    "pipecat_nvidia": Need(
+        "Pipecat for NVIDIA", "pip install 'pipecat-ai[nvidia]'", modules("pipecat.services.nvidia.tts")
+    ),
     "litserve": Need("LitServe", "pip install -e '.[litserve]'", modules("litserve")),
     "browser": Need(
         "Playwright, Chromium and the server", "apt install chromium; pip install -e '.[dev]'", has_browser

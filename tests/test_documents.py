@@ -25,7 +25,8 @@ NEEDS = {
     r"|onnx-provider|trt_fp16|fastpitch/trt\.yaml|--backend trt|h200",
     "weights, recordings or a corpus": r"\b(FILE|DIR|FOLDER|NAME|RUN|WEIGHTS)\b|\.pt\b|corpus|recordings"
     r"|runs/|dev-clean|recipes\.|\./two",
-    "a server, or others' programs": r"melforge (serve|say|triton-client)|curl|docker|helm|probe\.py|ray",
+    "a server, or others' programs": r"melforge (serve|say|wyoming|mcp|triton-client)|curl|docker|helm"
+    r"|probe\.py|ray",
     "an install": r"\bpip\b|-m venv|parquet|sounddevice",
     "minutes": r"benchmark|pytest|verify|melforge export|scripts/export|hifigan-onnx|--write|\.train\b"
     r"|link_package",

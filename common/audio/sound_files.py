@@ -27,6 +27,8 @@ DECODED_AT_ONCE = 1 << 20  # samples
 AT_ONCE = 1 << 16  # samples in a call of libsndfile, whose encoders keep them on the stack
 LOUDEST = 2.0**31  # of samples: some files hold whole numbers as floats; far above, spectra are infinite
 RIFF_HEAD = b"RIFF\0\0\0\0WAVE"
+PCM, A_LAW, MU_LAW = 1, 6, 7  # codings of a wav file
+SAMPLE_BYTES = {PCM: 2, A_LAW: 1, MU_LAW: 1}
 UNKNOWN_SIZE = 0xFFFFFFFF  # in a wav header: until the stream ends
 LONGEST = 2**62  # samples; FLAC that was written to a pipe does not tell how many it has
 NO_FILE = 7  # libsndfile's word for some damaged mp3 too
@@ -205,11 +207,15 @@ def write_sound(file: BinaryIO, audio: np.ndarray, rate: int, format: str) -> No
         _write_by_libsndfile(file, scaled_blocks, rate, format)
 
 
-def wav_header(rate: int, data_bytes: int | None = None) -> bytes:
-    """The header of a mono file of 16 bits; without `data_bytes`, of a stream that may have any length."""
+def wav_header(rate: int, data_bytes: int | None = None, channels: int = 1, coding: int = PCM) -> bytes:
+    """The header of a wav file: PCM of 16 bits, or 8 of A-law or mu-law by their numbers in RFC 2361. Without
+    `data_bytes`, that of a stream that may have any length.
+    """
     data = UNKNOWN_SIZE if data_bytes is None else data_bytes
     riff = UNKNOWN_SIZE if data_bytes is None else data_bytes + 36
-    format = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, rate, 2 * rate, 2, 16)
+    width = channels * SAMPLE_BYTES[coding]
+    bits = 8 * SAMPLE_BYTES[coding]
+    format = struct.pack("<4sIHHIIHH", b"fmt ", 16, coding, channels, rate, width * rate, width, bits)
     return struct.pack("<4sI4s", b"RIFF", riff, b"WAVE") + format + struct.pack("<4sI", b"data", data)
 
 

@@ -1,4 +1,5 @@
-"""Audio encoded for the wire as it is made: mp3, opus, aac, flac, wav and pcm. No torch."""
+"""Audio encoded for the wire as it is made: mp3, opus, aac, flac, wav, pcm, and telephones' pcmu and pcma
+(G.711). No torch."""
 
 from __future__ import annotations
 
@@ -21,6 +22,8 @@ DEFAULT_RATE = 24000  # Hz: what OpenAI's clients take pcm to have
 ANY_RATE = range(8000, 192001)
 MPEG_RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)
 OPUS_RATES = (8000, 12000, 16000, 24000, 48000)
+G711_RATES = (8000,)
+ENCODED_AT_ONCE = 1 << 14  # samples: at eight times their rate they are some MB, several times over
 HEAD = 4096  # bytes at the beginning of a file of libsndfile's, more than it writes again at the end
 
 # 96 kbit/s at 24 kHz. Constant: readers of a stream take its length from its first frame's bit rate.
@@ -30,7 +33,13 @@ OPUS_OPTIONS = {"compression_level": 0.75}
 SET_OGG_PAGE_LATENCY = 0x1302  # libsndfile's SFC_SET_OGG_PAGE_LATENCY_MS
 OGG_PAGE_LATENCY = 60.0  # ms
 
-SOUND_FILES = {"mp3": ("MP3", "MPEG_LAYER_III"), "opus": ("OGG", "OPUS"), "flac": ("FLAC", "PCM_16")}
+SOUND_FILES = {
+    "mp3": ("MP3", "MPEG_LAYER_III"),
+    "opus": ("OGG", "OPUS"),
+    "flac": ("FLAC", "PCM_16"),
+    "pcmu": ("RAW", "ULAW"),
+    "pcma": ("RAW", "ALAW"),
+}
 MP3_BITRATES = {  # kbit/s of MPEG 1 and of MPEG 2 and 2.5, layer III
     True: (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320),
     False: (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
@@ -59,6 +68,8 @@ FORMATS = {
     "flac": WireFormat("audio/flac"),
     "wav": WireFormat("audio/wav"),
     "pcm": WireFormat("audio/pcm"),
+    "pcmu": WireFormat("audio/pcmu", G711_RATES),
+    "pcma": WireFormat("audio/pcma", G711_RATES),
 }
 
 
@@ -86,9 +97,9 @@ class WireEncoder:
 
     A stream begins before its length is known: mp3 has no Xing frame, and begins with its encoder's delay of
     1,105 samples, which no reader cuts off; opus leaves in Ogg pages of 60 ms; wav has sizes of 0xFFFFFFFF;
-    aac (ADTS) and pcm (16 bits, little endian, mono) have none. flac's first bytes, its `head`, are known at
-    the end only (`head_comes_last`), as readers refuse an unknown length. `whole`: those of wav and mp3 too,
-    wav's with its sizes, mp3's with its delay.
+    aac (ADTS), pcm (16 bits, little endian, mono), pcmu and pcma have none. flac's first bytes, its `head`,
+    are known at the end only (`head_comes_last`), as readers refuse an unknown length. `whole`: those of wav
+    and mp3 too, wav's with its sizes, mp3's with its delay.
 
     Encoding takes milliseconds for a second of audio, so an event loop should do it in a thread. An encoder
     that is not closed must be discarded: aac's is a process. Raises InputError as `require_format`.
@@ -114,7 +125,10 @@ class WireEncoder:
             raise ValueError(f"audio to encode must have one axis (samples), not the shape {samples.shape}")
         if bad := np.count_nonzero(~np.isfinite(samples)):
             raise ValueError(f"audio to encode holds {bad} NaN or infinite samples of {samples.size}")
-        return self._coder.write(self._resampled(samples, last=False))
+        parts = (
+            samples[start : start + ENCODED_AT_ONCE] for start in range(0, len(samples), ENCODED_AT_ONCE)
+        )
+        return b"".join([self._coder.write(self._resampled(part, last=False)) for part in parts])
 
     def close(self) -> bytes:
         """Closes the encoder and returns its last bytes; further calls return nothing. See `head`."""
@@ -160,7 +174,7 @@ class _Coder(ABC):
 
 def _coder(format: str, rate: int, whole: bool) -> _Coder:
     if format in SOUND_FILES:
-        return _SoundFileCoder(format, rate, streamed=format == "opus" or (format == "mp3" and not whole))
+        return _SoundFileCoder(format, rate, streamed=format != "flac" and not (whole and format == "mp3"))
     if format == "aac":
         return _FfmpegCoder(rate)
     if format == "wav" and whole:

@@ -297,6 +297,7 @@ def line(row: Row) -> str:
 
 def columns(kind: str) -> Columns:
     return {
+        "server": "address",
         "model": "model",
         "audio s": "seconds g",
         COUNTED[kind]: "number g",
@@ -344,4 +345,7 @@ def report_of(rows: Sequence[Row], about: str, command: str) -> Report:
 
 
 def label_of(row: Row) -> str:
-    return f"{row['model']}, {row['seconds']:g} s, " if "model" in row else ""
+    """What tells a row from others of its load."""
+    if "model" in row:
+        return f"{row['model']}, {row['seconds']:g} s, "
+    return f"{row['address']}, " if "address" in row else ""

@@ -5,18 +5,20 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from melforge.common.audio.wire import DEFAULT_RATE
 from melforge.common.cli import options, phrases, run
 from melforge.common.cli.benchmark_output import add_output, conclude, require_output, tell
 from melforge.common.cli.say import KEY_VARIABLE, MODEL, SERVER, VOICE, report
-from melforge.common.errors import InputError
+from melforge.common.errors import InputError, require_package
 from melforge.common.serve.client import Address, ServerError
 
 if TYPE_CHECKING:
     from melforge.common.bench.load import Load
+    from melforge.common.bench.targets import HttpTarget
 
 SECONDS = 30.0
 EPILOG = f"""examples:
@@ -29,7 +31,8 @@ An API key is taken from ${KEY_VARIABLE}."""
 
 OPTIONS = f"""
 what is asked:
-  --server URL={SERVER}   where it listens
+  --server URL={SERVER}   where it listens; grpc://HOST:PORT for NVIDIA Riva's gRPC, tcp://HOST:PORT
+        for the Wyoming protocol, several with commas
   --model NAME={MODEL}   a pair, as the server names it
   --voice NAME={VOICE}   a voice, as the server names it
   --sample-rate HZ     of the sound (default: {DEFAULT_RATE})
@@ -56,27 +59,52 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
     from melforge.common.bench import load
-    from melforge.common.bench.targets import HttpTarget
 
     texts = phrases.read_texts(args.texts or load.RIVA_SENTENCES)
     loads = make_loads(args, len(texts))
     require_output(args)
+    targets = [target_of(url.strip(), args, texts) for url in args.server.split(",")]
+    addresses = [str(one).partition(": ")[0] for one in targets]
+    if len(targets) > 1:
+        targets = [replace(one, label={"address": at}) for one, at in zip(targets, addresses, strict=True)]
+    for target, address in zip(targets, addresses, strict=True):
+        try:
+            target.warm_up()
+        except ServerError as error:
+            return report(error, address)
+        except OSError as error:
+            raise InputError(
+                f"no server at {address} ({error.strerror or error}): start one, or give --server URL"
+            ) from None
+    rows = [
+        row
+        for one in loads
+        for target in targets  # one after the other, so that both meet the same machine
+        for row in load.measure(target, [one], args.processes, lambda row: tell(load.line(row)))
+    ]
+    about = "; ".join(map(str, targets))
+    return conclude(args, load.report_of(rows, about, run.command_line("benchmark_server")), "server")
+
+
+def target_of(url: str, args: argparse.Namespace, texts: tuple[str, ...]) -> HttpTarget:
+    """What is asked at an address, and by which protocol."""
     fields = {"model": args.model, "voice": args.voice}
     if args.sample_rate:
         fields["sample_rate"] = args.sample_rate
-    rate = args.sample_rate or DEFAULT_RATE
-    address = Address.parse(args.server)
-    target = HttpTarget(address, os.environ.get(KEY_VARIABLE), fields, rate, texts, args.timeout)
-    try:
-        target.warm_up()
-    except ServerError as error:
-        return report(error, address)
-    except OSError as error:
-        raise InputError(
-            f"no server at {address} ({error.strerror or error}): start one, or give --server URL"
-        ) from None
-    rows = load.measure(target, loads, args.processes, lambda row: tell(load.line(row)))
-    return conclude(args, load.report_of(rows, str(target), run.command_line("benchmark_server")), "server")
+    how: Any = (os.environ.get(KEY_VARIABLE), fields, args.sample_rate or DEFAULT_RATE, texts, args.timeout)
+    if url.startswith(("grpc:", "grpcs:")):
+        require_package("riva.client", url)
+        from melforge.common.bench.riva import RivaTarget
+
+        return RivaTarget(Address.parse(url.replace("grpc", "http", 1)), *how)
+    if url.startswith("tcp:"):
+        require_package("wyoming", url)
+        from melforge.common.bench.wyoming import WyomingTarget
+
+        return WyomingTarget(Address.parse(url.replace("tcp", "http", 1)), *how)
+    from melforge.common.bench.targets import HttpTarget
+
+    return HttpTarget(Address.parse(url), *how)
 
 
 def make_loads(args: argparse.Namespace, texts: int) -> list[Load]:

@@ -122,6 +122,9 @@ def list_available(as_json: bool, voice: str | None = None) -> int:
     rows += [(model.kind, model.name, "") for model in MODELS.values()]
     rows += [("backend", name, "") for name in (*BACKENDS, KERNELS)]
     run.print_table(("kind", "name", ""), rows)
+    for one in voices:
+        if names := speakers_of(one).get("speakers"):
+            print(f'to hear one: melforge speak --voice {one.name} --speaker {names[0]} --text "Hello."')
     print()
     rows = [(f"{one['model']}.{one['part']}", one["kind"], one["owner"], f"{one['mb']:.2f}") for one in built]
     run.print_table(("built", "kind", "of", "MB"), rows)

@@ -212,7 +212,7 @@ def seconds_of(data: bytes, format: str, rate: int) -> float | None:
     return len(audio) / found
 
 
-def report(error: ServerError, address: Address) -> int:
+def report(error: ServerError, address: Address | str) -> int:
     """Reports an error; exit status 2 if the request is at fault, 1 if the server is."""
     what = f" ({error.status})" if error.status else ""
     later = f"; try again in {error.retry_after} s" if error.retry_after else ""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import ssl
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,7 +14,7 @@ from melforge.common.cluster.connect import LOCAL, require_ray
 from melforge.common.cluster.settings import RaySettings
 from melforge.common.config.typed import located
 from melforge.common.errors import InputError, require_package
-from melforge.common.serve.settings import LOOPBACK, ServeSettings, read_keys, setting_fields
+from melforge.common.serve.settings import LOOPBACK, ServeSettings, setting_fields
 from melforge.common.stages.choose import KINDS
 
 if TYPE_CHECKING:
@@ -34,9 +35,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
     settings, on_ray = settings_from(args, ServeSettings), settings_from(args, RaySettings)
     require_server()
+    from melforge.common.serve.keys import read_keys
+
     how = load_options(args, settings)
     if settings.wyoming_port is not None:
         require_wyoming(settings, args.ray is not None)
+    if settings.riva_port is not None:
+        require_package("riva.client", "--riva-port")
+    require_certificate(settings)
+    if args.ray is not None and (settings.riva_port is not None or settings.certificate):
+        raise InputError("--riva-port and --certificate are for one machine: leave --ray out")
     if args.ray is not None:
         require_ray()
         if settings.processes != 1:
@@ -59,6 +67,7 @@ def application(argv: Sequence[str]) -> Any:
     settings = settings_from(args, ServeSettings)
     require_server()
     from melforge.common.cluster.server import make_application
+    from melforge.common.serve.keys import read_keys
 
     on_ray = settings_from(args, RaySettings)
     return make_application(settings, load_options(args, settings), read_keys(settings), on_ray)
@@ -81,6 +90,20 @@ def require_wyoming(settings: ServeSettings, on_ray: bool) -> None:
         )
 
 
+def require_certificate(settings: ServeSettings) -> None:
+    """An InputError for a certificate that is none, or has another key."""
+    certificate, key = settings.certificate, settings.certificate_key
+    if certificate is None and key is None:
+        return
+    if certificate is None or key is None:
+        raise InputError("TLS needs both --certificate and --certificate-key")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+    except OSError as error:
+        why = error.reason if isinstance(error, ssl.SSLError) else error.strerror
+        raise InputError(f"{certificate} and {key} are no certificate and its key in PEM: {why}") from None
+
+
 def load_options(args: argparse.Namespace, settings: ServeSettings) -> LoadOptions:
     from melforge.common.serve.pairs import LoadOptions
 
@@ -99,10 +122,12 @@ def load_options(args: argparse.Namespace, settings: ServeSettings) -> LoadOptio
     return replace(how.with_threads(), streams=settings.texts_together(how.shares_engines()))
 
 
-OPTIONS = """
+RAY_OPTIONS = """
 on Ray:
   --ray [ADDRESS]   replicas on the Ray cluster there, auto for the one of this machine; without an address on
         one that is started here
+"""
+MODEL_OPTIONS = """
 models:
   voice checkpoint backend precision decoder device
   --threads         CPU threads of an engine (default: 1, since several texts are spoken at a time)
@@ -114,13 +139,16 @@ models:
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = options.Parser(description=__doc__, epilog=EPILOG, kinds=KINDS, choose=models_offered)
     add_settings(parser.add_argument_group("the server"), ServeSettings)
-    options.add_table(parser, OPTIONS)
+    options.add_table(parser, RAY_OPTIONS + MODEL_OPTIONS)
     add_settings(parser.add_argument_group("on Ray"), RaySettings)
     return parser.parse_args(argv)
 
 
-def add_settings(group: Group, of: type[Any]) -> None:
+def add_settings(group: Group, of: type[Any], names: Collection[str] = ()) -> None:
+    """All settings, or those of these names."""
     for name, (kind, about, default) in setting_fields(of).items():
+        if names and name not in names:
+            continue
         how: dict[str, Any] = {"type": kind, "default": default, "metavar": about.unit}
         if kind is bool:
             how = {"action": "store_true"}
@@ -129,7 +157,7 @@ def add_settings(group: Group, of: type[Any]) -> None:
 
 def settings_from(args: argparse.Namespace, of: type[S]) -> S:
     try:
-        return of(**{name: getattr(args, name) for name in setting_fields(of)})
+        return of(**{name: getattr(args, name) for name in setting_fields(of) if name in args})
     except InputError as error:
         raise located(error, args.places) from None
 

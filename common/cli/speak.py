@@ -44,7 +44,7 @@ text:
   --text TEXT        what to speak
   words [TEXT]       the same, without --text
   -i, --input TEXTS  .txt with a phrase a line (line N makes N.wav; lines that begin with "# " are left out),
-        .tsv with name and text, - for stdin; a table: below
+        .tsv with name and text, - for stdin (with -o - one text, whatever its lines); a table: below
   -o, --output OUT   sound file (.wav .flac .ogg .mp3), folder, or - for wav on stdout (default: speech.wav;
         for many phrases: the folder speech)
 {options.MODEL_OPTIONS}{options.CONTROLS}{bulk.OPTIONS}
@@ -100,9 +100,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if is_address(place):
             raise InputError(f"{flag} {NO_ADDRESS}, unless it is of a table of texts: give --format")
 
-    phrases = (
-        [Phrase(SINGLE, args.text, "")] if args.text is not None else read_phrases(args.input, args.ssml)
-    )
+    whole = args.ssml or (args.input, args.output) == ("-", "-")  # other programs pass a text on so
+    phrases = [Phrase(SINGLE, args.text, "")] if args.text is not None else read_phrases(args.input, whole)
     phrases = from_phonemes(phrases, args.phonemes)
     if args.ssml:
         for phrase in phrases:

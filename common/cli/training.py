@@ -12,7 +12,6 @@ from melforge.common.cli.options import not_negative, positive
 from melforge.common.cli.parser import Parser
 from melforge.common.registry import get_model
 from melforge.common.training.corpus.batches import Utterances
-from melforge.common.training.corpus.dataset import save_array
 from melforge.common.training.corpus.predict import Predict, load_network, predict_mels
 from melforge.common.training.loop import Network, RunSettings, TrainingPlan, pick_device
 from melforge.common.weights.published import read_checkpoint
@@ -100,4 +99,4 @@ def predict_mels_command(
     args = parser.parse_args()
     network, corpus = load(args, model, Module)
     chosen = freely if freely and args.predicted else predict
-    save_array(args.out, predict_mels(network, corpus, batch_size, chosen).cpu().numpy())
+    predict_mels(network, corpus, batch_size, chosen, args.out)

@@ -31,14 +31,16 @@ models:
   acoustic vocoder voice checkpoint backend precision decoder threads lexicon
   --ear [NAME]         the models around a recogniser instead of those that speak: of this ear (default: the
         first), or of --checkpoint FILE; --backend then names all that are wanted: onnx,torch,trt
+  --jasper-client      its models as NVIDIA's jasper-client.py asks for them: names, the signal
+        in half precision, and labels alone as the output
 how Triton runs them:
   --device auto|cpu|cuda=auto   cuda: instances on every GPU that Triton has (auto: there, or on the CPU
         without one)
   --instances N=1      of each model, on each GPU; each is a process with its own weights
   --batch-size N       texts at a time (default: as many as the models take)
   --queue-delay US=0   microseconds that a text waits at each model for others
-  --queue-size N=64    texts that wait at each model, or stream at a time; further ones are refused at once,
-        with status 503
+  --queue-size N=64    texts that wait, that are under way (for each GPU), and that stream; further ones are
+        refused at once, with status 503
   --queue-seconds SECONDS=8   after which a text that waits at a model is refused
   --[no-]warm-up       run every length and batch before a model is ready; without it a request of a new
         length waits until it is captured or compiled (default: with cuda and trt on a GPU)
@@ -91,7 +93,7 @@ def write_ear(args: argparse.Namespace, layout: Layout) -> list[str]:
         overrides=args.overrides,
         warm_up=args.warm_up,
     )
-    return write_recogniser(args.folder, choice, layout, backends)
+    return write_recogniser(args.folder, choice, layout, backends, args.jasper_client)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -117,6 +119,8 @@ def write(args: argparse.Namespace) -> list[str]:
     )
     if args.ear is not None:
         return write_ear(args, layout)
+    if args.jasper_client:
+        raise InputError("--jasper-client is for models that hear: give --ear too")
     if args.lexicon:
         read_lexicon(Path(args.lexicon))  # what is wrong with it shows here, not in Triton
     names = ("acoustic", "vocoder", "voice", "backend", "threads", "decoder", "lexicon")

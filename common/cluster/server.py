@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 import threading
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from importlib import import_module
@@ -19,6 +19,7 @@ from melforge.common.errors import InputError
 from melforge.common.serve.app import make_app
 from melforge.common.serve.errors import overloaded
 from melforge.common.serve.health import Probe
+from melforge.common.serve.keys import ApiKey
 from melforge.common.serve.logs import set_up_logging
 from melforge.common.serve.metrics import log
 from melforge.common.serve.pairs import LoadOptions
@@ -33,9 +34,10 @@ LOADING_CHECK = 0.05  # seconds
 class Replica:
     """A replica: the server of `melforge serve` without its socket."""
 
-    async def __init__(self, settings: ServeSettings, options: LoadOptions, keys: Mapping[bytes, str]):
+    async def __init__(self, settings: ServeSettings, options: LoadOptions, keys: Sequence[ApiKey]):
         set_up_logging()
         self.service = make_service(settings, options, keys)
+        self.service.orders = None  # which other replicas would not hear of
         self.app = make_app(self.service)
         self.probe = Probe(self.service)
         self._lifespan = self.app.router.lifespan_context(self.app)
@@ -91,7 +93,7 @@ class RayAnswer:
 
 
 def make_application(
-    settings: ServeSettings, options: LoadOptions, keys: Mapping[bytes, str], how: RaySettings
+    settings: ServeSettings, options: LoadOptions, keys: Sequence[ApiKey], how: RaySettings
 ) -> Any:
     """Ray Serve's application, for `serve.run` and for Ray's own tools."""
     require_ray()
@@ -123,7 +125,7 @@ def make_application(
 
 
 def serve_on_ray(
-    settings: ServeSettings, options: LoadOptions, keys: Mapping[bytes, str], how: RaySettings, address: str
+    settings: ServeSettings, options: LoadOptions, keys: Sequence[ApiKey], how: RaySettings, address: str
 ) -> int:
     """Serves until a signal comes; the exit status."""
     require_ray()

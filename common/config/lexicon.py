@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import re
-import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from melforge.common.config.typed import build_section
+from melforge.common.config.watched import WatchedFile
 from melforge.common.config.yaml_file import Entry, read_yaml
 from melforge.common.errors import InputError
 from melforge.common.text import SaidAs
@@ -19,12 +17,9 @@ from melforge.common.text.lexicon import LONGEST_KEY, Lexeme, Lexicon
 from melforge.common.text.phonemes import in_braces
 
 LONGEST_SAID = 500  # characters
-LOOK_EVERY = 1.0  # seconds, at a file that may have changed
 
 _WORD = re.compile(r"[^\W_]+")
 _NOT_IN_PATTERNS = re.compile(r"\\[1-9]|\(\?P|\(\?\(")
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -105,26 +100,11 @@ def _compiled(pattern: str, spoken: str, case: bool, allowed: bool) -> re.Patter
         raise InputError(f"no regular expression: {error}") from None
 
 
-class LexiconFile:
-    """The lexicon of a file, read again when that changes; where it is wrong then, the last one stays.
-
-    An `OwnWords`, which may be used from several threads. A log entry names what is wrong.
-    """
+class LexiconFile(WatchedFile[Lexicon]):
+    """The lexicon of a file, which is read again when that changes: an `OwnWords`."""
 
     def __init__(self, path: Path):
-        self.path = path
-        self._turn = threading.Lock()
-        self._looked, self._stamp = time.monotonic(), _stamp(path)
-        self._lexicon = read_lexicon(path)
-
-    @property
-    def current(self) -> Lexicon:
-        if time.monotonic() - self._looked > LOOK_EVERY and self._turn.acquire(blocking=False):
-            try:
-                self._look()
-            finally:
-                self._turn.release()
-        return self._lexicon
+        super().__init__(path, read_lexicon)
 
     def entries(self, word: str) -> list[tuple[str, str]]:
         """As the lexicon's, as the file is now."""
@@ -133,22 +113,3 @@ class LexiconFile:
     def add_to(self, said: Sequence[SaidAs], text: str) -> Sequence[SaidAs]:
         """As the lexicon's, as the file is now."""
         return self.current.add_to(said, text)
-
-    def _look(self) -> None:
-        stamp, self._looked = _stamp(self.path), time.monotonic()
-        if stamp == self._stamp:
-            return
-        self._stamp = stamp
-        try:
-            self._lexicon = read_lexicon(self.path)
-        except (OSError, InputError) as error:
-            log.warning("the lexicon stays as it was: %s", error)
-
-
-def _stamp(path: Path) -> tuple[int, ...]:
-    """What changes with a file; () where there is none."""
-    try:
-        status = path.stat()
-    except OSError:
-        return ()
-    return status.st_mtime_ns, status.st_size, status.st_ino

@@ -16,7 +16,18 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from melforge.common.serve import health, live, openai_api, transcriptions, web
+from melforge.common.serve import (
+    accounts,
+    admin,
+    health,
+    live,
+    nim,
+    openai_api,
+    realtime,
+    transcriptions,
+    web,
+)
+from melforge.common.serve.allowance import LIMITED
 from melforge.common.serve.errors import ERRORS, ApiError
 from melforge.common.serve.gate import Gate
 from melforge.common.serve.health import STEP_LIMIT
@@ -30,6 +41,11 @@ HANGING_CHECK = 1.0  # seconds
 EXPOSED = (
     "retry-after",
     "x-request-id",
+    *(
+        f"x-ratelimit-{part}-{what.replace('_', '-')}"
+        for what in LIMITED
+        for part in ("limit", "remaining", "reset")
+    ),
     "x-sample-rate",
     "x-melforge-ignored",
     "x-melforge-unspoken",
@@ -41,29 +57,21 @@ IDLE_CHECKS = 10  # checks within the time after which an idle pair is unloaded
 def make_app(service: Service) -> FastAPI:
     """Routes, errors in OpenAI's form, and the first pair loaded in the background."""
 
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(service.load_first()), asyncio.create_task(replace_hanging(service))]
-        if service.settings.idle_unload is not None:
-            tasks.append(asyncio.create_task(unload_idle(service, service.settings.idle_unload)))
-        yield
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
     app = FastAPI(
         title="Melforge",
         version="1",
         description="Text to speech, and back, over OpenAI's audio API.",
-        lifespan=lifespan,
+        lifespan=lambda app: upkeep(service),
         redirect_slashes=False,
         docs_url=None,  # Swagger's page comes from a server of others; `web` has one of its own
         redoc_url=None,
     )
     # The gate checks keys; here they are only described.
     described: dict[str, Any] = {"dependencies": [Security(KEY)] if service.keys else [], "responses": ERRORS}
-    for module in (openai_api, transcriptions, web):
+    for module in (openai_api, transcriptions, realtime, accounts, nim, web):
         app.include_router(module.make_router(service), **described)
+    if service.orders is not None:
+        app.include_router(admin.make_router(service, service.orders), **described)
     for module in (live, health):
         app.include_router(module.make_router(service))
     app.add_exception_handler(ApiError, answer_api_error)  # type: ignore[arg-type]
@@ -97,6 +105,22 @@ class Plainly:
         if scope.get("method") == "HEAD":
             scope["method"] = "GET"
         await self.app(scope, receive, send)
+
+
+@asynccontextmanager
+async def upkeep(service: Service) -> AsyncIterator[None]:
+    """Loads the first pair, and does what is to be done now and then."""
+    tasks = [asyncio.create_task(service.load_first()), asyncio.create_task(replace_hanging(service))]
+    if service.orders is not None:
+        tasks.append(asyncio.create_task(service.orders.follow()))
+    if service.settings.idle_unload is not None:
+        tasks.append(asyncio.create_task(unload_idle(service, service.settings.idle_unload)))
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def replace_hanging(service: Service) -> None:

@@ -7,7 +7,7 @@ are checked as OWASP's sheets on cross-site request forgery, on WebSockets and o
 
 from __future__ import annotations
 
-import hmac
+import logging
 import os
 import re
 from collections.abc import Mapping
@@ -22,15 +22,21 @@ from melforge.common.serve.metrics import log, milliseconds
 from melforge.common.serve.scheduler import LOG
 from melforge.common.serve.service import Service
 from melforge.common.serve.settings import LOOPBACK, ServeSettings, listed
+from melforge.common.serve.tokens import PREFIX, Token, read_token
+from melforge.common.serve.traces import RequestSpan, trace_of
+from melforge.common.serve.usage import ASKING, Asking
 
 ID = re.compile(rb"[\w.-]{1,64}")
 GUARDED = ("/v1/", "/metrics")
-QUIET = ("/health", "/ready", "/metrics")  # asked every few seconds: no line in the log
+PROBES = ("/health", "/ready", "/v1/health/live", "/v1/health/ready")  # which have no keys
+QUIET = (*PROBES, "/metrics")  # asked every few seconds: no line in the log
 LEFT = 499  # nginx's status for a client that left before the answer
 SWITCHED, POLICY = 101, 1008  # a WebSocket's status, and its close code if it is not allowed
 FAULT = ApiError(500, "this is a fault of the server", code="internal_error")
 STARTS = ("http.response.start", "websocket.accept", "websocket.http.response.start")  # of an answer
-RECORD, CALLER = "melforge.record", "melforge.caller"
+RECORD, CALLER, TOKEN = "melforge.record", "melforge.caller", "melforge.token"
+KEY_PROTOCOL = "openai-insecure-api-key."  # of a WebSocket: a browser's only place for a key or a token
+FOR_TOKENS = re.compile(r"/v1/(?:audio/.*|realtime)")  # not the route that makes them
 HOST = re.compile(r"(?:\[([^\]]*)\]|([^:]*))(?::\d*)?")  # a name or an address, and the port
 SAFE = ("GET", "HEAD", "OPTIONS")  # methods that pages of other sites may use: they cannot read the answers
 
@@ -55,26 +61,41 @@ class Gate:
         if client := scope.get("client"):
             record["client"] = client[0]
         scope[RECORD] = record
-        status = 0
+        status, span = 0, None
 
         async def sending(message: Message) -> None:
             nonlocal status
             if message["type"] in STARTS:
                 status = message.get("status", SWITCHED)
-                message = {**message, "headers": [*message.get("headers", ()), (b"x-request-id", name)]}
+                more = [(b"x-request-id", name), *self._limits(scope.get(CALLER))]
+                message = {**message, "headers": [*message.get("headers", ()), *more]}
             await send(message)
 
         try:
             require_one_length(headers)
             require_known_site(scope, headers, self._hosts, self._origins)
-            scope[CALLER] = self._caller(scope["path"], headers.get(b"authorization", b""))
+            guarded = scope["path"].startswith(GUARDED) and scope["path"] not in PROBES
+            authorization = headers.get(b"authorization") or bearer_of(scope)
+            if token := token_of(self.service, scope["path"], authorization):
+                scope[TOKEN], scope[CALLER] = token, token.key
+            else:
+                scope[CALLER] = self.service.keys.caller(authorization) if guarded else ""
             record |= {"key": scope[CALLER]} if scope[CALLER] else {}
+            if guarded:
+                span = self._begin_span(scope, headers)
+                if trace := span.trace_id if span else trace_of(headers):
+                    record["trace_id"] = trace
+                ASKING.set(Asking(scope[CALLER], scope["path"].rpartition("/")[2], span))
+            else:
+                ASKING.set(None)
             await self.app(scope, receive, sending)
         except Left:
             record["end"] = "disconnect"
             self.service.metrics.left.inc()
         except Exception as error:
             answer = error if isinstance(error, ApiError) else FAULT
+            if answer.status == 401:
+                log("audit", logging.WARNING, **record, refused=str(answer))
             if answer is FAULT:
                 LOG.error("fault", exc_info=error, extra={"fields": {"id": record["id"]}})
             if not status:
@@ -90,19 +111,47 @@ class Gate:
             if route not in QUIET:
                 total = milliseconds(arrived, self.service.scheduler.clock())
                 log("request", **record, route=route, status=status, total_ms=total)
+            if span is not None:
+                failed = str(status) if status >= 500 else ""
+                span.end(
+                    f"{record['method']} {route}",
+                    record,
+                    failed,
+                    **{"http.route": route, "http.response.status_code": status},
+                )
 
-    def _caller(self, path: str, authorization: bytes) -> str:
-        """The caller, by the name of its API key; 401 if keys are needed and this one is none of them."""
-        keys = self.service.keys
-        if not keys or not path.startswith(GUARDED):
-            return ""
-        scheme, _, given = authorization.partition(b" ")
-        # All keys are compared, so that the time does not tell which one matches.
-        fitting = [name for key, name in keys.items() if hmac.compare_digest(key, given.strip())]
-        if scheme.lower() != b"bearer" or not fitting:
-            message = "a valid API key is needed: Authorization: Bearer KEY"
-            raise ApiError(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
-        return fitting[0]
+    def _begin_span(self, scope: Scope, headers: Mapping[bytes, bytes]) -> RequestSpan | None:
+        """By OpenTelemetry's conventions for HTTP servers."""
+        if self.service.tracing is None:
+            return None
+        method, path = scope.get("method", "GET"), scope["path"]
+        about = {
+            "http.request.method": method,
+            "url.path": path,
+            "url.scheme": scope.get("scheme"),
+            "network.protocol.version": scope.get("http_version"),
+        }
+        given = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()}
+        return self.service.tracing.begin(f"{method} {path}", given, **about)
+
+    def _limits(self, caller: str | None) -> list[tuple[bytes, bytes]]:
+        """Headers about what a caller has left of the minute."""
+        service = self.service
+        return service.allowances.headers(caller, service.limits_of(caller)) if caller else []
+
+
+def token_of(service: Service, path: str, authorization: bytes) -> Token | None:
+    """What a short-lived token says that holds; it stands for a key where speech is made and heard."""
+    scheme, _, given = authorization.decode("latin-1").partition(" ")
+    if scheme.lower() != "bearer" or not given.startswith(PREFIX) or not FOR_TOKENS.fullmatch(path):
+        return None
+    return read_token(given.strip(), service.token_secret)
+
+
+def bearer_of(scope: Scope) -> bytes:
+    """A key that a browser offers as a WebSocket's subprotocol, as if it were in the header."""
+    offered = (one for one in scope.get("subprotocols", ()) if one.startswith(KEY_PROTOCOL))
+    return b"Bearer " + next(offered, "").removeprefix(KEY_PROTOCOL).encode()
 
 
 def require_known_site(

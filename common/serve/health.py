@@ -64,11 +64,13 @@ def make_router(service: Service) -> APIRouter:
     probe = Probe(service)
 
     @router.get("/health")
+    @router.get("/v1/health/live", include_in_schema=False)
     async def health() -> dict[str, Any]:
         """The process is alive and its event loop runs."""
         return {"status": "ok"}
 
     @router.get("/ready")
+    @router.get("/v1/health/ready", include_in_schema=False)
     async def ready() -> Response:
         """200 if speech was made in the last seconds, or a short text is spoken now; else 503."""
         if fault := await probe.fault():

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -22,22 +23,31 @@ from melforge.common.recognition.transcript import Transcript
 from melforge.common.serve.errors import RETRY_AFTER, ApiError, bad_request, overloaded
 from melforge.common.serve.logs import c_libraries_silenced
 from melforge.common.serve.settings import ServeSettings
+from melforge.common.serve.usage import Used
 from melforge.common.weights.ears import list_ears, load_ear
 
 # OpenAI's names of transcribing models, on which clients insist: all mean the ear.
-OPENAI_EARS = ("whisper-1", "gpt-transcribe", "gpt-4o-transcribe", "gpt-4o-mini-transcribe")
+OPENAI_EARS = (
+    "whisper-1",
+    "gpt-transcribe",
+    "gpt-4o-transcribe",
+    "gpt-4o-mini-transcribe",
+    "gpt-live-transcribe",
+    "gpt-realtime-whisper",
+)
 NO_EAR = (
     "this server has no ear (a recogniser): give it one with `melforge serve --ear FOLDER`; "
     "`melforge ear NAME --checkpoint FILE` makes one of a recogniser's weights (docs/recognition.md)"
 )
+LANGUAGES = {"en": "english"}  # as Whisper names them
 NICENESS = 10  # of the thread: speech goes first
 
 
 class Transcriber:
     """Transcribes recordings one at a time on the CPU; others wait, up to a limit."""
 
-    def __init__(self, settings: ServeSettings) -> None:
-        self._settings = settings
+    def __init__(self, settings: ServeSettings, count: Callable[[str, str, Used], asyncio.Event]) -> None:
+        self._settings, self._count = settings, count
         self.ear = load_ear(settings.ear) if settings.ear or list_ears() else None
         self.running = 0  # recordings, including those that wait
         self._thread = ThreadPoolExecutor(1, "ear", initializer=yield_to_others)
@@ -53,12 +63,16 @@ class Transcriber:
         """Of the ear, as ISO 639-1 has it."""
         return (self.ear and self.ear.language) or "en"
 
-    def require(self, model: str) -> None:
-        """400 if there is no ear, or none of this name."""
+    def require(self, model: str, language: str = "") -> None:
+        """400 if there is no ear, none of this name, or none of this language (ISO 639-1; "": the ear's)."""
         if not self.ear:
             raise ApiError(400, NO_EAR, "model", "no_ear")
         if model not in self.names:
             raise bad_request(unknown("model", model, self.names), ("model",), "model_not_found")
+        known, asked = self.language, re.split("[-_]", language.strip().lower())[0]  # of en-US: en
+        if asked not in ("", known, LANGUAGES.get(known)):
+            message = f"language: the ear hears {known}, not {asked[:50]!r}"
+            raise ApiError(400, message, "language", "unsupported_value")
 
     @contextmanager
     def admitted(self) -> Iterator[None]:
@@ -76,12 +90,21 @@ class Transcriber:
         """The transcript of a sound file; 400 if it is not one. Cancelling this stops the work."""
         given_up = threading.Event()
         loop = asyncio.get_running_loop()
+        used = Used(requests=1, errors=1)
         try:
-            return await loop.run_in_executor(self._thread, self._transcribe, file, given_up)
+            heard = await loop.run_in_executor(self._thread, self._transcribe, file, given_up)
+            used = Used(requests=1, audio_seconds=heard.seconds)
+            return heard
+        except asyncio.CancelledError:
+            used = Used(requests=1, cancelled=1)
+            raise
         except InputError as error:
             raise ApiError(400, f"file: {error}", "file", "invalid_value") from None
         finally:
             given_up.set()
+            written = self._count(self.ear.name if self.ear else "", "", used)
+            if not (used.errors or used.cancelled):
+                await written.wait()
 
     @cached_property
     def _recogniser(self) -> Recogniser:

@@ -12,22 +12,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import ExitStack, aclosing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from fastapi.websockets import WebSocketState
+from pydantic_core import from_json
 
-from melforge.common.errors import InputError
 from melforge.common.serve.annotations import Annotations
 from melforge.common.serve.answer import answer_for, described, in_order
 from melforge.common.serve.errors import ApiError, overloaded
-from melforge.common.serve.gate import CALLER, RECORD
+from melforge.common.serve.gate import CALLER, KEY_PROTOCOL, RECORD
 from melforge.common.serve.metrics import log
 from melforge.common.serve.requests import SpeechFields, SpeechRequest, given, parse
-from melforge.common.serve.scheduler import Cancelled
+from melforge.common.serve.scheduler import LOG
 from melforge.common.serve.service import Service, Speaking
 from melforge.common.text.markup import is_ssml
 from melforge.common.text.split import MARK, split_sentences
@@ -94,25 +96,34 @@ async def coming(texts: asyncio.Queue[str | None]) -> AsyncIterator[str]:
         yield text
 
 
+async def each(texts: Iterable[str]) -> AsyncIterator[str]:
+    for text in texts:
+        yield text
+
+
 async def in_turn(
     texts: AsyncIterator[str], begin: Callable[[Sentence], Awaitable[None]], begun: list[Sentence]
 ) -> AsyncGenerator[Sentence, None]:
     """Each text as a sentence that `begin` has begun to speak, or that has an error.
 
     The next one is begun while one is sent. `begun` are those in progress: each is released behind its turn,
-    and what is left at the end.
+    and what is left at the end. What the texts raise, this raises behind those that came before.
     """
     ready: asyncio.Queue[Sentence | None] = asyncio.Queue(AHEAD - 1)
 
     async def begin_each() -> None:
-        async for text in texts:
-            sentence = Sentence(text)
-            begun.append(sentence)
-            try:
-                await begin(sentence)
-            except Exception as error:
-                sentence.error = answer_for(error)
-            await ready.put(sentence)
+        try:
+            async for text in texts:
+                sentence = Sentence(text)
+                begun.append(sentence)
+                try:
+                    await begin(sentence)
+                except Exception as error:
+                    sentence.error = answer_for(error)
+                await ready.put(sentence)
+        except Exception:
+            await ready.put(None)
+            raise
         await ready.put(None)
 
     beginning = asyncio.create_task(begin_each())
@@ -121,6 +132,7 @@ async def in_turn(
             yield sentence
             begun.remove(sentence)
             sentence.release()
+        await beginning
     finally:
         beginning.cancel()
         await asyncio.gather(beginning, return_exceptions=True)
@@ -129,46 +141,131 @@ async def in_turn(
         begun.clear()
 
 
-class Session:
-    """One WebSocket. Each sentence is a request like any other; their audio is sent in order."""
+async def wait_for_room(service: Service, key: str, sentence: Sentence, begun: bool = False) -> None:
+    """For a session that is open already: its text is not refused in the middle because others came, or
+    because the server is about to stop if it is part of what was `begun`.
+    """
+    while True:
+        try:
+            sentence.admission.enter_context(service.admitted(key, [sentence.text], begun))
+        except ApiError:
+            if service.draining and not begun:
+                raise
+            await asyncio.sleep(ROOM_CHECK)
+        else:
+            return
+
+
+class Session(ABC):
+    """One WebSocket. Each sentence is a request like any other; their audio is sent in order.
+
+    `speak` runs beside the messages that come, as the task `speaker`; the socket is closed behind it.
+    """
 
     def __init__(self, service: Service, socket: WebSocket) -> None:
         self.service, self.socket, self.key = service, socket, socket.scope[CALLER]
-        self.fields: dict[str, Any] = dict(DEFAULTS)
-        self.text = GrowingText(service.settings.max_characters)
-        self.waiting: asyncio.Queue[str | None] = asyncio.Queue()
         self.begun: list[Sentence] = []
-        self.number = 0
-        self.speaker = asyncio.create_task(self._speak())
+        self.speaker: asyncio.Task[None]
+
+    @abstractmethod
+    async def speak(self) -> None:
+        """Sends what is spoken, until the end."""
+
+    @abstractmethod
+    async def take(self, message: dict[str, Any]) -> None:
+        """Does as a message says, or raises an ApiError."""
+
+    @abstractmethod
+    async def send_audio(self, spoken: Speaking) -> None: ...
+
+    async def refuse(self, error: ApiError, message: Mapping[str, Any]) -> None:
+        """Says what is wrong with a message."""
+        await self.send({"type": "error", **error.content})
+
+    @property
+    def busy(self) -> bool:
+        """Whether the client, who is silent, waits for something."""
+        return bool(self.begun)
 
     async def run(self) -> None:
         """Serves the client until it has heard the end, leaves, or is silent and has nothing to hear."""
+        self.speaker = asyncio.create_task(self.speak())
         receiving = asyncio.create_task(self.socket.receive())
         how: Any = {"timeout": self.service.settings.seconds, "return_when": asyncio.FIRST_COMPLETED}
         try:
             while True:
                 done, _ = await asyncio.wait({receiving, self.speaker}, **how)
-                if not done and self.begun:
+                if not done and self.busy:
                     continue
                 if not done:
-                    silent = ApiError(408, f"no message came in {how['timeout']:g} seconds", code="timeout")
-                    await self._send({"type": "error", **silent.content})
+                    silent = f"no message came in {how['timeout']:g} seconds"
+                    await self.refuse(ApiError(408, silent, code="timeout"), {})
                     break
                 if not receiving.done():
                     await self.speaker
                     break
                 if (received := receiving.result())["type"] == "websocket.disconnect":
                     break
+                message: dict[str, Any] = {}
                 try:
-                    await self._take(message_of(received.get("text")))
+                    message = message_of(received.get("text"))
+                    await self.take(message)
                 except ApiError as error:
-                    await self._send({"type": "error", **error.content})
+                    await self.refuse(error, message)
                 receiving = asyncio.create_task(self.socket.receive())
         finally:
             receiving.cancel()
-            await self._be_silent()
+            await self.be_silent()
 
-    async def _take(self, message: dict[str, Any]) -> None:
+    async def be_silent(self) -> None:
+        await ended(self.speaker)
+
+    async def begin(self, sentence: Sentence, fields: Mapping[str, Any]) -> None:
+        await wait_for_room(self.service, self.key, sentence)
+        wanted = request_of(fields, sentence.text)
+        sentence.spoken = await self.service.speak(wanted, self.service.scheduler.clock())
+
+    async def say(self, sentence: Sentence) -> ApiError | None:
+        """Sends the audio of a sentence that is begun; why there is none, or not all of it."""
+        if (spoken := sentence.spoken) is None:
+            return sentence.error
+        record = self.socket.scope[RECORD]
+        try:
+            await self.send_audio(spoken)
+        except WebSocketDisconnect:
+            raise
+        except Exception as error:
+            if (answer := answer_for(error)).status == 500:
+                LOG.error("fault", exc_info=error, extra={"fields": {"id": record["id"]}})
+            return answer
+        finally:
+            self.service.metrics.spoken(spoken.job.progress, len(sentence.text), self.key)
+            log("sentence", id=record["id"], **described(spoken))
+        return None
+
+    async def send(self, message: dict[str, Any]) -> None:
+        if self.socket.application_state is WebSocketState.CONNECTED:  # and was not closed meanwhile
+            await self.socket.send_text(json.dumps(message))
+
+
+async def ended(*tasks: asyncio.Task[Any]) -> None:
+    """Cancels tasks and waits for their end."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class LiveSession(Session):
+    """The messages of this module."""
+
+    def __init__(self, service: Service, socket: WebSocket) -> None:
+        super().__init__(service, socket)
+        self.fields: dict[str, Any] = dict(DEFAULTS)
+        self.text = GrowingText(service.settings.max_characters)
+        self.waiting: asyncio.Queue[str | None] = asyncio.Queue()
+        self.number = 0
+
+    async def take(self, message: dict[str, Any]) -> None:
         kind = message.pop("type", None)
         if kind == "session":
             fields = {**DEFAULTS, **given(message)}
@@ -188,11 +285,11 @@ class Session:
             if kind == "end":
                 self.waiting.put_nowait(None)
         elif kind == "cancel":
-            await self._be_silent()
+            await self.be_silent()
             self.text.rest()
             self.waiting = asyncio.Queue()
-            self.speaker = asyncio.create_task(self._speak())
-            await self._send({"type": "cancelled"})
+            self.speaker = asyncio.create_task(self.speak())
+            await self.send({"type": "cancelled"})
         else:
             raise ApiError(
                 400, "type: session, text, flush, cancel or end is wanted", "type", "invalid_value"
@@ -202,66 +299,37 @@ class Session:
         for sentence in sentences:
             self.waiting.put_nowait(sentence)
 
-    async def _be_silent(self) -> None:
-        self.speaker.cancel()
-        await asyncio.gather(self.speaker, return_exceptions=True)
-
-    async def _speak(self) -> None:
+    async def speak(self) -> None:
         """Sends one sentence after the other."""
         async with aclosing(in_turn(coming(self.waiting), self._begin, self.begun)) as sentences:
             async for sentence in sentences:
                 await self._send_sentence(sentence)
-        await self._send({"type": "done"})
+        await self.send({"type": "done"})
 
     async def _begin(self, sentence: Sentence) -> None:
         self.number += 1
         sentence.number = self.number
-        await self._wait_for_room(sentence)
-        wanted = request_of(self.fields, sentence.text)
-        sentence.spoken = await self.service.speak(wanted, self.service.scheduler.clock())
-
-    async def _wait_for_room(self, sentence: Sentence) -> None:
-        """The session is open already: its text is not refused in the middle because others came."""
-        while True:
-            try:
-                sentence.admission.enter_context(self.service.admitted(self.key, [sentence.text]))
-            except ApiError:
-                if self.service.draining:
-                    raise
-                await asyncio.sleep(ROOM_CHECK)
-            else:
-                return
+        await self.begin(sentence, self.fields)
 
     async def _send_sentence(self, sentence: Sentence) -> None:
-        spoken, error = sentence.spoken, sentence.error
+        spoken = sentence.spoken
         if spoken is not None:
-            await self._send({"type": "sentence", "number": sentence.number, "text": sentence.text})
-            try:
-                await self._send_audio(spoken)
-            except (ApiError, Cancelled, InputError) as fault:
-                error = answer_for(fault)
-            finally:
-                self.service.metrics.spoken(spoken.job.progress, len(sentence.text), self.key)
-                log("sentence", id=self.socket.scope[RECORD]["id"], **described(spoken))
-        if error is not None:
-            await self._send({"type": "error", "number": sentence.number, **error.content})
+            await self.send({"type": "sentence", "number": sentence.number, "text": sentence.text})
+        if error := await self.say(sentence):
+            await self.send({"type": "error", "number": sentence.number, **error.content})
         elif spoken is not None:
             seconds = round(spoken.job.progress.made, 6)
-            await self._send({"type": "sentence.done", "number": sentence.number, "seconds": seconds})
+            await self.send({"type": "sentence.done", "number": sentence.number, "seconds": seconds})
 
-    async def _send_audio(self, spoken: Speaking) -> None:
+    async def send_audio(self, spoken: Speaking) -> None:
         annotations = Annotations(spoken)
         async for data in in_order(spoken.job, self.service.settings.answer_bytes):
             for row in await annotations.since():
-                await self._send(row)
+                await self.send(row)
             await self.socket.send_bytes(data)
 
-    async def _send(self, message: dict[str, Any]) -> None:
-        if self.socket.application_state is WebSocketState.CONNECTED:  # and was not closed meanwhile
-            await self.socket.send_text(json.dumps(message))
 
-
-def request_of(fields: dict[str, Any], text: str) -> SpeechFields:
+def request_of(fields: Mapping[str, Any], text: str) -> SpeechFields:
     return parse(json.dumps({**fields, "input": text}).encode(), SpeechRequest)
 
 
@@ -270,12 +338,21 @@ def message_of(text: str | None) -> dict[str, Any]:
     if text is None:
         raise ApiError(400, "a message is text, not binary", code="invalid_json")
     try:
-        message = json.loads(text)
-    except (ValueError, RecursionError):
+        message = from_json(text, allow_inf_nan=False)  # no halves of characters, and no endless depth
+    except ValueError:
         raise ApiError(400, "the message is no JSON", code="invalid_json") from None
     if not isinstance(message, dict):
         raise ApiError(400, "a message is a JSON object", code="invalid_json")
     return message
+
+
+async def serve_session(socket: WebSocket, make: Callable[[], Session]) -> None:
+    """Accepts a socket, by the subprotocol that a browser wants to hear of, and serves it."""
+    offered = socket.scope.get("subprotocols", [])
+    await socket.accept(next((one for one in offered if not one.startswith(KEY_PROTOCOL)), None))
+    with suppress(WebSocketDisconnect):
+        await make().run()
+        await socket.close()
 
 
 def make_router(service: Service) -> APIRouter:
@@ -283,10 +360,6 @@ def make_router(service: Service) -> APIRouter:
 
     @router.websocket("/v1/audio/speech/live")
     async def live(socket: WebSocket) -> None:
-        await socket.accept()
-        session = Session(service, socket)
-        with suppress(WebSocketDisconnect):
-            await session.run()
-            await socket.close()
+        await serve_session(socket, partial(LiveSession, service, socket))
 
     return router

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
@@ -48,7 +49,8 @@ class Metrics:
         self.key_requests = Counter("key_requests", "Answers by API key and status", ("key", "status"), **how)
         self.key_characters = Counter("key_characters", "Characters spoken, by API key", ("key",), **how)
         self.key_audio = Counter("key_audio_seconds", "Audio made, by API key", ("key",), **how)
-        self._folder = os.environ.get(FOLDER_VARIABLE)
+        self.unwritten = Gauge("usage_unwritten", "Requests that are not in the table of usage yet", **now)
+        self._folder = shared_folder()
         if not self._folder:
             ProcessCollector(registry=self.registry)
 
@@ -70,8 +72,13 @@ class Metrics:
         if not self._folder:
             return generate_latest(self.registry)
         together = CollectorRegistry()
-        MultiProcessCollector(together, self._folder)
+        MultiProcessCollector(together, str(self._folder))
         return generate_latest(together)
+
+
+def shared_folder() -> Path | None:
+    """A folder for what the processes of a server share; None where there is one process."""
+    return Path(folder) if (folder := os.environ.get(FOLDER_VARIABLE)) else None
 
 
 def log(event: str, level: int = logging.INFO, **fields: Any) -> None:

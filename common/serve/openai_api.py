@@ -18,6 +18,7 @@ from melforge.common.serve.incoming import read_json
 from melforge.common.serve.pairs import OPENAI_MODELS, Pairs
 from melforge.common.serve.requests import BatchFields, PhonemizeRequest, SpeechFields, SpeechRequest, parse
 from melforge.common.serve.service import Service
+from melforge.common.serve.usage import Used
 from melforge.common.text import with_own_words
 from melforge.common.text.readings import phonemized
 
@@ -60,6 +61,8 @@ def make_router(service: Service) -> APIRouter:
             analysed = await service.analyse(tts, wanted)
             frontend = with_own_words(tts.frontend, wanted.own_words)
             found = await asyncio.to_thread(phonemized, frontend, wanted.text, analysed)
+            used = Used(requests=1, characters=len(wanted.input))
+            await service.count(pair.name, pair.voice, used).wait()
         return {"model": pair.name, "voice": pair.voice, **found}
 
     @router.get("/models")

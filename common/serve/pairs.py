@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import threading
 import time
@@ -26,7 +27,7 @@ from melforge.common.synthesis.loading import make_driver, override, pick_device
 from melforge.common.synthesis.vocoder import Vocoder
 from melforge.common.text import Frontend
 from melforge.common.weights.published import read_checkpoints
-from melforge.common.weights.voices import ModelSource, list_voices, load_voice
+from melforge.common.weights.voices import ModelSource, Voice, list_voices, load_voice
 
 # OpenAI's names of models and voices, on which clients insist. A model's means the first pair; a voice's the
 # speaker beside it, or the first voice where there is no such speaker.
@@ -113,28 +114,31 @@ class Pairs:
         memory_limit: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ):
-        self.options, self._limit, self._clock = options, memory_limit, clock
-        names = [options.voice] if options.voice else list_voices() or [None]
-        voices = [load_voice(name) for name in names]
+        self.options, self._asked, self._limit, self._clock = options, offered, memory_limit, clock
         speaking = model_names(*KINDS)
-        given = {source.model: source for source in read_checkpoints(options.checkpoints, speaking)}
-        self._sources: dict[tuple[str, str], ModelSource] = {
-            (voice.name, model): override(source, options.overrides.get(model, {})).with_lexicon(
-                options.lexicon
-            )
-            for voice in voices
-            for model, source in {**voice.models, **given}.items()
-        }
-        self.voices = tuple(voice.name for voice in voices)
-        self.languages = {voice.name: voice.language for voice in voices}
-        self.descriptions = {voice.name: voice.description for voice in voices}
-        self.names = self._offered(offered)
+        self._given = {source.model: source for source in read_checkpoints(options.checkpoints, speaking)}
+        names = [options.voice] if options.voice else list_voices() or [None]
+        self._offer([load_voice(name) for name in names])
         self._drivers: dict[tuple[str, str], Driver] = {}
         self._used: dict[tuple[str, str], float] = {}  # when each was last asked for
         self._ready: dict[Pair, TextToSpeech] = {}
         self._frontends: dict[str, Frontend] = {}
         self._loading = threading.Lock()
         self._turn = threading.RLock()  # held while running engines that threads cannot share
+
+    def _offer(self, voices: Sequence[Voice]) -> None:
+        self._voices = {voice.name: voice for voice in voices}
+        self._sources: dict[tuple[str, str], ModelSource] = {
+            (voice.name, model): override(source, self.options.overrides.get(model, {})).with_lexicon(
+                self.options.lexicon
+            )
+            for voice in voices
+            for model, source in {**voice.models, **self._given}.items()
+        }
+        self.voices = tuple(self._voices)
+        self.languages = {voice.name: voice.language for voice in voices}
+        self.descriptions = {voice.name: voice.description for voice in voices}
+        self.names = self._offered(self._asked)
         self.first = self.find(self.names[0], self.voices[0])
 
     def models_of(self, voice: str, kind: str) -> list[str]:
@@ -254,6 +258,52 @@ class Pairs:
         """The models that are loaded, as voice/model."""
         return ["/".join(key) for key in list(self._drivers)]
 
+    @property
+    def ready(self) -> list[Pair]:
+        """The pairs that speak at once."""
+        return list(self._ready)
+
+    def with_voice(self, name: str) -> Pairs:
+        """These with a voice of the voices' folder as its files are now, and what is loaded of it anew."""
+        known = self._voices.get(name)
+        if known is None and name not in list_voices():
+            raise InputError(unknown("voice", name, list_voices()))
+        return self._changed({**self._voices, name: load_voice(known.folder if known else name)}, name)
+
+    def without_voice(self, name: str) -> Pairs:
+        """These without a voice; what speaks with it speaks on."""
+        if name not in self._voices:
+            raise InputError(unknown("voice", name, self.voices))
+        voices = {key: voice for key, voice in self._voices.items() if key != name}
+        if not voices:
+            raise InputError(f"voice {name!r} is the only one: load another one first")
+        return self._changed(voices, name)
+
+    def _changed(self, voices: Mapping[str, Voice], name: str) -> Pairs:
+        """With these voices, of which one is another than here. It takes the place of these by `take`."""
+        with self._loading:
+            other = copy.copy(self)
+            stale = {repr(source.frontend) for (voice, _), source in self._sources.items() if voice == name}
+            other._frontends = {key: one for key, one in self._frontends.items() if key not in stale}
+            other._drivers = {key: one for key, one in self._drivers.items() if key[0] != name}
+            other._used = dict(self._used)
+            other._ready = {pair: one for pair, one in self._ready.items() if pair.voice != name}
+            other._offer(list(voices.values()))
+            possible = [
+                pair for one in other.names if not other._lacking(pair := Pair(name, *one.split("-")))
+            ]
+            wanted = [pair for pair in possible if pair in self._ready] or possible[:1]
+            if name in voices and not wanted:
+                raise InputError(f"voice {name!r} has none of the pairs {', '.join(other.names)}")
+            for pair in dict.fromkeys([*wanted, other.first]):
+                if pair not in other._ready:
+                    other._load(pair)
+            return other
+
+    def take(self, other: Pairs) -> None:
+        """Becomes as `other`, at once for all threads; no pair is being loaded meanwhile."""
+        vars(self).update(vars(other))
+
     def unload_idle(self, seconds: float) -> None:
         """Unloads the models that were not used for `seconds`, except the first pair's."""
         oldest = self._clock() - seconds
@@ -282,6 +332,8 @@ class Pairs:
 
     def _driver(self, pair: Pair, kind: str, model: str) -> Driver:
         key = (pair.voice, model)
+        if key not in self._sources:
+            raise InputError(f"voice: {pair.voice!r} was unloaded")
         if key not in self._drivers:
             how, names = self.options, {"acoustic": pair.acoustic, "vocoder": pair.vocoder}
             self._drivers[key] = make_driver(

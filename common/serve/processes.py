@@ -12,16 +12,20 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
+from pathlib import Path
 from types import FrameType
 
 from prometheus_client.multiprocess import mark_process_dead
 
 from melforge.common.serve.app import HANGING_CHECK
 from melforge.common.serve.health import STEP_LIMIT
+from melforge.common.serve.keys import ApiKey
 from melforge.common.serve.logs import exit_now, set_up_logging
 from melforge.common.serve.metrics import FOLDER_VARIABLE, log
 from melforge.common.serve.pairs import LoadOptions
@@ -33,24 +37,34 @@ MOST_FAILURES = 3  # processes in a row that die before they listen; after that 
 PAUSE = 1.0  # seconds before a process that failed is replaced
 
 
-def serve_by_processes(settings: ServeSettings, options: LoadOptions, keys: Mapping[bytes, str]) -> int:
+def serve_by_processes(settings: ServeSettings, options: LoadOptions, keys: Sequence[ApiKey]) -> int:
     """Serves until a signal comes; the exit status. What keeps the first one from listening is raised."""
     set_up_logging()
-    bind(settings.host, settings.port).close()  # fails if another program has the port
-    reserved = bind(settings.host, settings.port, shared=True)
-    with tempfile.TemporaryDirectory(prefix="melforge-figures-") as folder:
+    with ExitStack() as stack:
+        port = stack.enter_context(reserved(settings.host, settings.port))
+        if settings.riva_port is not None:
+            riva_port = stack.enter_context(reserved(settings.host, settings.riva_port))
+            settings = replace(settings, riva_port=riva_port)
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="melforge-figures-"))
         os.environ[FOLDER_VARIABLE] = folder
         try:
-            return Front(settings, options, keys, reserved.getsockname()[1]).run()
+            return Front(settings, options, keys, port).run()
         finally:
             del os.environ[FOLDER_VARIABLE]
-            reserved.close()
+
+
+@contextmanager
+def reserved(host: str, port: int) -> Iterator[int]:
+    """A port that processes can share, kept from other programs; an OSError if one of these has it."""
+    bind(host, port).close()
+    with bind(host, port, shared=True) as bound:
+        yield bound.getsockname()[1]
 
 
 class Front:
     """Starts the processes, replaces those that die, and stops them all."""
 
-    def __init__(self, settings: ServeSettings, options: LoadOptions, keys: Mapping[bytes, str], port: int):
+    def __init__(self, settings: ServeSettings, options: LoadOptions, keys: Sequence[ApiKey], port: int):
         self._given = settings, options, keys, port
         self._settings = settings
         self._running: dict[SpawnProcess, Connection] = {}
@@ -121,6 +135,7 @@ class Front:
         self._running.pop(process).close()
         if process.pid is not None:
             mark_process_dead(process.pid, os.environ[FOLDER_VARIABLE])
+            Path(os.environ[FOLDER_VARIABLE], f"{process.pid}.state").unlink(missing_ok=True)
         if self._signals or self._fault is not None:
             return
         log("a process ended", logging.ERROR, pid=process.pid, status=process.exitcode)
@@ -146,7 +161,7 @@ class Front:
 
 
 def _serve_one(
-    settings: ServeSettings, options: LoadOptions, keys: Mapping[bytes, str], port: int, link: Connection
+    settings: ServeSettings, options: LoadOptions, keys: Sequence[ApiKey], port: int, link: Connection
 ) -> None:
     """Runs in a process; reports that it listens (None), or why it cannot."""
     os.setsid()  # a terminal's Ctrl-C is for the front, which passes it on
@@ -159,6 +174,8 @@ def _serve_one(
         if service.fault is not None:
             service.stop()
             raise service.fault
+        if service.orders is not None:
+            await service.orders.catch_up()
         listening = listen(settings.host, port, shared=True)
         link.send(None)
         watching = asyncio.create_task(_watch(service))

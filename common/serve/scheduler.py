@@ -101,6 +101,9 @@ class JobProgress:
         return begun + self.made + self.dry + self.paused
 
 
+OnEnd = Callable[[JobProgress, BaseException | None, Callable[[], None]], None]
+
+
 @dataclass(eq=False)
 class SpeechJob:
     """One text being spoken for one listener; `chunks` are float32 samples (S,) at `rate` Hz, `length` is the
@@ -117,6 +120,7 @@ class SpeechJob:
     length: int = 0
     ahead: float = math.inf  # seconds of audio that may wait for its listener before it is paused
     whole: bool = False  # its listener hears nothing before its end, so cannot run dry
+    on_end: OnEnd | None = None
     cancelled: bool = False
     busy: bool = False  # a worker or an encoding thread has it
     parked: bool = False
@@ -245,11 +249,16 @@ class Scheduler:
         length: int = 0,
         ahead: float | None = None,
         whole: bool = False,
+        on_end: OnEnd | None = None,
     ) -> SpeechJob:
-        """Adds a job; call it in the event loop that will iterate over the job."""
+        """Adds a job; call it in the event loop that will iterate over the job.
+
+        `on_end` is called in any thread when all of the job is made, or nothing more will be, with its error:
+        its end reaches the listener when the function that it is given is called.
+        """
         progress = JobProgress(self.clock() if arrived is None else arrived)
         ahead = self.ahead if ahead is None else ahead
-        job = SpeechJob(chunks, encoder, rate, progress, self, length, ahead, whole)
+        job = SpeechJob(chunks, encoder, rate, progress, self, length, ahead, whole, on_end)
         with self._changed:
             self._jobs.add(job)
             self._push(job)
@@ -552,7 +561,11 @@ class Scheduler:
             job.chunks.close()
             job.encoder.discard()
             error = error or Cancelled()
-        self._deliver(job, rest, seconds, self.clock(), error)
+        deliver = functools.partial(self._deliver, job, rest, seconds, self.clock(), error)
+        if job.on_end is None:
+            deliver()
+        else:
+            job.on_end(job.progress, error, deliver)
 
     def _deliver(
         self,

@@ -8,14 +8,15 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any
 
 import uvicorn
 
-from melforge.common.serve.app import make_app
+from melforge.common.serve.app import make_app, upkeep
 from melforge.common.serve.connections import HttpConnection, LiveConnection, most_connections
+from melforge.common.serve.keys import ApiKey
 from melforge.common.serve.logs import exit_now, set_up_logging
 from melforge.common.serve.metrics import log
 from melforge.common.serve.pairs import LoadOptions, Pairs
@@ -55,17 +56,19 @@ def make_server(service: Service) -> Server:
         backlog=ACCEPTED,
         ws_max_size=settings.body_bytes,
         timeout_graceful_shutdown=CLOSING_SECONDS,
+        ssl_certfile=settings.certificate,
+        ssl_keyfile=settings.certificate_key,
     )
     return Server(config)
 
 
-def serve(settings: ServeSettings, options: LoadOptions, keys: Mapping[bytes, str]) -> int:
+def serve(settings: ServeSettings, options: LoadOptions, keys: Sequence[ApiKey]) -> int:
     """Serves until a signal comes; the exit status."""
     set_up_logging()
     listening = listen(settings.host, settings.port)
 
     async def run() -> None:
-        await answer(make_service(settings, options, keys), listening)
+        await answer(make_service(settings, options, keys), listening, wyoming_uri(settings))
 
     try:
         asyncio.run(run())
@@ -74,7 +77,24 @@ def serve(settings: ServeSettings, options: LoadOptions, keys: Mapping[bytes, st
     return 0
 
 
-def make_service(settings: ServeSettings, options: LoadOptions, keys: Mapping[bytes, str]) -> Service:
+def serve_without_http(settings: ServeSettings, options: LoadOptions, uri: str) -> int:
+    """The Wyoming protocol alone, at tcp://HOST:PORT, unix://PATH or stdio://."""
+    set_up_logging()
+
+    async def run() -> None:
+        await answer(make_service(settings, options, []), None, uri)
+
+    asyncio.run(run())
+    return 0
+
+
+def wyoming_uri(settings: ServeSettings) -> str | None:
+    port = settings.wyoming_port
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return None if port is None else f"tcp://{host}:{port}"
+
+
+def make_service(settings: ServeSettings, options: LoadOptions, keys: Sequence[ApiKey]) -> Service:
     """In an event loop."""
     sys.setswitchinterval(SWITCHING_SECONDS)
     pairs = Pairs(options, settings.pairs, settings.memory_limit)
@@ -111,55 +131,86 @@ def listen(host: str, port: int, shared: bool = False) -> socket.socket:
     return listening
 
 
-async def answer(service: Service, listening: socket.socket) -> None:
-    """Serves until a signal comes; raises what keeps the first pair from being loaded."""
-    settings = service.settings
-    server = make_server(service)
+async def answer(service: Service, listening: socket.socket | None, wyoming: str | None = None) -> None:
+    """Serves by HTTP, by Wyoming or by both until a signal comes; raises what keeps the first pair from being
+    loaded.
+    """
+    over = asyncio.Event()
     ending: list[asyncio.Task[None]] = []
 
     def on_signal(number: int) -> None:
         if ending:
             log("stopped at once", logging.WARNING, running=service.running)
             exit_now(128 + number)
-        ending.append(asyncio.create_task(drain(service, server, settings.grace)))
+        ending.append(asyncio.create_task(drain(service, over)))
 
     for number in SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
-    host, port = listening.getsockname()[:2]
-    url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    log("listening", url=url, workers=service.scheduler.workers)
-    failing = asyncio.create_task(end_on_failure(service, server))
-    wyoming = await start_wyoming(service)
+    if listening is not None:
+        host, port = listening.getsockname()[:2]
+        scheme = "https" if service.settings.certificate else "http"
+        url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+        log("listening", url=url, workers=service.scheduler.workers)
+    failing = asyncio.create_task(end_on_failure(service, over))
     try:
-        await server.serve(sockets=[listening])
+        async with AsyncExitStack() as stack:
+            if wyoming is not None:
+                from melforge.common.serve.wyoming import serving_wyoming
+
+                await stack.enter_async_context(serving_wyoming(service, wyoming, over))
+            await stack.enter_async_context(serving_riva(service))
+            if listening is not None:
+                await answer_http(service, listening, over)
+            else:
+                await stack.enter_async_context(upkeep(service))
+                await over.wait()
     finally:
         failing.cancel()
-        if wyoming is not None:
-            wyoming.close()
         service.stop()
         log("stopped")
     if service.fault is not None:
         raise service.fault
 
 
-async def start_wyoming(service: Service) -> asyncio.Server | None:
+async def answer_http(service: Service, listening: socket.socket, over: asyncio.Event) -> None:
+    server = make_server(service)
+
+    async def exit_when_over() -> None:
+        await over.wait()
+        server.should_exit = True
+
+    exiting = asyncio.create_task(exit_when_over())
+    try:
+        await server.serve(sockets=[listening])
+    finally:
+        exiting.cancel()
+
+
+@asynccontextmanager
+async def serving_riva(service: Service) -> AsyncIterator[int | None]:
+    """Serves Riva's gRPC too where its port is set, which is given; at the end calls have a moment to end."""
     settings = service.settings
-    if settings.wyoming_port is None:
-        return None
-    from melforge.common.serve.wyoming import serve_wyoming
+    if settings.riva_port is None:
+        yield None
+        return
+    from melforge.common.serve.riva import start_riva
 
-    server = await serve_wyoming(service, settings.host, settings.wyoming_port)
-    log("listening", url=f"tcp://{settings.host}:{server.sockets[0].getsockname()[1]}", protocol="wyoming")
-    return server
+    server, port = await start_riva(service, settings.host, settings.riva_port)
+    log("listening", url=f"grpc://{settings.host}:{port}", protocol="riva")
+    try:
+        yield port
+    finally:
+        await server.stop(CLOSING_SECONDS)
 
 
-async def end_on_failure(service: Service, server: uvicorn.Server) -> None:
+async def end_on_failure(service: Service, over: asyncio.Event) -> None:
     await service.failed.wait()
-    server.should_exit = True
+    over.set()
 
 
-async def drain(service: Service, server: uvicorn.Server, grace: float) -> None:
-    """New requests get 503; running ones may finish within `grace` seconds, then they are cut off."""
+async def drain(service: Service, over: asyncio.Event) -> None:
+    """New requests get 503; running ones may finish within the grace period, then they are cut off."""
+    grace = service.settings.grace
     log("draining", running=service.running, grace_s=grace)
     service.draining = True
     end = service.scheduler.clock() + grace
@@ -168,4 +219,4 @@ async def drain(service: Service, server: uvicorn.Server, grace: float) -> None:
     if service.running:
         log("cut off", logging.WARNING, running=service.running)
         service.scheduler.stop()
-    server.should_exit = True
+    over.set()

@@ -5,29 +5,36 @@ from __future__ import annotations
 import asyncio
 import functools
 import math
+import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, TypeVar
 
 from melforge.common.audio.sound_files import USUAL_RATE
 from melforge.common.audio.wire import WireEncoder, require_format
 from melforge.common.errors import InputError
 from melforge.common.runner import AnalysedText, ChunkSizes, Stream, TextToSpeech
-from melforge.common.serve.allowance import Allowance
+from melforge.common.serve.allowance import LIMITED, Allowances
 from melforge.common.serve.errors import RETRY_AFTER, ApiError, bad_request, overloaded
 from melforge.common.serve.hearing import Transcriber
-from melforge.common.serve.metrics import Metrics, log
+from melforge.common.serve.keys import ApiKey, open_keys
+from melforge.common.serve.metrics import Metrics, log, shared_folder
+from melforge.common.serve.orders import Orders
 from melforge.common.serve.pairs import Pair, Pairs
 from melforge.common.serve.requests import MOST_SAID, SpeechFields, SpeechRequest, controls_of
-from melforge.common.serve.scheduler import Batches, Scheduler, SpeechJob
+from melforge.common.serve.scheduler import Batches, Cancelled, JobProgress, Scheduler, SpeechJob
 from melforge.common.serve.settings import ServeSettings
 from melforge.common.serve.texts import TextAnalyser
+from melforge.common.serve.traces import tracing_by
+from melforge.common.serve.usage import ASKING, Asking, Usage, Used
 from melforge.common.speech import Controls
 
+TAKING_SECONDS = 30.0  # for the event loop, which may be about to end
 ENCODING_THREADS = 4  # in addition to the one thread that owns a GPU
 
 T = TypeVar("T")
@@ -55,19 +62,21 @@ class Service:
     """
 
     def __init__(
-        self, settings: ServeSettings, pairs: Pairs, workers: int, keys: Mapping[bytes, str] | None = None
+        self, settings: ServeSettings, pairs: Pairs, workers: int, keys: Sequence[ApiKey] = ()
     ) -> None:
-        self.settings, self.pairs, self.keys = settings, pairs, keys or {}
+        self.settings, self.pairs, self.keys = settings, pairs, open_keys(settings, keys)
+        self.usage = Usage(settings.usage) if settings.usage else None
+        self.tracing = tracing_by()
         self.metrics = Metrics()
         self.draining = False
         self.running = 0  # requests, and texts of batches
         self._by_key: Counter[str] = Counter()
-        self._allowances: dict[tuple[str, str], Allowance] = {}  # by key, of requests and of characters
         self._texts = TextAnalyser()
         self._loader = ThreadPoolExecutor(1, "load")
-        self.hearing = Transcriber(settings)
+        self.hearing = Transcriber(settings, self.count)
         self._shared = pairs.options.shares_engines()
         encoders = 0 if self._shared else ENCODING_THREADS
+        self.orders: Orders | None = Orders(self.change_voice, self.state)
         self.fault: Exception | None = None  # why the first pair could not be loaded
         self.failed = asyncio.Event()
         self.last_step = float("-inf")
@@ -82,11 +91,20 @@ class Service:
             batches=batches,
             starters=int(self._shared),
         )
+        self.allowances = Allowances(lambda: self.scheduler.clock(), shared_folder())
+
+    def token_secret(self, key: str) -> bytes | None:
+        """What signs the short-lived tokens for a key of this name; None where there is none any more."""
+        if not self.keys:
+            return b""
+        found = self.keys.named(key)
+        return None if found is None or found.has_expired else found.digest
 
     def note_state(self) -> None:
         """Updates the metrics that describe the current state."""
         self.metrics.queue.set(self.scheduler.waiting)
         self.metrics.models.set(len(self.pairs.loaded))
+        self.metrics.unwritten.set(self.usage.unwritten if self.usage else 0)
 
     def _note_step(self, seconds: float) -> None:
         self.last_step = self.scheduler.clock()
@@ -98,10 +116,13 @@ class Service:
         streams[0].tts.speak_ahead(streams)
 
     @contextmanager
-    def admitted(self, key: str, asked: Sequence[Any]) -> Iterator[None]:
-        """Counts each thing that a caller asked for as running; 429 or 503 if there is no room for them."""
+    def admitted(self, key: str, asked: Sequence[Any], begun: bool = False) -> Iterator[None]:
+        """Counts each thing that a caller asked for as running; 429 or 503 if there is no room for them.
+
+        `begun`: they belong to what is under way, which is finished before the server stops.
+        """
         texts = len(asked)
-        if self.draining:
+        if self.draining and not begun:
             raise overloaded("the server is about to stop")
         if self.running + texts > self.settings.queue:
             raise overloaded(f"{self.running} requests are being spoken or wait: try again later")
@@ -125,24 +146,52 @@ class Service:
     def _take_allowance(self, key: str, asked: Sequence[Any]) -> None:
         """429 if this caller has had its requests or characters of the minute."""
         characters = sum(len(one) for one in asked if isinstance(one, str))
-        limits = {
-            "requests": (len(asked), self.settings.key_requests_minute),
-            "characters": (characters, self.settings.key_characters_minute),
-        }
-        taken: list[tuple[Allowance, int]] = []
-        for what, (amount, most) in limits.items():
-            if most is None:
-                continue
-            if (key, what) not in self._allowances:
-                self._allowances[key, what] = Allowance(most, self.scheduler.clock)
-            allowance = self._allowances[key, what]
-            if wait := allowance.wait(amount):
-                message = f"this key has had its {most} {what} of the minute"
-                retry = {"Retry-After": str(math.ceil(wait))}
-                raise ApiError(429, message, code="rate_limit_exceeded", headers=retry)
-            taken.append((allowance, amount))
-        for allowance, amount in taken:
-            allowance.take(amount)
+        limits = self.limits_of(key)
+        amounts = {"requests": len(asked), "characters": characters, "audio_seconds": 0.0}
+        what, wait = self.allowances.take(key, limits, amounts)
+        if wait:
+            named = what.replace("audio_seconds", "seconds of audio")
+            message = f"this key has had its {limits[what]:g} {named} of the minute"
+            retry = {"Retry-After": str(math.ceil(wait))}
+            raise ApiError(429, message, code="rate_limit_exceeded", headers=retry)
+
+    def limits_of(self, key: str) -> dict[str, float]:
+        """What a caller may have in a minute, by LIMITED, as far as that is limited."""
+        own, settings = self.keys.named(key), self.settings
+        most = {what: getattr(own, what, None) or getattr(settings, f"key_{what}_minute") for what in LIMITED}
+        return {what: limit for what, limit in most.items() if limit is not None} if self.keys else {}
+
+    def count(self, model: str, voice: str, used: Used) -> asyncio.Event:
+        """Counts what the current task's request used; the event is set when that is written."""
+        loop, written = asyncio.get_running_loop(), asyncio.Event()
+        self._count(ASKING.get(), model, voice, used, lambda: loop.call_soon_threadsafe(written.set))
+        return written
+
+    def _count(
+        self, asking: Asking | None, model: str, voice: str, used: Used, then: Callable[[], object]
+    ) -> None:
+        """Calls `then` when it is written, or not to be."""
+        if asking is not None:
+            limits = self.limits_of(asking.key)
+            self.allowances.spend(asking.key, limits, "audio_seconds", used.audio_seconds)
+        if asking is None or self.usage is None:
+            then()
+        else:
+            self.usage.add(asking, model, voice, used, then)
+
+    def _count_job(
+        self,
+        asking: Asking | None,
+        pair: Pair,
+        characters: int,
+        progress: JobProgress,
+        error: BaseException | None,
+        then: Callable[[], object],
+    ) -> None:
+        cancelled = isinstance(error, Cancelled)
+        failed = error is not None and not cancelled
+        used = Used(1, characters, progress.made, int(failed), int(cancelled))
+        self._count(asking, pair.name, pair.voice, used, then)
 
     async def load_first(self) -> None:
         """Loads the pair that /ready checks; sets `failed` if that is impossible."""
@@ -158,6 +207,49 @@ class Service:
 
     async def unload_idle(self, seconds: float) -> None:
         await in_thread(self._loader, self.pairs.unload_idle, seconds)
+
+    async def change_voice(self, voice: str, action: str) -> None:
+        """Loads, unloads or reloads a voice; an InputError has changed nothing.
+
+        The loading thread waits until the event loop has taken the new pairs, so that it loads nothing of the
+        old ones meanwhile; requests find one or the other.
+        """
+        if action == "reload" and voice not in self.pairs.voices:
+            raise InputError(
+                f"voice {voice!r} is not loaded: {', '.join(self.pairs.voices)} can be read again"
+            )
+        if action == "load" and any(pair.voice == voice for pair in self.pairs.ready):
+            return
+        loop = asyncio.get_running_loop()
+
+        async def take(other: Pairs) -> None:
+            self.pairs.take(other)
+
+        def work() -> None:
+            make = self.pairs.without_voice if action == "unload" else self.pairs.with_voice
+            asyncio.run_coroutine_threadsafe(take(make(voice)), loop).result(TAKING_SECONDS)
+
+        await in_thread(self._loader, work)
+
+    def state(self) -> dict[str, Any]:
+        """What the process does and has, for administrators."""
+        weights = round(self.pairs.memory_bytes / 1e6, 1)
+        return {
+            "draining": self.draining,
+            "requests": self.running,
+            "waiting": self.scheduler.waiting,
+            "streams": self.scheduler.jobs,
+            "recordings": self.hearing.running,
+            "usage_unwritten": self.usage.unwritten if self.usage else 0,
+            "memory_mb": {"weights": weights, "resident": resident_mb()},
+            "voices": list(self.pairs.voices),
+            "pairs": list(self.pairs.names),
+            "loaded": self.pairs.loaded,
+        }
+
+    def is_admin(self, caller: str) -> bool:
+        key = self.keys.named(caller)
+        return key is not None and key.admin
 
     async def load(self, pair: Pair) -> TextToSpeech:
         if self.pairs.is_ready(pair):
@@ -207,9 +299,13 @@ class Service:
 
         `whole`: the listener hears nothing before the end, so the audio's own header can state its length.
         """
-        pair, controls = self.require(wanted)
-        tts = await self.load(pair)
-        text = await self.analyse(tts, wanted)
+        try:
+            pair, controls = self.require(wanted)
+            tts = await self.load(pair)
+            text = await self.analyse(tts, wanted)
+        except Exception:
+            self.count("", "", Used(requests=1, errors=1))
+            raise
         encode = functools.partial(
             WireEncoder, wanted.response_format, tts.sampling_rate, wanted.sample_rate, whole
         )
@@ -219,7 +315,13 @@ class Service:
         ahead = self.settings.ahead * min(1.0, USUAL_RATE / wanted.sample_rate)
         whole = whole or encoder.head_comes_last
         length = len(wanted.input)
-        job = self.scheduler.submit(stream, encoder, tts.sampling_rate, arrived, length, ahead, whole)
+        asking = ASKING.get()
+        if asking is not None and (span := asking.span) is not None:
+            span.step("text", text.seconds)
+            stream.timings.watch = span.step
+            encoder.write = span.timed("encode", encoder.write)  # type: ignore[method-assign]
+        count = functools.partial(self._count_job, asking, pair, length)
+        job = self.scheduler.submit(stream, encoder, tts.sampling_rate, arrived, length, ahead, whole, count)
         return Speaking(wanted, stream, job)
 
     def stop(self, seconds: float = 5.0) -> None:
@@ -229,6 +331,10 @@ class Service:
         self._texts.stop()
         self._loader.shutdown(wait=False, cancel_futures=True)
         self.scheduler.join(seconds)
+        if self.usage is not None:
+            self.usage.close(seconds)
+        if self.tracing is not None:
+            self.tracing.close(seconds)
 
 
 def make_stream(
@@ -242,3 +348,12 @@ def make_stream(
 
 async def in_thread(executor: ThreadPoolExecutor, function: Callable[..., T], *arguments: Any) -> T:
     return await asyncio.get_running_loop().run_in_executor(executor, function, *arguments)
+
+
+def resident_mb() -> float | None:
+    """Memory of this process, where the system tells."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except (OSError, ValueError):
+        return None
+    return round(pages * os.sysconf("SC_PAGE_SIZE") / 1e6, 1)

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from melforge.common.config.deployment import MOST_THREADS
 from melforge.common.errors import InputError
-from melforge.common.files import read_text
 
-KEYS_VARIABLE = "MELFORGE_API_KEYS"
 # Texts in a batch. On a CPU larger batches are slower per text, and the first sound waits for all of them.
 GPU_BATCH, CPU_BATCH = 32, 3
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -47,6 +42,17 @@ class ServeSettings:
         low=0,
         high=65535,
     )
+    riva_port: int | None = setting(
+        None,
+        "port for NVIDIA Riva's gRPC services, with the same keys; usual is 50051 (default: none)",
+        "N",
+        low=0,
+        high=65535,
+    )
+    certificate: str | None = setting(
+        None, "file of the certificates for TLS, of HTTP and of gRPC, in PEM (default: no TLS)", "FILE"
+    )
+    certificate_key: str | None = setting(None, "file of its key, in PEM", "FILE")
     pairs: str | None = setting(
         None,
         "the pairs that are offered, such as fastpitch-hifigan,tacotron2-waveglow; the first is spoken "
@@ -66,6 +72,12 @@ class ServeSettings:
     )
     key_characters_minute: int | None = setting(
         None, "characters of one key's texts in a minute; further ones get 429 (default: no limit)", "N"
+    )
+    key_audio_seconds_minute: float | None = setting(
+        None,
+        "seconds of audio of one key, spoken and heard, in a minute; further requests get 429 "
+        "(default: no limit)",
+        "S",
     )
     batch_items: int = setting(64, "texts in a batch request (default: 64)", "N")
     seconds: float = setting(1800.0, "seconds that a request may take (default: 1800)", "S", low=0)
@@ -120,9 +132,16 @@ class ServeSettings:
     recording_seconds: float = setting(1200.0, "seconds of a recording (default: 1200)", "S")
     keys: str | None = setting(
         None,
-        "file of API keys, one a line, behind which its owner's name may stand for the log "
-        f"(or ${KEYS_VARIABLE}, with commas; default: none)",
+        "file of API keys, which is read again when it changes: lines of a key and its owner's name, or a "
+        ".yaml or .json of names, each with its key's SHA-256 and limits "
+        "(or $MELFORGE_API_KEYS, with commas; default: none)",
         "FILE",
+    )
+    usage: str | None = setting(
+        None,
+        "where to keep what each key used by day, for /v1/usage: a file (SQLite) or a postgresql:// URL "
+        "(default: nowhere)",
+        "PLACE",
     )
     origins: str | None = setting(
         None,
@@ -163,27 +182,3 @@ def setting_fields(of: type[Any] = ServeSettings) -> dict[str, tuple[type, Setti
         f.name: ((get_args(hints[f.name]) or (hints[f.name],))[0], f.metadata["setting"], f.default)
         for f in fields(of)
     }
-
-
-def read_keys(settings: ServeSettings, environment: Mapping[str, str] = os.environ) -> dict[bytes, str]:
-    """The API keys of the file or the environment, each with its owner's name, or else its number.
-
-    Without any, an InputError for an address that others can reach.
-    """
-    if settings.keys is not None:
-        lines = read_text(Path(settings.keys)).splitlines()
-        given = [line for line in lines if not line.lstrip().startswith("#")]
-        place = settings.keys
-    else:
-        given = environment.get(KEYS_VARIABLE, "").split(",")
-        place = f"${KEYS_VARIABLE}"
-    words = [one.split(maxsplit=1) for one in given if one.strip()]
-    keys = {key.encode(): " ".join(name) or str(number) for number, (key, *name) in enumerate(words, start=1)}
-    if (settings.keys is not None or KEYS_VARIABLE in environment) and not keys:
-        raise InputError(f"{place} holds no API key: write one a line, or leave it out")
-    if not keys and settings.host not in LOOPBACK and not settings.without_keys:
-        raise InputError(
-            f"host {settings.host} can be reached by others, and there are no API keys: give --keys FILE, "
-            "or --without-keys if everybody may speak"
-        )
-    return keys

@@ -1,7 +1,8 @@
 """The Wyoming protocol, by which Home Assistant and Rhasspy speak and hear: events over TCP.
 
 An event is a line of JSON, with more JSON and bytes behind it where the line says so. Its types are those of
-the package `wyoming`: describe, synthesize, synthesize-start, -chunk and -stop, transcribe, ping.
+the package `wyoming`: describe, synthesize, synthesize-start, -chunk and -stop, transcribe, ping. Home
+Assistant waits for the end of the audio, also behind an error: what cannot be answered ends the connection.
 """
 
 from __future__ import annotations
@@ -9,16 +10,19 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import logging
+import socket
+import urllib.parse
 import wave
 from collections.abc import AsyncIterator
-from contextlib import aclosing, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
 from wyoming.asr import Transcript
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
 from wyoming.error import Error
-from wyoming.event import Event, Eventable, async_write_event
+from wyoming.event import Event, Eventable, async_get_stdin, async_get_stdout, async_write_event
 from wyoming.info import (
     AsrModel,
     AsrProgram,
@@ -30,66 +34,151 @@ from wyoming.info import (
     TtsVoiceSpeaker,
 )
 from wyoming.ping import Ping, Pong
-from wyoming.tts import (
-    Synthesize,
-    SynthesizeChunk,
-    SynthesizeStart,
-    SynthesizeStop,
-    SynthesizeStopped,
-    SynthesizeVoice,
-)
+from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart, SynthesizeStop, SynthesizeStopped
 
 from melforge.common.errors import InputError
 from melforge.common.files import version
 from melforge.common.serve.answer import answer_for, described
-from melforge.common.serve.errors import ApiError
-from melforge.common.serve.live import DEFAULTS, GrowingText, Sentence, coming, in_turn, request_of
+from melforge.common.serve.errors import ApiError, overloaded
+from melforge.common.serve.live import (
+    DEFAULTS,
+    MOST_WAITING,
+    GrowingText,
+    Sentence,
+    coming,
+    each,
+    in_turn,
+    request_of,
+)
 from melforge.common.serve.metrics import log
-from melforge.common.serve.scheduler import Cancelled
+from melforge.common.serve.scheduler import LOG
 from melforge.common.serve.service import Service, Speaking
+from melforge.common.serve.settings import LOOPBACK
+from melforge.common.serve.usage import ASKING, Asking
 
 LONGEST_LINE = 1 << 16  # bytes
 LONGEST_CHUNK = 1 << 20  # bytes of the audio of one event
 WIDTH = 2  # bytes of a sample that is sent
 ABOUT = Attribution("Melforge", "https://pypi.org/project/melforge")
+CLOSING_SECONDS = 2  # for connections to close behind the last answer
+WAY_OUT = "give tcp://HOST:PORT, unix://PATH or stdio://"
+ANNOUNCED = "_wyoming._tcp.local."
+MULTICAST = ("224.0.0.251", 5353)  # of mDNS
 
 
-async def serve_wyoming(service: Service, host: str, port: int) -> asyncio.Server:
-    """Listens; an OSError where that is impossible."""
+@asynccontextmanager
+async def serving_wyoming(
+    service: Service, uri: str, over: asyncio.Event
+) -> AsyncIterator[asyncio.Server | None]:
+    """Listens at tcp://HOST:PORT or unix://PATH, or answers the one client at stdio:// (None), whose end
+    is `over`. An InputError for another address, an OSError where listening is impossible.
+    """
+    clients: dict[WyomingClient, asyncio.Task[Any]] = {}
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = WyomingClient(service, reader, writer)
+        client = WyomingClient(service, reader, writer)
         try:
-            if len(open_connections) >= service.settings.connections:
-                await connection.send(Error("too many connections: try again later", "overloaded"))
+            if len(clients) >= service.settings.connections:
+                await client.send(Error("too many connections: try again later", "overloaded"))
                 return
-            open_connections.add(connection)
-            await connection.run()
+            task = asyncio.current_task()
+            assert task is not None
+            clients[client] = task
+            await client.run()
         except (ConnectionError, asyncio.IncompleteReadError, TimeoutError):
             pass
         finally:
-            open_connections.discard(connection)
-            connection.be_silent()
+            clients.pop(client, None)
+            client.be_silent()
             writer.close()
 
-    open_connections: set[WyomingClient] = set()
-    return await asyncio.start_server(connected, host, port, limit=LONGEST_LINE)
+    async def answer_stdio() -> None:
+        await connected(await async_get_stdin(), await async_get_stdout())
+        over.set()
+
+    parts = urllib.parse.urlsplit(uri)
+    async with AsyncExitStack() as stack:
+        server = None
+        if parts.scheme == "stdio":
+            answering = asyncio.create_task(answer_stdio())
+            stack.callback(answering.cancel)
+        else:
+            server = await listen(parts, uri, connected)
+            stack.callback(server.close)
+        port = None
+        if server is not None and parts.scheme == "tcp":
+            host, port = server.sockets[0].getsockname()[:2]
+            if parts.hostname not in LOOPBACK:
+                announcing = asyncio.create_task(announce(host, port))
+                stack.push_async_callback(ended, announcing)
+        log("listening", url=uri if port is None else f"tcp://{parts.hostname}:{port}", protocol="wyoming")
+        try:
+            yield server
+        finally:
+            for client, task in list(clients.items()):
+                client.ending = True
+                if not client.busy:
+                    task.cancel()
+            if clients:
+                await asyncio.wait(clients.values(), timeout=CLOSING_SECONDS)
+
+
+async def listen(parts: urllib.parse.SplitResult, uri: str, connected: Any) -> asyncio.Server:
+    try:
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if parts.scheme == "tcp" and host and port is not None:
+        return await asyncio.start_server(connected, host, port, limit=LONGEST_LINE)
+    if parts.scheme == "unix" and (path := f"{parts.netloc}{parts.path}"):
+        return await asyncio.start_unix_server(connected, path, limit=LONGEST_LINE)
+    raise InputError(f"{uri!r} is no address for Wyoming: {WAY_OUT}")
+
+
+async def announce(host: str, port: int) -> None:
+    """Tells Home Assistant that a server is there (zeroconf), until this is cancelled."""
+    try:
+        from zeroconf import Error as ZeroconfError
+        from zeroconf.asyncio import AsyncServiceInfo, AsyncZeroconf
+    except ImportError:
+        log("not announced", reason="the package zeroconf is not installed")
+        return
+    name = f"{socket.gethostname().partition('.')[0]}-{port}"
+    try:
+        # Where it listens everywhere, the address by which others on this network reach it.
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+            asking.connect(MULTICAST)
+            address = asking.getsockname()[0] if host in ("0.0.0.0", "::") else host
+        async with AsyncZeroconf() as zeroconf:
+            about = AsyncServiceInfo(ANNOUNCED, f"{name}.{ANNOUNCED}", port, parsed_addresses=[address])
+            await zeroconf.async_register_service(about, allow_name_change=True)
+            log("announced", name=about.name, address=address)
+            await asyncio.Event().wait()
+    except (OSError, ZeroconfError) as error:
+        log("not announced", logging.WARNING, reason=str(error) or type(error).__name__)
+
+
+async def ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 def info_of(service: Service) -> Info:
     """What there is to hear and who listens."""
     pairs, ear = service.pairs, service.hearing.ear
     about: Any = {"attribution": ABOUT, "installed": True, "version": version()}
-    voices = [
-        TtsVoice(
-            name=name,
-            description=pairs.descriptions[name] or name,
-            languages=[pairs.languages[name] or "en"],
-            speakers=[TtsVoiceSpeaker(one) for one in pairs.speakers_of(name)] or None,
-            **about,
-        )
-        for name in pairs.voices
-    ]
+    voices = []
+    for name in pairs.voices:
+        about_voice = {"languages": [pairs.languages[name] or "en"], **about}
+        speakers = pairs.speakers_of(name)
+        described = pairs.descriptions[name] or name
+        told = [TtsVoiceSpeaker(one) for one in speakers] or None
+        voices.append(TtsVoice(name=name, description=described, speakers=told, **about_voice))
+        # Home Assistant lets its users choose among voices only.
+        voices += [
+            TtsVoice(name=one, description=f"{one} ({name})", speakers=None, **about_voice)
+            for one in speakers
+        ]
     speaks = TtsProgram(
         name="melforge", description="Melforge", voices=voices, supports_synthesize_streaming=True, **about
     )
@@ -113,39 +202,41 @@ class WyomingClient:
         self.speaker: asyncio.Task[None] | None = None  # of a text that comes in parts
         self.format: AudioStart | None = None  # of a recording that comes
         self.recorded = bytearray()
+        self.busy = False  # with an event
+        self.ending = False  # behind it
 
     async def run(self) -> None:
-        while (event := await self.next_event()) is not None:
-            try:
+        """Answers events until the client leaves, or one cannot be answered."""
+        ASKING.set(Asking("", "wyoming"))
+        kind = ""
+        try:
+            while not self.ending and (event := await self.next_event()) is not None:
+                kind, self.busy = event.type, True
                 await self.take(event)
-            except (KeyError, TypeError, ValueError) as error:
-                await self.send(Error(f"{event.type}: {error or type(error).__name__}", "invalid_event"))
-            except ApiError as error:
-                await self.send_error(error)
+                self.busy = False
+        except (ConnectionError, asyncio.IncompleteReadError, TimeoutError):
+            raise
+        except (ApiError, InputError) as error:
+            await self.send_error(error)
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError, wave.Error) as error:
+            await self.send(Error(f"{kind}: {error or type(error).__name__}", "invalid_event"))
+        except Exception as error:
+            await self.send_error(error)
 
     async def next_event(self) -> Event | None:
-        """None at the end; an event that is none, or too large, ends the connection."""
+        """None at the end."""
         async with asyncio.timeout(self.service.settings.seconds):
-            try:
-                line = await self.reader.readline()
-            except ValueError:
-                line = b"too long"
+            line = await self.reader.readline()
             if not line:
                 return None
-            try:
-                head = json.loads(line)
-                more, payload = (int(head.get(key) or 0) for key in ("data_length", "payload_length"))
-                kind = str(head["type"])
-            except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-                await self.send(Error("this is no event of Wyoming's", "invalid_event"))
-                return None
+            head = json.loads(line)
+            more, payload = (int(head.get(key) or 0) for key in ("data_length", "payload_length"))
             if not (0 <= more <= self.service.settings.body_bytes and 0 <= payload <= LONGEST_CHUNK):
-                await self.send(Error(f"{kind}: too many bytes", "too_large"))
-                return None
+                raise ApiError(413, "an event has too many bytes", code="too_large")
             data = dict(head.get("data") or {})
             if more:
                 data |= json.loads(await self.reader.readexactly(more))
-            return Event(kind, data, await self.reader.readexactly(payload) if payload else None)
+            return Event(str(head["type"]), data, await self.reader.readexactly(payload) if payload else None)
 
     async def take(self, event: Event) -> None:
         kind = event.type
@@ -156,12 +247,14 @@ class WyomingClient:
         elif Synthesize.is_type(kind):
             if self.speaker is None:  # in Home Assistant's stream the whole text follows its parts
                 asked = Synthesize.from_event(event)
-                await self.speak(one_text(asked.text), asked.voice)
+                await self.speak(each([asked.text]), fields_of(asked))
         elif SynthesizeStart.is_type(kind):
             self.be_silent()
-            voice = SynthesizeStart.from_event(event).voice
-            self.speaker = asyncio.create_task(self.speak_parts(voice))
+            fields = fields_of(SynthesizeStart.from_event(event))
+            self.speaker = asyncio.create_task(self.speak_parts(fields))
         elif SynthesizeChunk.is_type(kind) and self.speaker is not None:
+            if self.sentences.qsize() > MOST_WAITING:
+                raise overloaded(f"{self.sentences.qsize()} sentences wait")
             for sentence in self.text.add(SynthesizeChunk.from_event(event).text):
                 self.sentences.put_nowait(sentence)
         elif SynthesizeStop.is_type(kind) and self.speaker is not None:
@@ -175,7 +268,6 @@ class WyomingClient:
         elif AudioChunk.is_type(kind) and self.format is not None:
             self.recorded += event.payload or b""
             if len(self.recorded) > (most := self.service.settings.recording_bytes):
-                self.format = None
                 raise ApiError(413, f"the recording has more than {most} bytes", code="too_large")
         elif AudioStop.is_type(kind) and self.format is not None:
             format, self.format = self.format, None
@@ -183,37 +275,41 @@ class WyomingClient:
 
     # Speaking
 
-    async def speak_parts(self, voice: SynthesizeVoice | None) -> None:
+    async def speak_parts(self, fields: dict[str, Any]) -> None:
+        """A sentence that cannot be spoken, such as a lone emoji, does not end the others."""
         try:
-            await self.speak(coming(self.sentences), voice)
-        except ApiError as error:
-            await self.send_error(error)
-        await self.send(SynthesizeStopped())
+            await self.speak(coming(self.sentences), fields, self.send_error)
+            await self.send(SynthesizeStopped())
+        except ConnectionError:
+            pass
+        except Exception as error:
+            with suppress(ConnectionError):
+                await self.send_error(error)
+            self.writer.close()
 
-    async def speak(self, texts: AsyncIterator[str], voice: SynthesizeVoice | None) -> None:
-        """Sends the audio of texts one after the other, as that of one."""
+    async def speak(self, texts: AsyncIterator[str], fields: dict[str, Any], pass_over: Any = None) -> None:
+        """Sends the audio of texts one after the other, as that of one; only a whole one has an end.
+
+        `pass_over` is told why a text cannot be spoken; without it that is raised.
+        """
         format: dict[str, Any] = {}
-        try:
-            async with aclosing(in_turn(texts, partial(self.begin, voice), [])) as sentences:
-                async for sentence in sentences:
-                    if sentence.spoken is None:
-                        raise sentence.error or ApiError(500, "nothing was spoken")
-                    if not format:
-                        format = {"rate": sentence.spoken.wanted.sample_rate, "width": WIDTH, "channels": 1}
-                        await self.send(AudioStart(**format))
-                    await self.send_audio(sentence.spoken, format)
-        except (Cancelled, InputError) as error:
-            raise answer_for(error) from None
-        finally:
-            if format:
-                with suppress(ConnectionError):
-                    await self.send(AudioStop())
+        async with aclosing(in_turn(texts, partial(self.begin, fields), [])) as sentences:
+            async for sentence in sentences:
+                if sentence.spoken is None:
+                    error = sentence.error or ApiError(500, "nothing was spoken")
+                    if pass_over is None:
+                        raise error
+                    await pass_over(error)
+                    continue
+                if not format:
+                    format = {"rate": sentence.spoken.wanted.sample_rate, "width": WIDTH, "channels": 1}
+                    await self.send(AudioStart(**format))
+                await self.send_audio(sentence.spoken, format)
+        if format:
+            await self.send(AudioStop())
 
-    async def begin(self, voice: SynthesizeVoice | None, sentence: Sentence) -> None:
+    async def begin(self, fields: dict[str, Any], sentence: Sentence) -> None:
         service = self.service
-        fields: dict[str, Any] = dict(DEFAULTS)
-        if voice is not None and voice.name:
-            fields["voice"] = voice.speaker or voice.name
         sentence.admission.enter_context(service.admitted("", [sentence.text]))
         pair, _ = service.require(request_of(fields, sentence.text))
         rate = service.pairs.mel(pair).sampling_rate
@@ -252,9 +348,18 @@ class WyomingClient:
     async def send(self, event: Eventable) -> None:
         await async_write_event(event.event(), self.writer)
 
-    async def send_error(self, error: ApiError) -> None:
-        await self.send(Error(str(error), error.code))
+    async def send_error(self, error: Exception) -> None:
+        told = answer_for(error)
+        if told.status == 500:
+            LOG.error("fault", exc_info=error)
+        await self.send(Error(str(told), told.code))
 
 
-async def one_text(text: str) -> AsyncIterator[str]:
-    yield text
+def fields_of(asked: Synthesize | SynthesizeStart) -> dict[str, Any]:
+    """Those of a request for speech."""
+    fields: dict[str, Any] = dict(DEFAULTS)
+    if asked.voice is not None and asked.voice.name:
+        fields["voice"] = asked.voice.speaker or asked.voice.name
+    if asked.text_format == "ssml":
+        fields["markup"] = "ssml"
+    return fields

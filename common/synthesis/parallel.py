@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import os
+import threading
 import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,6 +28,13 @@ from melforge.common.weights.voices import ModelSource
 
 if TYPE_CHECKING:
     from melforge.common.synthesis.two_graphs import TwoGraphs
+
+# Attention's memory grows with the square of a mel's frames: here it is 34 MB, and the longest sentences that
+# such models are trained on have a third of these.
+LONGEST_MEL = 2048
+# Longer ones are made by half of the cores at a time; there is work for the others meanwhile.
+LONG_MEL = LONGEST_MEL // 2
+_long_turns = threading.BoundedSemaphore(max(1, (os.cpu_count() or 1) // 2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +66,7 @@ class ParallelModel(AcousticModel[Config]):
         shared: Mapping[str, int | None],
     ):
         super().__init__(source, engines, encoder, decoder)
+        self.longest_mel = min(self.longest_mel, LONGEST_MEL)
         # Looked up at each call: a test or a benchmark may put another engine in their place. Weak: else the
         # engines' memory would go only when Python looks for cycles.
         mine = weakref.proxy(self)
@@ -123,7 +134,8 @@ class ParallelModel(AcousticModel[Config]):
         if not mel_lengths.any():
             silence = np.zeros((len(repeats), self.config.n_mel_channels, 0), np.float32)
             return Rendered({"mel": silence}, repeats, pitch)
-        decoded = two.decode(encoded, mel_lengths)
+        with _long_turns if mel_lengths.max() > LONG_MEL else nullcontext():
+            decoded = two.decode(encoded, mel_lengths)
         return None if decoded is None else Rendered(decoded, repeats, pitch)
 
     @property

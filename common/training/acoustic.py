@@ -1,6 +1,6 @@
 """What the recipes of acoustic models share: settings, loss, update and validation.
 
-Batches of similar length run as CUDA graphs, one per length bucket, on a corpus in the GPU's memory.
+Batches of similar length run as CUDA graphs, one per length bucket.
 """
 
 from abc import abstractmethod
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from melforge.common.audio.contract import MelContract
-from melforge.common.training.corpus.batches import LengthGroup, Utterances, load_mels, utterance_batches
+from melforge.common.training.corpus.batches import Drawn, LengthGroup, Utterances, utterance_batches
 from melforge.common.training.loop import Network, Recipe, RunSettings, Trainer, TrainingPlan, adamw, start
 
 VALIDATION = "validation_"  # begins the names of losses on held-out utterances
@@ -38,6 +38,7 @@ class AcousticTrainer(Trainer[Network, AcousticRecipeType]):
     """One network and its optimiser; a recipe states the losses."""
 
     betas = (0.9, 0.98)
+    padding = 0.0  # what mels have behind their ends
 
     def __init__(self, model: Network, plan: TrainingPlan[Any, AcousticRecipeType], corpus: Utterances):
         self.corpus, recipe = corpus, plan.recipe
@@ -51,16 +52,22 @@ class AcousticTrainer(Trainer[Network, AcousticRecipeType]):
         return {}
 
     @abstractmethod
-    def losses(self, model: Network, group: LengthGroup, members: Tensor) -> Losses:
-        """Of utterances (B,), padded to the group's shape."""
+    def losses(self, model: Network, group: LengthGroup, members: Tensor, mel: Tensor) -> Losses:
+        """Of utterances (B,) and their mels (B, n_mels, T), padded to the group's shape."""
 
-    def batches(self, seed: int) -> Iterator[tuple[LengthGroup, dict[str, Tensor]]]:
+    def batches(self, seed: int) -> Iterator[tuple[LengthGroup, Drawn]]:
         sizes = self.recipe.bucket_frames, self.recipe.frames_per_batch, self.recipe.max_batch_size
         return utterance_batches(self.corpus, *sizes, seed)
 
-    def step(self, key: LengthGroup, members: Tensor) -> dict[str, Tensor]:
+    def fetch(self, key: LengthGroup, drawn: Drawn) -> Drawn:
+        return self.corpus.fetch(drawn["members"], key.frames)
+
+    def place(self, key: LengthGroup, fetched: Drawn) -> dict[str, Tensor]:
+        return self.corpus.place(fetched, key.frames, self.padding)
+
+    def step(self, key: LengthGroup, members: Tensor, mel: Tensor) -> dict[str, Tensor]:
         self.optimisers["optimiser"].zero_grad()
-        losses, _ = self.losses(self.model, key, members)
+        losses, _ = self.losses(self.model, key, members, mel)
         self.weighted(losses).backward()
         self.update()
         return {name: loss.detach() for name, loss in losses.items()}
@@ -83,10 +90,10 @@ class AcousticTrainer(Trainer[Network, AcousticRecipeType]):
     def validate(self) -> dict[str, float]:
         """Losses on the held-out utterances, and what `inspect` adds."""
         model, group = self.averaged_model(), self.corpus.validation()
-        members = torch.tensor(group.members, device=self.device)
-        losses, prediction = self.losses(model, group, members)
+        given = self.inputs(group, {"members": torch.tensor(group.members)})
+        losses, prediction = self.losses(model, group, **given)
         shown = {f"{VALIDATION}{name}": loss.item() for name, loss in losses.items()}
-        return shown | self.inspect(model, members, prediction)
+        return shown | self.inspect(model, given["members"], prediction)
 
     def inspect(self, model: Network, members: Tensor, prediction: Any) -> dict[str, float]:
         """More to log of the averaged model."""
@@ -103,8 +110,4 @@ def load_corpus(
     settings: RunSettings, folder: Path, contract: MelContract, mels: Path | None = None
 ) -> Utterances:
     """The corpus of a run that starts, with these mels of it in place of those of its audio, if any."""
-    device = start(settings)
-    corpus = Utterances(folder, contract, device)
-    if mels:
-        corpus.mel = load_mels(mels, corpus.mel.size(1), device)
-    return corpus
+    return Utterances(folder, contract, start(settings), mels)

@@ -6,7 +6,9 @@ import json
 import math
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar, cast
@@ -19,6 +21,7 @@ from melforge.common.engines.cuda_graphs import capture
 from melforge.common.errors import InputError
 from melforge.common.files import written_whole
 from melforge.common.training import ranks
+from melforge.common.training.corpus.batches import Drawn
 from melforge.common.training.log import Log
 from melforge.common.training.run_folder import LAST, require_checkpoint, require_free
 from melforge.common.weights.voices import WEIGHTS, save_weights
@@ -26,6 +29,7 @@ from melforge.common.weights.voices import WEIGHTS, save_weights
 Config = TypeVar("Config")
 Network = TypeVar("Network", bound=torch.nn.Module)
 RecipeType = TypeVar("RecipeType", bound="Recipe")
+AHEAD = 4  # batches that are read while one is learnt from
 WARM_UP_STEPS = 3  # eager steps of a shape before its capture: cuDNN and lazy optimiser state settle in them
 
 
@@ -61,11 +65,8 @@ class GraphedSteps:
             return outputs
         static = {name: value.clone() for name, value in inputs.items()}
         first = next((graph for graph, *_ in self.graphs.values()), None)
-        # NCCL's watchdog, a thread that looks at events, must not end a capture.
-        error_mode = "global" if ranks.count() == 1 else "thread_local"
-        graph, outputs = capture(
-            lambda: self.step(key, **static), pool=first and first.pool(), error_mode=error_mode
-        )
+        # Threads that read batches, and NCCL's watchdog, do not end a capture.
+        graph, outputs = capture(lambda: self.step(key, **static), pool=first and first.pool())
         self.graphs[key] = (graph, static, outputs)
         graph.replay()
         return outputs
@@ -247,8 +248,20 @@ class Trainer(ABC, Generic[Network, RecipeType]):
         self.ema = Ema(model, recipe.ema_decay)
 
     @abstractmethod
-    def batches(self, seed: int) -> Iterator[tuple[object, dict[str, torch.Tensor]]]:
-        """Endless batches: a step's key and its tensors."""
+    def batches(self, seed: int) -> Iterator[tuple[object, Drawn]]:
+        """Endless batches, as they are drawn: a step's key, and what `fetch` takes."""
+
+    def fetch(self, key: Any, drawn: Drawn) -> Drawn:
+        """What is read of a batch beforehand, on the host, by a thread of its own."""
+        return drawn
+
+    def place(self, key: Any, fetched: Drawn) -> Drawn:
+        """A step's tensors, where it wants them."""
+        return fetched
+
+    def inputs(self, key: Any, drawn: Drawn) -> Drawn:
+        """A step's tensors of a batch as it is drawn."""
+        return self.place(key, self.fetch(key, drawn))
 
     @abstractmethod
     def step(self, key: object, **inputs: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -343,6 +356,18 @@ def pick_device(name: str) -> torch.device:
     return device
 
 
+def fetched_ahead(
+    drawn: Iterator[tuple[object, Drawn]], fetch: Callable[[object, Drawn], Drawn]
+) -> Iterator[tuple[object, Drawn]]:
+    """The batches in their order; a few further ones are fetched while one is learnt from."""
+    with ThreadPoolExecutor(AHEAD) as pool:
+        waiting = deque((key, pool.submit(fetch, key, one)) for key, one in itertools.islice(drawn, AHEAD))
+        while waiting:
+            key, fetched = waiting.popleft()
+            yield key, fetched.result()
+            waiting += ((key, pool.submit(fetch, key, one)) for key, one in itertools.islice(drawn, 1))
+
+
 class Run:
     """A training run in its folder: networks that begin or go on, and all that a resumed run needs."""
 
@@ -370,11 +395,13 @@ class Run:
         """Trains to the schedule's end or until `stopped`; the losses of each step."""
         trainer, schedule, steps = self.trainer, self.schedule, GraphedSteps(self.trainer.step)
         # A resumed run goes on with the batches that it had not seen.
-        batches = itertools.islice(ranks.own_batches(trainer.batches(self.seed)), schedule.step, None)
+        drawn = itertools.islice(ranks.own_batches(trainer.batches(self.seed)), schedule.step, None)
+        batches = fetched_ahead(drawn, trainer.fetch)
         saved = schedule.seconds
         # Rank 0's clock and will are those of all.
         while (progress := ranks.of_first(1.0 if self.stopped else schedule.progress())) < 1.0:
-            key, inputs = next(batches)
+            key, fetched = next(batches)
+            inputs = trainer.place(key, fetched)
             self.rate = schedule.rate(progress)
             for group in (group for o in trainer.optimisers.values() for group in o.param_groups):
                 rate = self.rate * group.get("factor", 1.0)

@@ -20,7 +20,7 @@ from torch.nn.utils.parametrizations import weight_norm
 from melforge.common.audio.contract import MelContract
 from melforge.common.audio.mel_torch import MelSpectrogram
 from melforge.common.errors import InputError
-from melforge.common.training.corpus.batches import Segments
+from melforge.common.training.corpus.batches import Drawn, Segments
 from melforge.common.training.loop import Network, Recipe, Trainer, TrainingPlan, autocast
 
 LEAKY_SLOPE = 0.1
@@ -71,9 +71,15 @@ class VocoderTrainer(Trainer[Network, VocoderRecipeType]):
         contracts = [MelContract(rate, n, n // 4, n, bands, mel_fmax=None) for n, bands in shapes]
         self.mels = nn.ModuleList(map(MelSpectrogram, contracts)).to(self.device)
 
-    def batches(self, seed: int) -> Iterator[tuple[str, dict[str, Tensor]]]:
+    def batches(self, seed: int) -> Iterator[tuple[str, Drawn]]:
         sizes = self.recipe.batch_size, self.recipe.segment_frames
         return self.segments.batches(*sizes, self.recipe.predicted_share, seed)
+
+    def fetch(self, key: object, drawn: Drawn) -> Drawn:
+        return self.segments.fetch(drawn, self.recipe.segment_frames)
+
+    def place(self, key: object, fetched: Drawn) -> dict[str, Tensor]:
+        return self.segments.place(fetched, self.recipe.segment_frames)
 
     @abstractmethod
     def generate(self, model: Network, mel: Tensor) -> Tensor:

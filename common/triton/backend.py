@@ -25,6 +25,7 @@ from melforge.common.synthesis.warm_up import warm_up_model
 from melforge.common.text import Analysis, unspoken_rows
 from melforge.common.triton import speaking, tensors
 from melforge.common.triton.choice import Choice, pick_instance_device, warms_up
+from melforge.common.triton.under_way import UnderWay
 
 NO_UTTERANCE = -1  # pads the lengths of an item's utterances
 LONGEST_PAUSE = 3600.0  # seconds
@@ -46,6 +47,7 @@ class Model(ABC):
         self.triton = importlib.import_module("triton_python_backend_utils")
         config = json.loads(args["model_config"])
         parameters = {name: value["string_value"] for name, value in config["parameters"].items()}
+        self.parameters = parameters
         folder = Path(args["model_repository"]) / args["model_version"]
         self.instance = (args["model_instance_kind"], args["model_instance_device_id"])
         self.max_batch_size = config["max_batch_size"]
@@ -125,6 +127,10 @@ class Model(ABC):
 class BatchModel(Model):
     """A model whose dynamic batcher hands it several requests at a time, each of one or more items."""
 
+    ensemble: str  # whose step it is
+    first = last = False  # of its steps
+    under_way: UnderWay | None = None
+
     @abstractmethod
     def example(self) -> Any:
         """An item that it runs on once before Triton says that it is ready."""
@@ -134,6 +140,8 @@ class BatchModel(Model):
         for made in self.make([self.example()]):
             if isinstance(made, Exception):
                 raise made
+        if most := self.parameters.get(tensors.QUEUE_SIZE):
+            self.under_way = UnderWay(self.ensemble, int(most))
 
     @abstractmethod
     def items(self, request: Any) -> list[Any]: ...
@@ -147,6 +155,18 @@ class BatchModel(Model):
         """The outputs of a request, from the results of its items."""
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
+        if self.under_way is None:
+            return self.answers(requests)
+        if self.first:
+            answers = self.answers(requests)
+            self.under_way.enter(sum(not one.has_error() for one in answers))
+            return answers
+        with self.under_way.at_work():
+            answers = self.answers(requests)
+        self.under_way.leave(sum(self.last or one.has_error() for one in answers))
+        return answers
+
+    def answers(self, requests: Sequence[Any]) -> list[Any]:
         given: list[list[Any] | Exception] = []
         for request in requests:
             if request.is_cancelled():
@@ -171,6 +191,8 @@ class BatchModel(Model):
 
 class TextToSymbols(BatchModel):
     """Text to symbols, on a CPU."""
+
+    ensemble, first = tensors.WHOLE, True
 
     def load(self) -> None:
         source = self.sources["acoustic"]
@@ -203,6 +225,8 @@ class TextToSymbols(BatchModel):
 class SymbolsToMel(BatchModel):
     """Symbols to mel."""
 
+    ensemble = tensors.WHOLE
+
     def load(self) -> None:
         driver = self.load_driver("acoustic")
         assert isinstance(driver, AcousticModel)
@@ -233,6 +257,8 @@ class SymbolsToMel(BatchModel):
 
 class MelToAudio(BatchModel):
     """Mel to audio."""
+
+    ensemble, last = tensors.WHOLE, True
 
     def load(self) -> None:
         driver = self.load_driver("vocoder")

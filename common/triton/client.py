@@ -22,6 +22,7 @@ import numpy as np
 
 from melforge.common.arrays import pad_rows
 from melforge.common.errors import InputError, install_advice
+from melforge.common.recognition.transcript import greedy_text
 from melforge.common.serve.client import Address, ServerError
 from melforge.common.text import Unspoken
 from melforge.common.triton.tensors import (
@@ -32,13 +33,14 @@ from melforge.common.triton.tensors import (
     NUM_SAMPLES,
     STREAM,
     TEXT,
+    TRANSCRIPT,
     TRANSCRIPT_TEXT,
     UNSPOKEN,
     WHOLE,
 )
 
 STATUS = {"INVALID_ARGUMENT": 400, "NOT_FOUND": 404, "UNAVAILABLE": 0}  # gRPC's -> HTTP's, where it has one
-WIRE_TYPES = {"float32": "FP32", "int32": "INT32", "object": "BYTES"}
+WIRE_TYPES = {"float16": "FP16", "float32": "FP32", "int32": "INT32", "object": "BYTES"}
 EVENT = "data: "
 AT_ONCE = 1 << 18  # bytes that are read of a stream
 RATE = "sampling_rate"  # a parameter of the models' configs
@@ -70,6 +72,7 @@ class Client(ABC):
         except (ImportError, RuntimeError):  # the latter where it was installed without this protocol
             raise InputError(install_advice("tritonclient", "a client of Triton")) from None
         self.address, self.timeout = address, timeout
+        self._configs: dict[str, dict[str, Any]] = {}
         host = f"[{address.host}]" if ":" in address.host else address.host
         self._client = self._triton.InferenceServerClient(
             f"{host}:{address.port}{how.pop('path', '')}", **how
@@ -112,12 +115,18 @@ class Client(ABC):
 
     def hear(self, audios: Sequence[np.ndarray], model: str) -> list[str]:
         """What an ensemble around a recogniser hears in recordings float32 [S], sent in one request."""
-        rows = [np.asarray(audio, np.float32) for audio in audios]
+        config = self._configs.get(model) or self._configs.setdefault(model, self._config(model))
+        halves = config["input"][0]["data_type"] == "TYPE_FP16"
+        rows = [np.asarray(audio, np.float16 if halves else np.float32) for audio in audios]
         counts = np.array([[len(row)] for row in rows], np.int32)
         signal = pad_rows(rows, len(rows), int(counts.max()))
         given = [self._input(AUDIO_SIGNAL.name, signal), self._input(NUM_SAMPLES.name, counts)]
-        (texts,) = self._infer(model, given, [TRANSCRIPT_TEXT.name], {})
-        return [text.decode() for text in texts.reshape(-1)]
+        if any(output["name"] == TRANSCRIPT_TEXT.name for output in config["output"]):
+            (texts,) = self._infer(model, given, [TRANSCRIPT_TEXT.name], {})
+            return [text.decode() for text in texts.reshape(-1)]
+        (labels,) = self._infer(model, given, [TRANSCRIPT.name], {})
+        characters = config["parameters"]["labels"]["string_value"]
+        return [" ".join(greedy_text(row, characters).split()) for row in labels]
 
     @abstractmethod
     def statistics(self) -> list[dict[str, Any]]:

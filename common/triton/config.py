@@ -10,7 +10,8 @@ from typing import Any
 from melforge.common.triton.tensors import TEXT_TYPE, Tensor
 
 TYPES = {
-    **{"int32": "TYPE_INT32", "int64": "TYPE_INT64", "float32": "TYPE_FP32", "float64": "TYPE_FP64"},
+    **{"int32": "TYPE_INT32", "int64": "TYPE_INT64"},
+    **{"float16": "TYPE_FP16", "float32": "TYPE_FP32", "float64": "TYPE_FP64"},
     TEXT_TYPE: "TYPE_STRING",
 }
 LINE = 100  # characters of a message that stays in one line

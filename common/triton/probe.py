@@ -9,6 +9,7 @@ mode "explicit" does. It needs Python only, and lies in the repository for who r
 
 import json
 import random
+import struct
 import sys
 import urllib.error
 import urllib.request
@@ -23,25 +24,34 @@ def tensor(name, datatype, values):
     return {"name": name, "datatype": datatype, "shape": [1, len(values)], "data": values}
 
 
-def question(model):
+def question(model: str) -> "tuple[str, dict] | None":
     """The path and the request that a model is asked, or None for a model that is a part of others."""
     if model == "text_to_speech":
         asked, wanted = [tensor("text", "BYTES", [WORDS])], "audio_length"
     elif model == "text_to_speech_stream":
         return f"{model}/generate_stream", {"text": WORDS}
     elif model.endswith("-ensemble"):
-        noise = random.Random(0)
-        signal = [0.1 * noise.gauss(0, 1) for _ in range(SAMPLES)]
-        counts = tensor("NUM_SAMPLES", "INT32", [SAMPLES])
-        asked, wanted = [tensor("AUDIO_SIGNAL", "FP32", signal), counts], "TRANSCRIPT_TEXT"
+        asked, wanted = [tensor("NUM_SAMPLES", "INT32", [SAMPLES])], "TRANSCRIPT"
     else:
         return None
     return f"{model}/infer", {"inputs": asked, "outputs": [{"name": wanted}], "parameters": FIRST}
 
 
-def post(url, content, seconds):
-    """The status and the first line of an answer that has something in it."""
-    request = urllib.request.Request(url, json.dumps(content).encode())
+def noise(datatype):
+    """A signal for who hears, and its bytes: JSON has no form for FP16 (`--jasper-client`)."""
+    rng = random.Random(0)
+    values = [0.1 * rng.gauss(0, 1) for _ in range(SAMPLES)]
+    data = struct.pack(f"<{SAMPLES}{'e' if datatype == 'FP16' else 'f'}", *values)
+    entry = {"name": "AUDIO_SIGNAL", "datatype": datatype, "shape": [1, SAMPLES]}
+    return {**entry, "parameters": {"binary_data_size": len(data)}}, data
+
+
+def ask(url, content, seconds, data=b""):
+    """The status and the first line of an answer that has something in it; `data` are the inputs' bytes."""
+    head = json.dumps(content).encode()
+    request = urllib.request.Request(url, head + data if content is not None else None)
+    if data:
+        request.add_header("Inference-Header-Content-Length", str(len(head)))
     try:
         with urllib.request.urlopen(request, timeout=seconds) as answer:
             lines = (line for line in answer if line.strip())
@@ -53,7 +63,14 @@ def post(url, content, seconds):
 def trouble(url, model, seconds):
     """Why a model does not answer, or None."""
     path, content = question(model) or ("", {})
-    status, line = post(f"{url}/v2/models/{path}", content, seconds)
+    data = b""
+    if model.endswith("-ensemble"):
+        status, line = ask(f"{url}/v2/models/{model}", None, seconds)
+        if status != 200:
+            return f"({status}) {line}"
+        signal, data = noise(json.loads(line)["inputs"][0]["datatype"])
+        content = {**content, "inputs": [*content["inputs"], signal]}
+    status, line = ask(f"{url}/v2/models/{path}", content, seconds, data)
     if status == 503 or '"error":"busy' in line.replace(" ", ""):
         print(f"{url}: {model} is busy")
         return None
@@ -65,12 +82,12 @@ def reload(url, model, seconds):
     parts = {"text_to_speech": ("frontend", "acoustic", "vocoder"), "text_to_speech_stream": (model,)}
     for part in parts.get(model, ("features", model.removesuffix("-ensemble"), "decoder")):
         for what in ("unload", "load"):
-            post(f"{url}/v2/repository/models/{part}/{what}", {}, seconds)
+            ask(f"{url}/v2/repository/models/{part}/{what}", {}, seconds)
 
 
 def main(url=URL, seconds=str(SECONDS), heal=""):
     try:
-        _, index = post(f"{url}/v2/repository/index", {}, float(seconds))
+        _, index = ask(f"{url}/v2/repository/index", {}, float(seconds))
         asked = sorted({row["name"] for row in json.loads(index) if question(row["name"])})
         for model in asked:
             why = trouble(url, model, float(seconds))

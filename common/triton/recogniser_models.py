@@ -29,6 +29,7 @@ USUAL_SECONDS = 7.0  # of a recording that warms up engines whose lengths are dy
 class RecogniserModel(BatchModel):
     """One step of a recogniser; only its own engine is loaded."""
 
+    ensemble = "recogniser"
     step: str  # one of STEPS
 
     def load(self) -> None:
@@ -91,7 +92,7 @@ class RecogniserModel(BatchModel):
 class AudioToFeatures(RecogniserModel):
     """Audio to features."""
 
-    step = "features"
+    step, first = "features", True
 
     def padded_item(self, frames: int) -> np.ndarray:
         samples = self.recogniser.longest_within(frames)
@@ -107,7 +108,7 @@ class AudioToFeatures(RecogniserModel):
                 raise InputError(
                     f"{samples} samples, of {longest} at most ({longest / rate:.1f} s): cut the recording"
                 )
-            heard = to_numpy(audio[:samples])
+            heard = to_numpy(audio[:samples]).astype(np.float32, copy=False)
             if not np.isfinite(heard).all():
                 raise InputError("the samples are not all numbers")
             if is_silent(heard, rate):
@@ -167,6 +168,8 @@ class FeaturesToCharacters(RecogniserModel):
 
 class CharactersToText(BatchModel):
     """Log-probabilities to labels and text, on the host: it needs the characters alone."""
+
+    ensemble, last = RecogniserModel.ensemble, True
 
     def choose(self, parameters: Mapping[str, str], folder: Path) -> None:
         self.labels = parameters["labels"]

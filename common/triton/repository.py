@@ -53,14 +53,15 @@ class Code:
     on_cpu: bool = False  # whatever the others run on
     takes_gpu_tensors: bool = False
     streams: bool = False
+    first: bool = False  # of an ensemble
 
 
 MODELS = {
-    FRONTEND: Code("backend", "TextToSymbols", on_cpu=True),
+    FRONTEND: Code("backend", "TextToSymbols", on_cpu=True, first=True),
     ACOUSTIC: Code("backend", "SymbolsToMel", ("acoustic",)),
     VOCODER: Code("backend", "MelToAudio", ("vocoder",), takes_gpu_tensors=True),
     STREAM: Code("streaming", "TextToChunks", KINDS, streams=True),
-    FEATURES: Code("recogniser_models", "AudioToFeatures"),
+    FEATURES: Code("recogniser_models", "AudioToFeatures", first=True),
     DECODER: Code("recogniser_models", "CharactersToText", on_cpu=True),
 }
 NETWORK = Code("recogniser_models", "FeaturesToCharacters", HEARING, takes_gpu_tensors=True)
@@ -74,7 +75,7 @@ class Layout:
     instances: int = 1
     batch_size: int | None = None  # None: as many as the stages take
     queue_delay: int = 0  # microseconds that a request waits for others
-    queue_size: int = 64  # requests that wait at each model; further ones are refused
+    queue_size: int = 64  # requests that wait, and as many that are under way; further ones are refused
     queue_seconds: float = 8.0  # after which a request that waits at a model is refused
 
 
@@ -96,21 +97,23 @@ def write_repository(folder: Path, choice: Choice, layout: Layout) -> list[str]:
     return list(found)
 
 
-def write_recogniser(folder: Path, choice: Choice, layout: Layout, backends: Sequence[str]) -> list[str]:
+def write_recogniser(
+    folder: Path, choice: Choice, layout: Layout, backends: Sequence[str], jasper_client: bool = False
+) -> list[str]:
     """Writes a recogniser's models; its network and an ensemble around it once for each backend."""
     stored = choice.stored_sources()
     source = choice.overridden(stored)["recogniser"]
     batch = min(stage.batch.max for stage in stages_of(source.model, source.config))
     n_mels, labels = source.config.n_mel_channels, source.config.labels
-    found = recogniser_signatures(source.model, backends, n_mels, len(labels) + 1)
+    found = recogniser_signatures(source.model, backends, n_mels, len(labels) + 1, jasper_client)
     about = {"sampling_rate": str(source.mel.sampling_rate), "labels": labels}
     write = ModelWriter(folder, found, layout, batch, about)
     write.model(FEATURES, MODELS[FEATURES], replace(choice, backend=backends[0]), stored)
     write.model(DECODER, MODELS[DECODER], None, stored)
     for backend in backends:
-        name = recogniser_name(source.model, backend)
+        name = recogniser_name(source.model, backend, jasper_client)
         write.model(name, NETWORK, replace(choice, backend=backend), stored)
-        write.ensemble(ensemble_name(source.model, backend), (FEATURES, name, DECODER))
+        write.ensemble(ensemble_name(name), (FEATURES, name, DECODER))
     write.probe()
     return list(found)
 
@@ -129,7 +132,7 @@ class ModelWriter:
         """Writes a model of the Python backend and its files; without a choice it needs none."""
         version = self._version(name)
         layout = replace(self.layout, device="cpu") if code.on_cpu else self.layout
-        parameters = dict(self.about)
+        parameters = {**self.about, QUEUE_SIZE: str(self.layout.queue_size)}
         if choice:
             parameters |= lay_in(choice, version, stored, code.kinds).parameters()
         if code.takes_gpu_tensors and layout.device != "cpu":
@@ -137,9 +140,8 @@ class ModelWriter:
         config = self._first_entries(name, {"backend": "python"}, batches=not code.streams, ragged=True)
         if code.streams:
             config["model_transaction_policy"] = {"decoupled": True}
-            parameters[QUEUE_SIZE] = str(layout.queue_size)  # it takes all requests at once
         else:
-            config["dynamic_batching"] = batching(layout)
+            config["dynamic_batching"] = step_batching(layout, code.first, config["max_batch_size"])
         config["instance_group"] = instances(layout)
         write_config(version.parent, config, parameters)
         write_bytes(version / "model.py", CODE.format(code.module, code.name).encode())
@@ -148,7 +150,7 @@ class ModelWriter:
         """Writes an ensemble that runs these models in this order."""
         version = self._version(name)
         config = self._first_entries(name, {"platform": "ensemble"})
-        config["ensemble_scheduling"] = {"step": steps(self.signatures, order)}
+        config["ensemble_scheduling"] = {"step": steps(self.signatures, name, order)}
         write_config(version.parent, config, self.about)
         write_bytes(version / ".keep", b"")  # object stores have no empty folders
 
@@ -180,6 +182,18 @@ def write_config(folder: Path, config: Mapping[str, Any], parameters: Mapping[st
     write_bytes(folder / "config.pbtxt", (HEAD + to_text({**config, "parameters": entries})).encode())
 
 
+def step_batching(layout: Layout, first: bool, most: int) -> dict[str, Any]:
+    """The entry `dynamic_batching` of a model that is a step of an ensemble.
+
+    The first one waits for room for a whole batch (under_way.py): its batches are small, so that the others
+    have work meanwhile. Those have longer queues: what was let through is not refused.
+    """
+    if first:
+        size = min(max(1, layout.queue_size // 4), most)
+        return {"preferred_batch_size": [size], **batching(layout)}
+    return batching(replace(layout, queue_size=4 * layout.queue_size))
+
+
 def batching(layout: Layout) -> dict[str, Any]:
     """The entry `dynamic_batching`. The probe's priority is 1; each has a queue of its own."""
     policy = {
@@ -197,13 +211,16 @@ def instances(layout: Layout) -> list[dict[str, Any]]:
     return [{"count": layout.instances, "kind": Constant(INSTANCE_KINDS[layout.device])}]
 
 
-def steps(of: Mapping[str, Signature], order: Sequence[str]) -> list[dict[str, Any]]:
-    """The steps of an ensemble: tensors of the same name are the same tensor."""
+def steps(of: Mapping[str, Signature], ensemble: str, order: Sequence[str]) -> list[dict[str, Any]]:
+    """The steps of an ensemble: tensors of the same name are the same tensor; Triton refuses unused ones."""
+    used = {one.name for name in order for one in of[name].inputs} | {
+        one.name for one in of[ensemble].outputs
+    }
     found = []
     for name in order:
         signature = of[name]
         maps = {
-            f"{way}_map": [{"key": tensor.name, "value": tensor.name} for tensor in given]
+            f"{way}_map": [{"key": one.name, "value": one.name} for one in given if one.name in used]
             for way, given in (("input", signature.inputs), ("output", signature.outputs))
         }
         found.append({"model_name": name, "model_version": -1, **maps})

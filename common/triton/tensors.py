@@ -11,7 +11,8 @@ WHOLE, STREAM = "text_to_speech", "text_to_speech_stream"
 # jasper-onnx-ensemble.
 FEATURES, DECODER = "features", "decoder"
 RUN_BY = {"onnx": "onnx", "torch": "pyt", "trt": "trt", "cuda": "cuda"}  # our backends and the names' words
-QUEUE_SIZE = "queue_size"  # a parameter of the stream model: texts at a time
+JASPER_CLIENT = {**RUN_BY, "torch": "ts-trace", "trt": "tensorrt"}  # those that NVIDIA's jasper-client.py has
+QUEUE_SIZE = "queue_size"  # a parameter: requests at a time, beside those that wait in Triton's queues
 TEXT_TYPE = "object"  # numpy's, of an array of bytes
 
 
@@ -68,28 +69,33 @@ TRANSCRIPT = Tensor("TRANSCRIPT", "int32")  # the best label of each row; blanks
 TRANSCRIPT_TEXT = Tensor("TRANSCRIPT_TEXT", TEXT_TYPE, (1,))
 
 
-def recogniser_name(model: str, backend: str) -> str:
+def recogniser_name(model: str, backend: str, jasper_client: bool = False) -> str:
     """The model that runs a recogniser on one of our backends: "jasper-pyt"."""
-    return f"{model}-{RUN_BY[backend]}"
+    return f"{model}-{(JASPER_CLIENT if jasper_client else RUN_BY)[backend]}"
 
 
-def ensemble_name(model: str, backend: str) -> str:
-    return f"{recogniser_name(model, backend)}-ensemble"
+def ensemble_name(network: str) -> str:
+    return f"{network}-ensemble"
 
 
 def recogniser_signatures(
-    model: str, backends: Sequence[str], n_mels: int = -1, outputs: int = -1
+    model: str, backends: Sequence[str], n_mels: int = -1, outputs: int = -1, jasper_client: bool = False
 ) -> Mapping[str, Signature]:
-    """Of every model around a recogniser, by its name."""
+    """Of every model around a recogniser, by its name; as NVIDIA's own client wants them, if asked.
+
+    That one takes an ensemble with one output only, and its published models take the signal as float16
+    (DeepLearningExamples, PyTorch/SpeechRecognition/Jasper/triton).
+    """
+    signal = replace(AUDIO_SIGNAL, dtype="float16") if jasper_client else AUDIO_SIGNAL
+    heard = (TRANSCRIPT,) if jasper_client else (TRANSCRIPT, TRANSCRIPT_TEXT)
     features = replace(AUDIO_FEATURES, dims=(n_mels, -1))
     probabilities = replace(CHARACTER_PROBABILITIES, dims=(-1, outputs))
     found = {
-        FEATURES: Signature((AUDIO_SIGNAL, NUM_SAMPLES), (features, NUM_FEATURES)),
+        FEATURES: Signature((signal, NUM_SAMPLES), (features, NUM_FEATURES)),
         DECODER: Signature((probabilities, NUM_OUTPUTS), (TRANSCRIPT, TRANSCRIPT_TEXT)),
     }
     for backend in backends:
-        encoder = Signature((features, NUM_FEATURES), (probabilities, NUM_OUTPUTS))
-        found[recogniser_name(model, backend)] = encoder
-        whole = Signature((AUDIO_SIGNAL, NUM_SAMPLES), (TRANSCRIPT, TRANSCRIPT_TEXT))
-        found[ensemble_name(model, backend)] = whole
+        name = recogniser_name(model, backend, jasper_client)
+        found[name] = Signature((features, NUM_FEATURES), (probabilities, NUM_OUTPUTS))
+        found[ensemble_name(name)] = Signature((signal, NUM_SAMPLES), heard)
     return found

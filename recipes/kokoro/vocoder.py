@@ -23,8 +23,8 @@ from melforge.common.audio.contract import MelContract
 from melforge.common.cli.options import positive
 from melforge.common.cli.training import parse_recipe, vocoder_parser
 from melforge.common.training import ranks
-from melforge.common.training.corpus.batches import VALIDATION_FRAMES, corpus_mel, load_mels, validation_count
-from melforge.common.training.corpus.dataset import RATE, load_audio, load_labels
+from melforge.common.training.corpus.batches import VALIDATION_FRAMES, corpus_mel, open_mels, validation_count
+from melforge.common.training.corpus.dataset import RATE, CorpusAudio, load_labels
 from melforge.common.training.corpus.sources import SourcedSegments
 from melforge.common.training.fine_tune import find_start
 from melforge.common.training.loop import Run, RunSettings, TrainingPlan, adamw, autocast, start
@@ -56,19 +56,20 @@ class PitchedSegments(SourcedSegments):
         edges: int,
     ):
         labels = [load_labels(corpus) for corpus in corpora]
-        sounds = [load_audio(*pair, contract.hop_length)[0] for pair in zip(corpora, labels, strict=True)]
+        pairs = zip(corpora, labels, strict=True)
+        sounds = [CorpusAudio(*pair, contract.hop_length).read_all() for pair in pairs]
         sources = [dict(np.load(corpus / "sources.npz")) for corpus in corpora]
         self.device, self.edges, self.hop = device, edges, contract.hop_length
         self.audio = torch.from_numpy(np.concatenate(sounds)).to(device)
         self.frames = len(self.audio) // self.hop
-        true = corpus_mel(self.audio, contract)
+        self.mel = corpus_mel(self.audio, contract)
         others = self.frames - len(sources[-1]["phase"])
-        predicted = [load_mels(path, self.frames - others, device) for path in mels]
-        self.mels = [true, *(torch.cat((true[:, :others], mel), dim=1) for mel in predicted)]
+        predicted = [open_mels(path, self.frames - others).to(device) for path in mels]
+        self.predicted = [torch.cat((self.mel[:, :others], mel), dim=1) for mel in predicted]
         self.validation_frames = validation_count(VALIDATION_FRAMES, self.frames)
         frames = np.concatenate([one.frames for one in labels])
-        self.ends = torch.from_numpy(frames.cumsum()).to(device)
-        self.firsts = self.ends - torch.from_numpy(frames).to(device)
+        self.ends = torch.from_numpy(frames.cumsum())
+        self.firsts = self.ends - torch.from_numpy(frames)
 
         def whole(name: str) -> Tensor:
             return torch.from_numpy(np.concatenate([one[name] for one in sources])).float().to(device)
@@ -140,7 +141,8 @@ class AllVoicesTrainer(SourceFilterTrainer):
     def lessons(self, seed: int) -> Iterator[dict[str, Tensor]]:
         """Of the pitch network alone."""
         sizes = LESSON_BATCH, self.recipe.segment_frames, self.recipe.predicted_share
-        for _, given in self.segments.batches(*sizes, seed):
+        for key, drawn in self.segments.batches(*sizes, seed):
+            given = self.inputs(key, drawn)
             yield {"mel": given["mel"], "pitch": given["source"][:, 1], "weight": given["weight"]}
 
 

@@ -110,9 +110,9 @@ def test_a_resumed_run_ends_as_one_that_was_never_interrupted(corpus, tiny_voice
     words = "--steps", "4", "--learning-rate", "0.001", "--save-minutes", "1e-9"
     step, seen = FastPitchTrainer.step, []
 
-    def noted(self, key, members):
+    def noted(self, key, members, mel):
         seen.append(members.tolist())
-        return step(self, key, members)
+        return step(self, key, members, mel)
 
     def killed(self, losses):
         if self.schedule.step == 3:

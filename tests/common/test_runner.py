@@ -19,6 +19,7 @@ from melforge.common.audio.denoiser import bias_spectrum, spectra_of
 from melforge.common.errors import InputError
 from melforge.common.runner import ChunkSizes, TextToSpeech
 from melforge.common.speech import Controls
+from melforge.common.synthesis import parallel
 from melforge.common.synthesis.finish import FADE, KNEE, complete_peaks, finish, soft_clip
 from melforge.common.text import Analysis, Frontend, Utterance
 from melforge.hifigan.config import HifiganSettings
@@ -271,6 +272,23 @@ def test_at_a_pace_too_slow_for_the_model_pieces_are_spoken(tts, monkeypatch):
     monkeypatch.setattr(tts.acoustic, "longest_mel", 20)  # not even a letter
     with pytest.raises(ValueError, match=r"at pace 0\.1 a sentence of \d+ symbols has \d+ frames"):
         tts.speak("word.", Controls(pace=0.1))
+
+
+def test_no_mel_is_longer_than_memory_allows_and_long_ones_take_turns(tts, monkeypatch):
+    made, decode, turns = [], tts.acoustic.two_engines.decode, threading.BoundedSemaphore(1)
+
+    def watched(encoded, mel_lengths):
+        made.append((mel_lengths.max(), turns._value))
+        return decode(encoded, mel_lengths)
+
+    monkeypatch.setattr(parallel, "_long_turns", turns)
+    monkeypatch.setattr(tts.acoustic.two_engines, "decode", watched)
+    audio = tts.speak("word " * 60 + ".", Controls(pace=0.1))
+    assert audio.mels[0].shape[1] > parallel.LONGEST_MEL
+    tts.speak("word.")
+    assert all(frames <= parallel.LONGEST_MEL for frames, _ in made)
+    assert all((left == 0) == (frames > parallel.LONG_MEL) for frames, left in made)
+    assert {left for _, left in made} == {0, 1}
 
 
 def test_pitch_controls_change_the_sound_and_the_hz_that_are_reported(tts, spoken):

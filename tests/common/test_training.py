@@ -1,6 +1,7 @@
 """The recipes' shared parts, and both recipes for a few steps on a corpus of a few seconds."""
 
 from dataclasses import fields, replace
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -27,6 +28,7 @@ from melforge.common.training.loop import (
     Trainer,
     TrainingPlan,
     adamw,
+    fetched_ahead,
     run_training,
     save_checkpoint,
 )
@@ -207,7 +209,8 @@ def test_fastspeech_learns_from_another_models_mels_and_attention(corpus, tmp_pa
 
 def test_a_tacotron2_that_ends_with_the_last_step_has_nothing_to_learn(made_run):
     trainer = made_run(tacotron2_train, "--steps", 1).trainer
-    key, inputs = next(trainer.batches(seed=0))
+    key, drawn = next(trainer.batches(seed=0))
+    inputs = trainer.inputs(key, drawn)
     step = trainer.config.n_frames_per_step
 
     def model(symbols, lengths, mel, mel_lengths, prenet_noise):
@@ -219,7 +222,7 @@ def test_a_tacotron2_that_ends_with_the_last_step_has_nothing_to_learn(made_run)
             alignment=torch.ones(len(mel), len(steps), symbols.size(1)),
         )
 
-    losses, _ = trainer.losses(model, key, inputs["members"])
+    losses, _ = trainer.losses(model, key, **inputs)
     assert {name: loss.item() for name, loss in losses.items()} == {"mel": 0, "gate": 0, "alignment": 0}
 
 
@@ -277,7 +280,7 @@ def test_hifigan_trains_on_true_and_predicted_mels_and_starts_from_networks(corp
     np.save(mels, np.full((80, FRAMES), -5, np.float16))
     segments = batches.Segments(corpus, MelContract(), [mels], torch.device("cpu"))
     (true, predicted), _ = segments.cut(torch.tensor([7, 7]), 20, torch.tensor([0, 1]))
-    assert (predicted == -5).all() and torch.equal(true, segments.mels[0][:, 7:27].float())
+    assert (predicted == -5).all() and torch.equal(true, segments.mel[:, 7:27].float())
     train(hifigan_train, out, "--steps", 2, "--mels", str(mels))
     before = torch.load(out / "last.pt", weights_only=True)
     again = tmp_path / "again"
@@ -512,9 +515,10 @@ def test_each_of_an_acoustic_models_losses_has_its_weight(module, made_run):
     """What is followed backwards, and what the best weights are chosen by."""
     run = made_run(module, "--steps", 1)
     trainer = run.trainer
-    key, inputs = next(trainer.batches(seed=0))
+    key, drawn = next(trainer.batches(seed=0))
+    inputs = trainer.inputs(key, drawn)
     torch.manual_seed(0)
-    losses, _ = trainer.losses(trainer.model, key, inputs["members"])
+    losses, _ = trainer.losses(trainer.model, key, **inputs)
     weights = {"mel": 1.0} | {name: 2.0 + i for i, name in enumerate(sorted(losses.keys() - {"mel"}))}
     assert set(losses) == {"mel"} | {
         field.name.removesuffix("_loss_weight")
@@ -557,9 +561,60 @@ def test_each_of_a_vocoders_losses_has_its_weight():
     }
 
 
+@pytest.fixture
+def no_memory(monkeypatch):
+    """Corpora are read as they are needed."""
+    return lambda: monkeypatch.setattr(batches, "free_memory", lambda device: 0)
+
+
+@pytest.mark.parametrize(
+    ("module", "predicted"),
+    [(module, p) for module in RECIPES for p in (False, True) if not p or module is not fastpitch_train],
+)
+def test_a_corpus_larger_than_memory_gives_the_same_batches(
+    corpus, tmp_path, made_run, no_memory, module, predicted
+):
+    words = ["--steps", 1]
+    if predicted:
+        np.save(tmp_path / "mels.npy", np.random.default_rng(0).normal(size=(80, FRAMES)).astype(np.float16))
+        words += ["--mels", str(tmp_path / "mels.npy")]
+    whole = made_run(module, *words).trainer
+    no_memory()
+    read = made_run(module, *words).trainer
+    held = read.segments if hasattr(read, "segments") else read.corpus
+    assert not held.in_memory
+    for (key, drawn), (_, same) in zip(islice(whole.batches(5), 8), read.batches(5), strict=False):
+        given, found = whole.inputs(key, drawn), read.inputs(key, same)
+        assert set(given) == set(found)
+        for name in given.keys() - {"mel"}:
+            assert torch.equal(given[name], found[name]), name
+        # Sums of other widths are rounded otherwise, before they are kept in half precision.
+        torch.testing.assert_close(given["mel"], found["mel"], rtol=1e-3, atol=1e-3)
+    assert {name: round(value, 2) for name, value in whole.validate().items()} == pytest.approx(
+        {name: round(value, 2) for name, value in read.validate().items()}, abs=0.02
+    )
+
+
+def test_batches_are_read_ahead_in_their_order_and_an_error_reaches_the_step():
+    drawn, asked = iter([(n, {"n": torch.tensor(n)}) for n in range(9)]), []
+
+    def fetch(key, one):
+        asked.append(key)
+        if key == 6:
+            raise InputError("u6.wav is shorter than its labels")
+        return {"n": 2 * one["n"]}
+
+    fetched = fetched_ahead(drawn, fetch)
+    assert [(key, int(one["n"])) for key, one in islice(fetched, 6)] == [(n, 2 * n) for n in range(6)]
+    with pytest.raises(InputError, match="shorter"):
+        next(fetched)
+    assert set(asked) >= set(range(7))
+
+
 def test_fastpitchs_losses_are_means_inside_the_utterances(made_run):
     trainer = made_run(fastpitch_train, "--steps", 1).trainer
-    key, inputs = next(trainer.batches(seed=0))
+    key, drawn = next(trainer.batches(seed=0))
+    inputs = trainer.inputs(key, drawn)
 
     def model(symbols, lengths, mel, mel_lengths, pitch, energy, durations, speaker):
         """Everything is off by a half, and by much where there is no utterance."""
@@ -576,7 +631,7 @@ def test_fastpitchs_losses_are_means_inside_the_utterances(made_run):
             energy_target=ones,
         )
 
-    losses, _ = trainer.losses(model, key, inputs["members"])
+    losses, _ = trainer.losses(model, key, **inputs)
     found = {name: loss.item() for name, loss in losses.items()}
     wanted = {"mel": 0.5, "duration": 0.25, "pitch": 0.25}
     assert found == pytest.approx(wanted | ({"energy": 0.25} if "energy" in found else {}), rel=1e-4)

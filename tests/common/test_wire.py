@@ -3,6 +3,7 @@
 import io
 import subprocess
 import sys
+import tracemalloc
 import wave
 from types import SimpleNamespace
 
@@ -18,7 +19,7 @@ from melforge.common.errors import InputError
 SOURCE, RATE = 22050, 24000
 LAME_DELAY = 1105  # samples
 LOSSLESS = ("pcm", "wav", "flac")
-EVERYWHERE = tuple(name for name in FORMATS if name != "aac")
+EVERYWHERE = tuple(name for name in FORMATS if name != "aac" and RATE in FORMATS[name].rates)
 ALL = (*EVERYWHERE, pytest.param("aac", marks=pytest.mark.ffmpeg))
 
 
@@ -113,6 +114,19 @@ def test_the_bytes_are_the_same_however_the_samples_are_divided(format, rates):
         assert same_stream(format, b"".join(streamed(format, audio, chunk, *rates))) == once
 
 
+@pytest.mark.parametrize("format", LOSSLESS)
+def test_a_chunk_at_the_highest_rate_takes_little_beside_its_bytes(format):
+    audio, encoder = voiced(10.0), WireEncoder(format, SOURCE, 192000)
+    tracemalloc.start()
+    try:
+        encoder.write(audio)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    encoder.close()
+    assert most < 3 * 2 * 192000 * 10
+
+
 @pytest.mark.parametrize("format", ["pcm", "wav", "mp3", "opus"])
 def test_a_stream_leaves_as_it_is_made(format):
     """After half of the samples half of the bytes have left: not more than 0.2 s is held back."""
@@ -170,6 +184,19 @@ def test_wav_has_its_sizes_when_whole_and_the_largest_when_streamed():
 def test_what_is_too_loud_saturates():
     loud = np.array([2.0, -2.0, 0.25], np.float32)
     assert np.frombuffer(encode(loud, "pcm", RATE, RATE), "<i2").tolist() == [32767, -32768, 8192]
+
+
+@pytest.mark.parametrize(("format", "coding"), [("pcmu", "ULAW"), ("pcma", "ALAW")])
+def test_telephones_have_8_bits_a_sample(format, coding):
+    audio = voiced(0.5)
+    data = b"".join(streamed(format, audio, 777, SOURCE, 8000))
+    assert data == encode(audio, format, SOURCE, 8000)
+    expected = soxr.resample(audio, SOURCE, 8000, quality="VHQ")
+    how = {"samplerate": 8000, "channels": 1, "subtype": coding, "format": "RAW"}
+    got, _ = soundfile.read(io.BytesIO(data), **how)
+    assert len(got) == len(expected) and signal_to_noise(expected, got) > 35
+    with pytest.raises(InputError, match=f"{format} cannot have 24000 Hz: ask for one of 8000"):
+        WireEncoder(format, SOURCE, RATE)
 
 
 @pytest.mark.parametrize("format", ["mp3", "opus"])

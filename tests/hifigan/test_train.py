@@ -122,7 +122,8 @@ def test_a_resumed_run_ends_as_one_that_was_never_interrupted(corpus, tmp_path, 
 def test_the_regression_learns_a_segment(corpus, tmp_path):
     torch.manual_seed(0)
     trainer = trainer_of(corpus, tmp_path / "run", upsample_initial_channel=32, learning_rate=0.003)
-    key, batch = next(trainer.batches(seed=0))
+    key, drawn = next(trainer.batches(seed=0))
+    batch = trainer.inputs(key, drawn)
     losses = [trainer.step(key, **batch) for _ in range(40)]
     for name, share in (("mel", 0.25), ("phase", 0.9), ("pitch", 0.7)):
         last = sum(one[name].item() for one in losses[-5:]) / 5
@@ -144,7 +145,8 @@ def test_each_loss_of_a_generator_with_a_source_has_its_weight(corpus, tmp_path,
     )
     trainer = trainer_of(corpus, tmp_path / "run")
     monkeypatch.setattr(trainer, "update", lambda: None)
-    key, batch = next(trainer.batches(seed=0))
+    key, drawn = next(trainer.batches(seed=0))
+    batch = trainer.inputs(key, drawn)
     names = ("mel", "phase", "part", "pitch")
 
     def step(**weights: float) -> dict[str, torch.Tensor]:

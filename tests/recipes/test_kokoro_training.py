@@ -59,9 +59,10 @@ def test_segments_of_several_corpora_have_their_sources(corpora):
     np.save(mels, np.full((80, acoustic_frames), -3, np.float16))
     segments = PitchedSegments([corpora / "vocoder", corpora / "acoustic"], contract, [mels], CPU, 1)
     others = segments.frames - acoustic_frames
-    assert torch.equal(segments.mels[1][:, :others], segments.mels[0][:, :others])
-    assert (segments.mels[1][:, others:] == -3).all()
-    _, batch = next(segments.batches(4, 40, 0.5, seed=0))
+    assert torch.equal(segments.predicted[0][:, :others], segments.mel[:, :others])
+    assert (segments.predicted[0][:, others:] == -3).all()
+    _, drawn = next(segments.batches(4, 40, 0.5, seed=0))
+    batch = segments.place(segments.fetch(drawn, 40), 40)
     assert batch["source"].shape == (4, 2, 40) and batch["weight"].shape == (4, 40)
     steps = (batch["source"][:, 0].diff() - batch["source"][:, 1, 1:] * HOP) % 1
     sure = (batch["weight"] > 0.5)[:, 1:] & (batch["weight"] > 0.5)[:, :-1]
@@ -71,8 +72,8 @@ def test_segments_of_several_corpora_have_their_sources(corpora):
 def test_a_step_changes_generator_pitch_network_and_judges(corpora):
     trainer = make_trainer(corpora / "vocoder", corpora / "acoustic")
     before = {name: value.clone() for name, value in trainer.model.state_dict().items()}
-    key, inputs = next(trainer.batches(0))
-    losses = trainer.step(key, **inputs)
+    key, drawn = next(trainer.batches(0))
+    losses = trainer.step(key, **trainer.inputs(key, drawn))
     assert {"mel", "phase", "pitch", "discriminator"} <= set(losses)
     changed = {n for n, v in trainer.model.state_dict().items() if not torch.equal(v, before[n])}
     assert any(name.startswith("pitch.") for name in changed) and any(

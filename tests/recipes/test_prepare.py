@@ -11,7 +11,7 @@ import pytest
 from melforge.common.errors import InputError
 from melforge.common.runner import TextToSpeech
 from melforge.common.speech import Controls
-from melforge.common.training.corpus.dataset import HOP, load_audio, load_labels
+from melforge.common.training.corpus.dataset import HOP, CorpusAudio, load_labels
 from recipes.corpus import one_line_a_sentence, read_transcripts
 from recipes.hazel import prepare
 from recipes.hazel.prepare import read_metadata
@@ -62,7 +62,8 @@ def test_a_voice_reads_a_corpus_whose_labels_are_its_own(tiny_voice, tmp_path):
     labels = load_labels(corpus)
     assert sorted(labels.names) == ["one", "one-b", "two"]
     assert (corpus / "failed.txt").read_text(encoding="utf-8").startswith("none|")
-    audio, offsets = load_audio(corpus, labels, HOP)
+    sound = CorpusAudio(corpus, labels, HOP)
+    audio, offsets = sound.read_all(), sound.offsets
     tts = TextToSpeech.load("fastpitch", "hifigan", voice=tiny_voice, device="cpu")
     row = labels.names.index("two")
     spoken = tts.acoustic.synthesise([labels.ids[row]])

@@ -75,10 +75,15 @@ def test_many_phrases_of_a_table(infer, tmp_path):
         assert mel.shape == (80, sum(sum(u["durations"]) for u in entry["utterances"]))
 
 
-def test_standard_input_to_standard_output(infer):
+def test_standard_input_to_standard_output(infer, tmp_path):
+    """One text, as programs that start a command give it, whatever lines it has."""
     result = infer("-i", "-", "-o", "-", stdin="Ein Café, please.\n".encode(), text=False)
     assert result.returncode == 0, result.stderr
     assert result.stdout[:4] == b"RIFF" and result.stdout[8:12] == b"WAVE"
+    text = "Two lines,\nand another.\n\nA paragraph."
+    result = infer("-i", "-", "-o", "-", stdin=text.encode(), text=False)
+    assert infer("--text", text, "-o", "whole.wav").returncode == 0
+    assert result.stdout == (tmp_path / "whole.wav").read_bytes()
 
 
 @pytest.mark.parametrize("suffix", ["flac", "ogg", "mp3"])

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,8 @@ class Running:
 
     url: str
     service: Any
-    wyoming: int | None = None  # a port
+    wyoming: int | None = None  # ports
+    riva: int | None = None
 
     def client(self, key: str = "") -> httpx.Client:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -79,10 +80,16 @@ def wait_for(condition: Callable[[], object], what: str = "") -> None:
 
 
 @contextmanager
-def running(keys: tuple[bytes, ...] = (), voice: str | None = "hazel", **settings: Any) -> Iterator[Running]:
-    """A server with these settings and a voice, or all shipped ones, whose first pair is loaded."""
+def running(
+    keys: tuple[bytes, ...] | str = (), voice: str | None = "hazel", **settings: Any
+) -> Iterator[Running]:
+    """A server with these keys, or those of a file, a voice, or all shipped ones, and these settings.
+
+    Its first pair is loaded.
+    """
+    from melforge.common.serve.keys import ApiKey, digest_of, read_keys
     from melforge.common.serve.pairs import LoadOptions, Pairs
-    from melforge.common.serve.server import listen, make_server, start_wyoming
+    from melforge.common.serve.server import listen, make_server, serving_riva, wyoming_uri
     from melforge.common.serve.service import Service
     from melforge.common.serve.settings import ServeSettings
 
@@ -91,17 +98,25 @@ def running(keys: tuple[bytes, ...] = (), voice: str | None = "hazel", **setting
     made: dict[str, Any] = {}
 
     async def serve() -> None:
-        told = ServeSettings(**settings)
-        names = {key: f"owner {number}" for number, key in enumerate(keys, start=1)}
-        service = Service(told, Pairs(options, told.pairs, told.memory_limit), told.workers or 2, names)
-        wyoming = await start_wyoming(service)
-        made.update(service=service, wyoming=wyoming, server=make_server(service))
-        try:
+        if isinstance(keys, str):
+            told = ServeSettings(keys=keys, **settings)
+            given = read_keys(told)
+        else:
+            told = ServeSettings(**settings)
+            given = [ApiKey(f"owner {number}", digest_of(key)) for number, key in enumerate(keys, start=1)]
+        pairs = Pairs(options, told.pairs, told.memory_limit)
+        service = Service(told, pairs, told.workers or 2, given)
+        async with AsyncExitStack() as stack:
+            stack.callback(service.stop)
+            wyoming = None
+            if (uri := wyoming_uri(told)) is not None:
+                from melforge.common.serve.wyoming import serving_wyoming
+
+                listens = await stack.enter_async_context(serving_wyoming(service, uri, asyncio.Event()))
+                wyoming = listens.sockets[0].getsockname()[1]
+            made["riva"] = await stack.enter_async_context(serving_riva(service))
+            made.update(service=service, wyoming=wyoming, server=make_server(service))
             await made["server"].serve(sockets=[listening])
-        finally:
-            if wyoming is not None:
-                wyoming.close()
-            service.stop()
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
@@ -109,8 +124,8 @@ def running(keys: tuple[bytes, ...] = (), voice: str | None = "hazel", **setting
         wait_for(lambda: "server" in made and made["server"].started, "the server")
         service = made["service"]
         wait_for(lambda: service.pairs.is_ready(service.pairs.first), "the first pair")
-        port = made["wyoming"].sockets[0].getsockname()[1] if made["wyoming"] else None
-        yield Running(f"http://127.0.0.1:{listening.getsockname()[1]}", service, port)
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        yield Running(url, service, made["wyoming"], made["riva"])
     finally:
         if "server" in made:
             made["server"].should_exit = True
@@ -141,11 +156,11 @@ class Process:
 
 
 @contextmanager
-def serving(*words: str, **environment: str) -> Iterator[Process]:
+def serving(*words: str, module: str = "melforge", **environment: str) -> Iterator[Process]:
     """Once it says where it listens."""
     import json
 
-    command = [sys.executable, "-m", "melforge", "serve", "--port", "0", "--device", "cpu", *words]
+    command = [sys.executable, "-m", module, "serve", "--port", "0", "--device", "cpu", *words]
     process = subprocess.Popen(
         command,
         stderr=subprocess.PIPE,

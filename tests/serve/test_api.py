@@ -685,13 +685,15 @@ def test_a_request_that_takes_too_long_ends():
 
 def test_who_leaves_without_an_answer_is_counted_as_one_who_left():
     from melforge.common.serve.gate import LEFT, Gate
+    from melforge.common.serve.keys import Keys
     from melforge.common.serve.metrics import Metrics
 
     async def silent(scope, receive, send):
         pass
 
     clock = SimpleNamespace(clock=lambda: 0.0)
-    service = SimpleNamespace(settings=ServeSettings(), scheduler=clock, keys=(), metrics=Metrics())
+    parts = {"scheduler": clock, "keys": Keys([]), "metrics": Metrics(), "tracing": None}
+    service = SimpleNamespace(settings=ServeSettings(), **parts)
     scope = {"type": "http", "method": "POST", "path": SPEECH, "headers": []}
     asyncio.run(Gate(silent, service)(scope, None, None))
     assert f'status="{LEFT}"' in service.metrics.page().decode() and LEFT == 499
@@ -714,10 +716,10 @@ def test_seconds_of_a_text_count_from_its_arrival():
 
 def test_a_key_is_a_bearer_s():
     from melforge.common.serve.errors import ApiError
-    from melforge.common.serve.gate import Gate
+    from melforge.common.serve.keys import ApiKey, Keys, digest_of
 
-    gate = Gate(None, SimpleNamespace(settings=ServeSettings(), keys={b"first": "1", b"second": "Ann"}))
-    assert gate._caller("/v1/models", b"bearer second") == "Ann" and gate._caller("/health", b"") == ""
+    keys = Keys([ApiKey("1", digest_of(b"first")), ApiKey("Ann", digest_of(b"second"))])
+    assert keys.caller(b"bearer second") == "Ann" and Keys([]).caller(b"") == ""
     for given in (b"Basic second", b"second", b"Bearer third", b""):
         with pytest.raises(ApiError, match="a valid API key is needed"):
-            gate._caller("/v1/models", given)
+            keys.caller(given)

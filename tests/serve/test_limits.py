@@ -67,7 +67,9 @@ def test_a_large_answer_takes_little_memory_and_little_of_the_loop_at_a_time(ser
             work.append(time.thread_time() - begun)
 
     small = {**body, "input": "aa"} if "input" in body else {"items": body["items"][:1]}
-    body_size(server, route, small)  # what is imported at first is not the request's
+    body_size(server, route, small)  # what is imported and made at first is not the request's
+    with server.client() as client:
+        assert client.get("/health").status_code == 200
     monkeypatch.setattr(asyncio.Handle, "_run", timed)
     tracemalloc.start()
     try:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from melforge.common.config import lexicon as files
+from melforge.common.config import watched
 from melforge.common.serve.pairs import Pairs
 from melforge.common.text.phonemes import in_braces
 from tests.serve.conftest import own_pcm
@@ -67,7 +67,7 @@ def test_what_is_wrong_is_named(server, fields, param, message):
 
 
 def test_a_server_s_lexicon_is_read_again_when_it_changes(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(files, "LOOK_EVERY", -1.0)
+    monkeypatch.setattr(watched, "LOOK_EVERY", -1.0)
     path = tmp_path / "lexicon.yaml"
     path.write_text("word: one")
     pairs = Pairs(replace(OPTIONS, lexicon=str(path)))

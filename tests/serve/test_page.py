@@ -16,12 +16,33 @@ import pytest
 import soundfile
 from PIL import Image
 
+from melforge.common.serve.tokens import Token, write_token
 from tests.serve.conftest import PATIENCE, SPEECH, own_pcm, running, wait_for
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 TEXT = "The first sentence is here. The second one follows."
 LONG = "The first sentence is here, the second one follows, and a third one comes behind them in the end."
 BOOK = TEXT * 12
+# A client of OpenAI's for browsers does the same.
+REALTIME = """
+({ token, text }) => new Promise((heard) => {
+  const address = `${location.origin.replace("http", "ws")}/v1/realtime?model=gpt-realtime`;
+  const socket = new WebSocket(address, ["realtime", `openai-insecure-api-key.${token}`]);
+  const send = (event) => socket.send(JSON.stringify(event));
+  const parts = [];
+  socket.onmessage = ({ data }) => {
+    const event = JSON.parse(data);
+    if (event.type === "session.created") {
+      send({ type: "session.update", session: { type: "realtime", audio: { output: { voice: "hazel" } } } });
+      const content = [{ type: "input_text", text }];
+      send({ type: "conversation.item.create", item: { type: "message", role: "user", content } });
+      send({ type: "response.create" });
+    } else if (event.type === "response.output_audio.delta") parts.push(event.delta);
+    else if (event.type === "response.done") heard(parts);
+  };
+  socket.onclose = () => heard(["closed"]);
+})
+"""
 # Notes each buffer that is given to the sound card, and each word that is marked.
 RECORDER = """
 window.started = [];
@@ -470,10 +491,30 @@ def test_a_key_is_asked_for_and_its_limit_said(browser, held):
         page.page.click("#speak")
         page.wait("whole")
         assert page.page.inner_text("#error") == ""
-        stored = page.run(
-            "[JSON.stringify(localStorage), sessionStorage.getItem('melforge.key'), location.href]"
-        )
-        assert "secret" not in stored[0] and stored[1] == "secret" and "secret" not in stored[2]
+        stored = page.run("[JSON.stringify(localStorage), JSON.stringify(sessionStorage), location.href]")
+        assert not any("secret" in one for one in stored) and "ek_" in stored[1]
+        late = write_token(Token("owner 1", 0, {}), server.service.token_secret("owner 1"))
+        page.run("token => sessionStorage.setItem('melforge.token', token)", late)
+        chosen = page.part("model").input_value()
+        page.page.click("#speak")
+        assert page.error() == "Please enter the key again: that was two hours ago."
+        page.page.fill("#key", "secret")
+        page.page.keyboard.press("Enter")
+        wait_for(lambda: not page.page.is_visible("#key"), "the key's answer")
+        page.page.click("#speak")
+        page.wait("whole")
+        assert page.part("model").input_value() == chosen and page.page.input_value("#text") == "Hello there."
+
+
+def test_a_page_s_script_speaks_by_realtime_events_with_a_token(browser):
+    with running(keys=(b"secret",)) as server, opened(browser, server.url) as page:
+        with server.client("secret") as client:
+            token = client.post("/v1/realtime/client_secrets", json={}).json()["value"]
+            wanted = client.post(SPEECH, json=own_pcm(TEXT) | {"sample_rate": 24000}).content
+        heard = page.run(REALTIME, {"token": token, "text": TEXT})
+        assert b"".join(map(base64.b64decode, heard)) == wanted
+        assert "closed" in page.run(REALTIME, {"token": "ek_x", "text": TEXT})
+        page.complaints.clear()
 
 
 def test_a_full_queue_and_a_long_text_are_said(browser, held):

@@ -31,6 +31,14 @@ def test_a_speaker_or_a_mix_of_two_is_chosen_sent_and_linked(browser, voice):
             wanted = server.speak(voice="pair", response_format="pcm", sample_rate=22050, speaker=speaker)
             seconds.append(f"{len(wanted.content) / 44100:.2f} s")
             assert page.part("audio").inner_text() == seconds[-1]
+        page.part("hear").click()
+        page.wait("whole")
+        greeting = json.loads(sent[-1])
+        assert (greeting["input"], greeting["speaker"]) == (
+            "Hello, this is ben. How do I sound to you?",
+            "ben:0.70,ann:0.30",
+        )
+        assert page.page.input_value("#text") == "Hello there."
         assert page.part("mix").inner_text() == "70\u00a0% ben, 30\u00a0% ann" and len({*seconds}) == 3
         page.page.click("#share")
         wait_for(lambda: "address bar" in page.page.inner_text("#status"), "the link")

@@ -10,7 +10,7 @@ import pytest
 
 from melforge.common.cli.serve import main, parse, settings_from
 from melforge.common.errors import InputError
-from melforge.common.serve.settings import ServeSettings, read_keys
+from melforge.common.serve.settings import ServeSettings
 from tests.serve.conftest import PATIENCE, ROOT, SPEECH, own_pcm, samples_of, serving, speech, wait_for
 
 TEXT = "The first sentence is here. The second one follows."
@@ -134,12 +134,16 @@ def test_a_pair_that_cannot_be_loaded_ends_the_start_with_a_sentence(tmp_path, n
         main(["--voice", str(voice), "--device", "cpu", "--port", "0"])
 
 
+@pytest.mark.serve
 def test_keys_are_asked_for_where_others_can_call(tmp_path):
+    from melforge.common.serve.keys import Keys, read_keys
+
     file = tmp_path / "keys"
     file.write_text("# mine\nfirst\n\n second  Ann Lee\n")
-    assert read_keys(ServeSettings(keys=str(file)), {}) == {b"first": "1", b"second": "Ann Lee"}
-    assert read_keys(ServeSettings(), {}) == {}
-    assert read_keys(ServeSettings(host="0.0.0.0", without_keys=True), {}) == {}
+    keys = Keys(read_keys(ServeSettings(keys=str(file)), {}))
+    assert [keys.caller(f"Bearer {key}".encode()) for key in ("first", "second")] == ["1", "Ann Lee"]
+    assert read_keys(ServeSettings(), {}) == []
+    assert read_keys(ServeSettings(host="0.0.0.0", without_keys=True), {}) == []
     with pytest.raises(InputError, match="there are no API keys: give --keys FILE"):
         read_keys(ServeSettings(host="0.0.0.0"), {})
     with pytest.raises(InputError, match=r"\$MELFORGE_API_KEYS holds no API key"):

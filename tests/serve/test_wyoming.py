@@ -2,14 +2,22 @@
 
 import asyncio
 import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import pytest
 
+from melforge.common.cli.benchmark_server import main as benchmark
 from melforge.common.cli.serve import main as serve
+from melforge.common.cli.wyoming import main as wyoming
 from melforge.common.errors import InputError
 from melforge.common.runner import TextToSpeech
-from tests.serve.conftest import PATIENCE, running, samples_of, wait_for
+from tests.serve.conftest import PATIENCE, ROOT, running, samples_of, wait_for
+from tests.serve.test_api import breaking, speak_instead
 
 pytestmark = [pytest.mark.serve, pytest.mark.wyoming]
 TEXT = "The first sentence is here. The second one follows. And a third."
@@ -27,17 +35,22 @@ def direct():
 
 
 def talk(server, *events, until=("audio-stop",)):
-    """What the server answers to these events, up to one of these types."""
-    from wyoming.client import AsyncTcpClient
+    """What the server answers to these events, up to one of these types; None where the connection ends."""
+    return exchange(f"tcp://127.0.0.1:{server.wyoming}", *events, until=until)
+
+
+def exchange(uri, *events, until):
+    from wyoming.client import AsyncClient
 
     async def run():
         found = []
-        async with asyncio.timeout(PATIENCE), AsyncTcpClient("127.0.0.1", server.wyoming) as client:
-            for event in events:
-                await client.write_event(event.event() if hasattr(event, "event") else event)
-            while not found or found[-1].type not in until:
+        async with asyncio.timeout(PATIENCE), AsyncClient.from_uri(uri) as client:
+            with suppress(ConnectionError):  # it may end before all is said
+                for event in events:
+                    await client.write_event(event.event() if hasattr(event, "event") else event)
+            while not found or (found[-1] and found[-1].type) not in until:
                 event = await client.read_event()
-                assert event is not None, found
+                assert event is not None or None in until, found
                 found.append(event)
         return found
 
@@ -104,18 +117,83 @@ def test_the_ear_hears_what_was_spoken(server, direct):
     assert answer.data["text"].lower().strip(".") == "she said that it was a good day"
 
 
-def test_ping_and_what_cannot_be_spoken(server):
+def test_ping(server):
     from wyoming.ping import Ping
 
     (pong,) = talk(server, Ping(text="x").event(), until=("pong",))
     assert pong.data["text"] == "x"
-    for wrong, message in (
-        (synthesize("..."), "can be spoken"),
-        (synthesize("Hello.", name="nobody"), "nobody"),
-        (synthesize("x" * 5000), "5000 characters, of 4096 at most"),
-    ):
-        (error,) = talk(server, wrong, until=("error",))
-        assert message in error.data["text"] and error.data["code"]
+
+
+@pytest.mark.parametrize(
+    ("text", "voice", "message"),
+    [
+        ("...", {}, "can be spoken"),
+        ("Hello.", {"name": "nobody"}, "nobody"),
+        ("x" * 5000, {}, "5000 characters, of 4096 at most"),
+    ],
+)
+def test_what_cannot_be_spoken_is_told_and_ends_the_connection(server, text, voice, message):
+    """Home Assistant passes over errors: it would wait for the end of the audio."""
+    error, end = talk(server, synthesize(text, **voice), until=(None,))
+    assert error.type == "error" and message in error.data["text"] and error.data["code"] and end is None
+
+
+def test_what_breaks_in_the_middle_has_no_end_of_audio(server, monkeypatch):
+    """Who hears a part does not take it for the whole."""
+    speak_instead(monkeypatch, breaking)
+    *heard, error, end = talk(server, synthesize(TEXT), until=(None,))
+    assert {event.type for event in heard} == {"audio-start", "audio-chunk"}
+    assert error.type == "error" and error.data["code"] == "internal_error" and end is None
+
+
+def test_a_sentence_without_words_does_not_end_an_llm_s_answer(server, direct):
+    from wyoming.tts import SynthesizeChunk, SynthesizeStart, SynthesizeStop
+
+    parts = map(SynthesizeChunk, ("Done! ", "... ", "The lamp is on. "))
+    events = talk(server, SynthesizeStart(), *parts, SynthesizeStop(), until=("synthesize-stopped",))
+    wanted = [direct.speak(one).samples for one in ("Done!", "The lamp is on.")]
+    assert len(audio_of(events)) == sum(map(len, wanted))
+    assert [event.type for event in events if event.type != "audio-chunk"][-2:] == [
+        "audio-stop",
+        "synthesize-stopped",
+    ]
+
+
+@pytest.mark.parametrize(
+    "format", [{"rate": 0}, {"width": 5}, {"channels": 0}, {"rate": "fast"}, {"width": None}]
+)
+def test_a_recording_of_an_impossible_form_ends_the_connection(server, format):
+    from wyoming.event import Event
+
+    about = {"rate": 16000, "width": 2, "channels": 1} | format
+    events = Event("audio-start", about), Event("audio-chunk", about, b"xx" * 800), Event("audio-stop")
+    error, end = talk(server, *events, until=(None,))
+    assert error.type == "error" and error.data["code"] and end is None
+
+
+def test_ssml_is_spoken_as_such(server, direct):
+    from wyoming.tts import Synthesize, SynthesizeTextFormat
+
+    ssml = "<speak>One. <break time='500ms'/> Two.</speak>"
+    events = talk(server, Synthesize(ssml, text_format=SynthesizeTextFormat.SSML))
+    assert len(audio_of(events)) == len(direct.speak(ssml).samples)
+    error, _ = talk(server, Synthesize("One.", text_format=SynthesizeTextFormat.SSML), until=(None,))
+    assert "SSML" in error.data["text"]
+
+
+def test_a_slow_reader_is_paused_and_holds_up_nobody():
+    from wyoming.client import AsyncTcpClient
+
+    async def run(server):
+        async with asyncio.timeout(PATIENCE), AsyncTcpClient("127.0.0.1", server.wyoming) as client:
+            await client.write_event(synthesize(" ".join([TEXT] * 60)))
+            await client.read_event()
+            (job,) = server.service.scheduler._jobs
+            await asyncio.to_thread(wait_for, lambda: job.parked, "the pause")
+            assert server.speak().status_code == 200 and job.progress.ended is None
+
+    with running(ahead=1.0, wyoming_port=0) as server:
+        asyncio.run(run(server))
 
 
 @pytest.mark.parametrize(
@@ -154,8 +232,122 @@ def test_a_client_that_leaves_leaves_nothing_behind(server):
     wait_for(lambda: not server.service.running and not server.service.scheduler.jobs)
 
 
+@contextmanager
+def alone(uri):
+    """`melforge wyoming` in a process of its own, and where it says that it listens."""
+    words = [sys.executable, "-m", "melforge", "wyoming", "--uri", uri]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, env=environment, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        try:
+            yield process, json.loads(process.stderr.readline())["url"]
+        finally:
+            process.kill()
+
+
+def test_alone_on_stdin_and_stdout_it_speaks_with_any_speaker():
+    from wyoming.event import read_event, write_event
+    from wyoming.info import Describe, Info
+
+    with alone("stdio://") as (process, _):
+        write_event(Describe().event(), process.stdin)
+        (speaks,) = Info.from_event(read_event(process.stdout)).tts
+        voices = {voice.name: voice for voice in speaks.voices}
+        assert {"hazel", "orchard", "daniel"} <= set(voices)
+        assert "daniel" in [speaker.name for speaker in voices["orchard"].speakers]
+        heard = []
+        for voice in ({"name": "daniel"}, {"name": "orchard", "speaker": "daniel"}, {"name": "emma"}):
+            write_event(synthesize("Hello there.", **voice), process.stdin)
+            events = [read_event(process.stdout)]
+            while events[-1].type != "audio-stop":
+                events.append(read_event(process.stdout))
+            heard.append(audio_of(events).tolist())
+        assert heard[0] == heard[1] != heard[2]
+        process.stdin.close()
+        assert process.wait(PATIENCE) == 0
+
+
+def test_what_is_being_spoken_is_finished_when_it_is_to_end(tmp_path):
+    with alone(f"unix://{tmp_path}/socket") as (process, uri):
+        from wyoming.client import AsyncClient
+
+        async def run():
+            found = []
+            async with (
+                asyncio.timeout(PATIENCE),
+                AsyncClient.from_uri(uri) as idle,
+                AsyncClient.from_uri(uri) as client,
+            ):
+                await client.write_event(synthesize(" ".join([TEXT] * 8)))
+                while event := await client.read_event():
+                    if event.type == "audio-chunk" and "audio-chunk" not in found:
+                        process.send_signal(signal.SIGTERM)
+                    found.append(event.type)
+                assert await idle.read_event() is None
+            return found
+
+        assert asyncio.run(run())[-1] == "audio-stop"
+        assert process.wait(PATIENCE) == 0
+
+
+@pytest.mark.parametrize(
+    "uri", ["http://127.0.0.1:10200", "tcp://127.0.0.1", "tcp://:1", "unix://", "tcp://h:x"]
+)
+def test_another_address_is_an_error(uri):
+    with pytest.raises(InputError, match=r"give tcp://HOST:PORT, unix://PATH or stdio://"):
+        wyoming(["--uri", uri])
+
+
+@pytest.mark.zeroconf
+def test_home_assistant_finds_it():
+    """By zeroconf, for as long as it is there."""
+    from zeroconf import ServiceStateChange
+    from zeroconf.asyncio import AsyncServiceBrowser, AsyncServiceInfo, AsyncZeroconf
+
+    from melforge.common.serve.wyoming import ANNOUNCED, announce
+
+    async def run():
+        seen = asyncio.Queue()
+
+        def changed(zeroconf, service_type, name, state_change):
+            if f"-{port}." in name:
+                seen.put_nowait((name, state_change))
+
+        port = 20000 + os.getpid() % 20000  # that nobody else on this network tells
+        async with asyncio.timeout(PATIENCE), AsyncZeroconf() as zeroconf:
+            browser = AsyncServiceBrowser(zeroconf.zeroconf, ANNOUNCED, handlers=[changed])
+            announcing = asyncio.create_task(announce("0.0.0.0", port))
+            name, change = await seen.get()
+            assert change is ServiceStateChange.Added
+            found = AsyncServiceInfo(ANNOUNCED, name)
+            assert await found.async_request(zeroconf.zeroconf, 10_000) and found.port == port
+            assert found.parsed_addresses()
+            announcing.cancel()
+            while (await seen.get())[1] is not ServiceStateChange.Removed:
+                pass
+            await browser.async_cancel()
+
+    asyncio.run(run())
+
+
 def test_keys_and_several_processes_are_refused():
     with pytest.raises(InputError, match="Wyoming has no keys"):
         serve(["--wyoming-port", "10200", "--host", "0.0.0.0"])
     with pytest.raises(InputError, match="for one process here"):
         serve(["--wyoming-port", "10200", "--processes", "2"])
+
+
+def test_a_load_has_rows_of_wyoming_beside_those_of_http(server, tmp_path, capsys):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("Hello there.\nThe second text.\n")
+    address = f"tcp://127.0.0.1:{server.wyoming}"
+    words = ["--server", f"{server.url},{address}", "--texts", str(texts), "--voice", "hazel"]
+    assert benchmark([*words, "--streams", "2", "-o", str(tmp_path)]) == 0
+    assert f"{address}, closed loop, 2 streams: first audio" in capsys.readouterr().err
+    rows = json.loads((tmp_path / "server.json").read_text())["rows"]
+    assert [row["address"][:4] for row in rows] == ["http", "tcp:"] and not any(row["errors"] for row in rows)
+    assert rows[0]["audio_s"] == pytest.approx(rows[1]["audio_s"], rel=0.01)
+    assert benchmark(["--server", address, "--voice", "nobody"]) != 0
+    assert "nobody" in capsys.readouterr().err
+    with pytest.raises(InputError, match="no server at tcp://127"):
+        benchmark(["--server", "tcp://127.0.0.1:1"])

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from melforge.common.engines import WrappedEngine
 from melforge.common.errors import InputError
 from melforge.common.recognition.loading import load_recogniser
 from melforge.common.recognition.long_recordings import transcribe
+from melforge.common.recognition.transcript import greedy_text
 from melforge.common.serve.client import Address
 from melforge.common.synthesis.stage_engines import StageEngines
 from melforge.common.triton.client import HttpClient
@@ -257,7 +259,8 @@ class Ensemble:
         if handler.path.endswith("/config"):
             parameters = {"sampling_rate": "16000", "labels": recogniser_labels}
             named = {name: {"string_value": value} for name, value in parameters.items()}
-            handler.whole(200, json.dumps({"parameters": named}).encode())
+            tensors = {"input": [{"data_type": "TYPE_FP32"}], "output": [{"name": "TRANSCRIPT_TEXT"}]}
+            handler.whole(200, json.dumps({"parameters": named, **tensors}).encode())
         elif handler.path.endswith("/stats"):
             handler.whole(200, b'{"model_stats": []}')
         else:
@@ -384,6 +387,50 @@ def test_batches_form_and_everyone_gets_their_own_transcript(server, audios, tex
         assert after[model].texts - before[model].texts == 48
         assert after[model].since(before[model])["batch"] > 1.5, model
     client.close()
+
+
+@pytest.fixture(scope="module")
+def jasper_server(small_ear, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("triton") / "models"
+    words = ("--device", "cpu", "--threads", "1", "--batch-size", "8", "--jasper-client")
+    assert write([str(folder), "--ear", str(small_ear), *words]) == 0
+    with tritonserver(folder, tmp_path_factory.mktemp("tritonserver")) as one:
+        yield one
+
+
+@pytest.mark.tritonserver
+@pytest.mark.slow
+def test_nvidia_s_own_client_gets_what_it_asks_for(jasper_server, recogniser, audios, sounds, capsys):
+    """It takes the dtypes from the config, pads with noise, and makes the text of labels."""
+    import tritonclient.http as http
+
+    client = http.InferenceServerClient(jasper_server.http.removeprefix("http://"))
+    config = client.get_model_config(ENSEMBLE)
+    signal, counts = config["input"]
+    (transcript,) = config["output"]
+    assert (signal["data_type"], counts["data_type"], transcript["data_type"]) == (
+        *("TYPE_FP16", "TYPE_INT32", "TYPE_INT32"),
+    )
+    batch = np.stack([audios[4][:24000], audios[0]]).astype(np.float16)
+    given = [
+        http.InferInput(signal["name"], batch.shape, "FP16"),
+        http.InferInput(counts["name"], [2, 1], "INT32"),
+    ]
+    given[0].set_data_from_numpy(batch)
+    given[1].set_data_from_numpy(np.full((2, 1), 24000, np.int32))
+    rows = client.infer(ENSEMBLE, given).as_numpy(transcript["name"])
+    client.close()
+    wanted = [one.text for one in transcribe(recogniser, [(row.astype(np.float32), RATE) for row in batch])]
+    assert [" ".join(greedy_text(row, recogniser.labels).split()) for row in rows] == wanted
+    assert ask_client([str(sounds / "0.wav"), "--transcribe", "--server", jasper_server.http]) == 0
+    assert capsys.readouterr().out.strip() == wanted[1]
+    command = [sys.executable, str(jasper_server.repository / "probe.py"), jasper_server.http, "60"]
+    assert subprocess.run(command).returncode == 0
+
+
+def test_models_that_speak_have_no_jasper_client(tmp_path):
+    with pytest.raises(InputError, match="--jasper-client is for models that hear"):
+        write([str(tmp_path / "models"), "--jasper-client"])
 
 
 def test_a_load_without_statistics_has_its_rows(capsys):

@@ -75,9 +75,8 @@ def test_every_model_has_its_tensors_and_no_path_of_this_machine(run, tiny_voice
             dims = ", ".join(map(str, tensor.dims))
             assert re.search(rf'name: "{tensor.name}", data_type: \w+, dims: \[{re.escape(dims)}\]', text)
     assert all("allow_ragged_batch: true" in configs[name] for name in ("frontend", "acoustic", "vocoder"))
-    assert (
-        "max_queue_size: 64" in configs["acoustic"] and "decoupled: true" in configs["text_to_speech_stream"]
-    )
+    assert "max_queue_size: 64" in configs["frontend"] and "max_queue_size: 256" in configs["acoustic"]
+    assert "decoupled: true" in configs["text_to_speech_stream"]
     written = [path for path in (tmp_path / "models").rglob("*") if path.is_file()]
     for path in written:
         content = path.read_bytes()
@@ -91,7 +90,8 @@ def test_options_say_how_the_models_run(run):
     assert "{ count: 2, kind: KIND_GPU }" in configs["vocoder"]
     assert "{ count: 2, kind: KIND_CPU }" in configs["frontend"]
     for entry in ("max_queue_delay_microseconds: 500", "max_queue_size: 9", "microseconds: 2500000"):
-        assert entry in configs["acoustic"]
+        assert entry in configs["frontend"]
+    assert "preferred_batch_size: [2]" in configs["frontend"]
     assert '"queue_size", value { string_value: "9" }' in configs["text_to_speech_stream"]
     assert all("max_batch_size: 4" in configs[name] for name in ("acoustic", "text_to_speech"))
     assert "max_batch_size: 0" in configs["text_to_speech_stream"]

@@ -1,7 +1,10 @@
 """The real server runs the repository: audio as `speak` makes it, errors, batches, streams, the probe."""
 
+import collections
+import functools
 import json
 import os
+import random
 import re
 import signal
 import subprocess
@@ -21,9 +24,12 @@ from melforge.common.errors import InputError
 from melforge.common.serve.client import Address, ServerError
 from melforge.common.speech import Controls
 from melforge.common.triton.client import HttpClient
+from tests import flood as floods
+from tests.flood import CLIENTS, SECONDS, flood, post, private_mb, seconds_from_now
 from tests.triton.conftest import PATIENCE, QUEUE_SIZE, ROOT, own_environment
 
 pytestmark = [pytest.mark.tritonserver, pytest.mark.slow]
+TEXTS_OF_STREAMS = floods.TEXTS[::3]
 TEXTS = ("Hello there.", "One sentence. And here is another one, which is longer!", "Three.")
 
 
@@ -278,26 +284,37 @@ def probe(server, *more: str) -> subprocess.CompletedProcess:
     return subprocess.run(command, capture_output=True, text=True)
 
 
-def test_a_flood_is_refused_at_once_and_the_server_is_alive_meanwhile(server):
-    text = " ".join([TEXTS[1]] * 20)
+async def ask_for_audio(connection, text):
+    given = {"name": "text", "datatype": "BYTES", "shape": [1, 1], "data": [text]}
+    wanted = {"name": "audio", "parameters": {"binary_data": True}}
+    body = json.dumps({"inputs": [given], "outputs": [wanted]}).encode()
+    status, headers, content = await post(connection, "/v2/models/text_to_speech/infer", body)
+    return status, content[int(headers.get("inference-header-content-length", 0)) :]
 
-    def ask(number):
-        client = HttpClient(Address.parse(server.http), PATIENCE)
-        try:
-            return len(alone(client, text, {}))
-        except ServerError as error:
-            return error.status
-        finally:
-            client.close()
 
-    with ThreadPoolExecutor(4 * QUEUE_SIZE) as clients:
-        answers = [clients.submit(ask, number) for number in range(4 * QUEUE_SIZE)]
-        during = probe(server)
-        answers = [answer.result() for answer in answers]
-    assert during.returncode == 0, during.stdout
-    assert set(answers) - {503} and answers.count(503) >= QUEUE_SIZE, answers
-    assert all(answer == 503 or answer > 22050 for answer in answers), answers
-    assert probe(server).returncode == 0
+def test_a_flood_is_refused_as_it_comes_and_the_server_is_alive_meanwhile(server, client, tts):
+    models = ("frontend", "acoustic", "vocoder")
+
+    @functools.cache
+    def samples(text):
+        return tts.speak(text).samples
+
+    def is_whole(text, content):
+        return close_to(np.frombuffer(content, np.float32), samples(text))
+
+    flood(server.http, ask_for_audio, is_whole, seconds_from_now(min(SECONDS, 4)))
+    before, memory = settled(client), private_mb(map(server.stub, models))
+    with ThreadPoolExecutor(1) as aside:
+        flooding = aside.submit(flood, server.http, ask_for_audio, is_whole, seconds_from_now())
+        during = [probe(server)]
+        found = flooding.result()
+    print(f"{found}\nmemory {memory:.0f} MB before, {private_mb(map(server.stub, models)):.0f} MB after")
+    assert not found.failed and not found.wrong and len(found.answered) >= QUEUE_SIZE, found
+    assert len(found.refused) >= CLIENTS - 3 * QUEUE_SIZE, found
+    assert [one.returncode for one in [*during, probe(server)]] == [0, 0], during
+    after = settled(client)
+    made = [after[model].texts - before[model].texts for model in models]
+    assert made[0] == made[1] == made[2] >= len(found.answered), "whom the first model takes is spoken"
 
 
 def test_streams_beyond_the_most_are_refused(server):
@@ -325,4 +342,42 @@ def test_the_probe_notices_a_dead_model_and_a_reload_heals_it(server, model):
     assert server.ready()  # what Triton says of itself
     healed = probe(server, "heal")
     assert healed.returncode == 0 and "is loaded again" in healed.stdout, healed.stdout
+    assert probe(server).returncode == 0
+
+
+async def ask_for_stream(connection, text):
+    path = "/v2/models/text_to_speech_stream/generate_stream"
+    status, _, content = await post(connection, path, json.dumps({"text": text}).encode())
+    rows = [json.loads(line.removeprefix(b"data: ")) for line in content.splitlines() if line.strip()]
+    if status != 200 or any("error" in row for row in rows):
+        return max(status, 500), content
+    return 200, np.concatenate([np.float32(row["audio"]) for row in rows]).tobytes()
+
+
+def test_models_that_are_killed_again_and_again_leave_whole_answers_or_errors(server, tts):
+    draw, kills, is_over = random.Random(0), [], seconds_from_now()
+
+    @functools.cache
+    def samples(text):
+        return tts.speak(text).samples
+
+    def is_whole(text, content):
+        return close_to(np.frombuffer(content, np.float32), samples(text))
+
+    async def ask(connection, text):
+        return await (ask_for_stream if text in TEXTS_OF_STREAMS else ask_for_audio)(connection, text)
+
+    def kill():
+        while not is_over() or len(kills) < 2:
+            kills.append(draw.choice(("frontend", "acoustic", "vocoder", "text_to_speech_stream")))
+            os.kill(server.stub(kills[-1]), signal.SIGKILL)
+            while (one := probe(server, "heal")).returncode:
+                assert server.process.poll() is None, one.stdout
+
+    with ThreadPoolExecutor(1) as aside:
+        killing = aside.submit(kill)
+        found = flood(server.http, ask, is_whole, killing.done, clients=6)
+        killing.result()
+    print(f"{len(kills)} models killed\n{found}\n{collections.Counter(found.failed)}")
+    assert not found.wrong and found.answered, found
     assert probe(server).returncode == 0

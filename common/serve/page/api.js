@@ -1,6 +1,7 @@
 // The server: what it offers, speech as it is made, and what it hears.
 
-const KEY = "melforge.key";
+const TOKEN = "melforge.token";
+const TOKEN_SECONDS = 7200;
 const EVENT_END = "\n\n";
 
 // An answer that is no success: the server's own sentence, and which field it is about.
@@ -16,24 +17,36 @@ export class ServerError extends Error {
   }
 }
 
-export function keptKey() {
+export function keptToken() {
   try {
-    return sessionStorage.getItem(KEY) ?? "";
+    return sessionStorage.getItem(TOKEN) ?? "";
   } catch {
     return "";
   }
 }
 
-export function keepKey(key) {
+function keepToken(token) {
   try {
-    sessionStorage.setItem(KEY, key);
+    sessionStorage.setItem(TOKEN, token);
   } catch {
     // A browser that keeps nothing asks again.
   }
 }
 
+// Gets a token in the place of the key, which nothing keeps.
+export async function enter(key) {
+  const headers = { Authorization: `Bearer ${key}`, "Content-Type": "application/json" };
+  const body = JSON.stringify({ expires_after: { anchor: "created_at", seconds: TOKEN_SECONDS } });
+  try {
+    const answer = await ask("v1/realtime/client_secrets", { method: "POST", headers, body });
+    keepToken((await answer.json()).value);
+  } catch (error) {
+    throw error.status === 401 ? new Error("This is no valid key.") : error;
+  }
+}
+
 async function ask(path, { headers = {}, ...options } = {}) {
-  if (keptKey()) headers.Authorization = `Bearer ${keptKey()}`;
+  if (keptToken()) headers.Authorization ??= `Bearer ${keptToken()}`;
   let answer;
   try {
     answer = await fetch(new URL(path, document.baseURI), { ...options, headers });

@@ -10,7 +10,7 @@ const EMPTY = "Press Speak to hear the text, and to see its waveform, mel spectr
 
 export class Column {
   // `page` is what it does for a column: shows an error or a status, draws what has changed, pauses the
-  // others before one plays, and knows the text.
+  // others before one plays, lets its greeting be heard, and knows the text.
   constructor(letter, options, page) {
     this.options = options;
     this.page = page;
@@ -31,6 +31,7 @@ export class Column {
     fill(parts.format, options.formats);
     parts.model.addEventListener("change", () => this.#offer());
     parts.voice.addEventListener("change", () => this.#offerControls());
+    parts.hear.addEventListener("click", () => page.hear(this));
     parts.reset.addEventListener("click", () => (this.controls.values = {}));
     parts.play.addEventListener("click", () => (this.player.playing ? this.pause() : this.#play()));
     parts.stop.addEventListener("click", () => this.stop());
@@ -57,6 +58,12 @@ export class Column {
     this.#offerControls();
     this.controls.values = controls;
     this.speakers.value = controls.speaker;
+  }
+
+  // What its voice says of itself.
+  get greeting() {
+    const name = this.speakers.value?.split(":")[0] ?? (this.speakers.names[0] || this.parts.voice.value);
+    return `Hello, this is ${name}. How do I sound to you?`;
   }
 
   get busy() {

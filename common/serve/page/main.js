@@ -1,6 +1,6 @@
 // The form, the keyboard, the columns A and B, links and history.
 
-import { keepKey, keptKey, readOptions } from "./api.js";
+import { enter, keptToken, readOptions } from "./api.js";
 import { Column } from "./column.js";
 import { offerHearing } from "./hearing.js";
 import { addToHistory, clearHistory, fromFragment, readHistory, toFragment } from "./state.js";
@@ -19,6 +19,7 @@ const page = {
   failed: showError,
   changed: draw,
   text: () => text.value,
+  hear: (column) => hear([column], ({ greeting }) => greeting),
   playing: (column) => columns.filter((other) => other !== column).forEach((other) => other.pause()),
 };
 
@@ -30,18 +31,22 @@ function state() {
   return { text: text.value, columns: shown().map((column) => column.state) };
 }
 
-// Each column is asked when the one before is whole, so that their times are their own.
-async function speak() {
+function speak() {
   if (!options) return;
+  addToHistory(state());
+  listHistory();
+  hear(shown(), () => text.value);
+}
+
+// Each column is asked when the one before is whole, so that their times are their own.
+async function hear(chosen, textOf) {
   stop();
   const mine = ++turn;
   showError(null);
-  addToHistory(state());
-  listHistory();
   let heard = Promise.resolve();
-  for (const column of shown()) {
+  for (const column of chosen) {
     try {
-      await column.speak(text.value, heard);
+      await column.speak(textOf(column), heard);
     } catch (error) {
       if (mine === turn) showError(error);
       return;
@@ -56,11 +61,12 @@ function stop() {
   columns.forEach((column) => column.stop());
 }
 
-// A server that wants a key asks for it; only a wrong one is an error.
+// A server that wants a key asks for it, and again when the token in its place holds no longer.
 function showError(error) {
   page.status("");
   const wanted = error?.status === 401;
-  const words = wanted ? keptKey() && "This is no valid key." : error?.message;
+  const again = keptToken() && "Please enter the key again: that was two hours ago.";
+  const words = wanted ? again : error?.message;
   at("error").textContent = words ?? "";
   if (!wanted) return;
   at("key-form").hidden = false;
@@ -170,8 +176,15 @@ at("clear").addEventListener("click", () => {
 });
 at("key-form").addEventListener("submit", async (event) => {
   event.preventDefault();
-  keepKey(at("key").value.trim());
-  await start();
+  try {
+    await enter(at("key").value.trim());
+  } catch (error) {
+    showError(error);
+    return;
+  }
+  at("key").value = "";
+  showError(null);
+  if (!options) await start();
   if (!options) return;
   at("key-form").hidden = true;
   page.status("The key is accepted.");

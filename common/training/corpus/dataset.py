@@ -1,4 +1,4 @@
-"""A labelled corpus in memory, as arrays ready for a GPU: what `melforge voice prepare` or a recipe wrote."""
+"""A labelled corpus, as `melforge voice prepare` or a recipe wrote it: labels in memory, audio in files."""
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -89,20 +89,44 @@ def load_labels(folder: Path) -> Labels:
         return labels
 
 
-def load_audio(folder: Path, labels: Labels, hop: int) -> tuple[np.ndarray, np.ndarray]:
-    """All wavs end to end, int16 `[samples]`, cut to their frames; where each begins, int64 `[n + 1]`."""
-    import soundfile
+class CorpusAudio:
+    """All wavs of a corpus end to end, int16, each cut to its frames, read from their files piece by piece.
 
-    samples = labels.frames * hop
-    offsets = np.concatenate([[0], np.cumsum(samples)])
-    audio = np.zeros(offsets[-1], dtype=np.int16)
+    `offsets` int64 `[utterances + 1]` says where each begins.
+    """
 
-    def read(i: int) -> None:
-        data, _ = soundfile.read(folder / "wavs" / f"{labels.names[i]}.wav", dtype="int16")
-        if len(data) < samples[i]:
-            raise InputError(f"{labels.names[i]}.wav is shorter than its labels: prepare the corpus again")
-        audio[offsets[i] : offsets[i + 1]] = data[: samples[i]]
+    def __init__(self, folder: Path, labels: Labels, hop: int):
+        self.paths = [folder / "wavs" / f"{name}.wav" for name in labels.names]
+        self.offsets = np.concatenate([[0], np.cumsum(labels.frames * hop)])
 
-    with ThreadPoolExecutor(READERS) as pool:
-        list(pool.map(read, range(len(labels.names))))
-    return audio, offsets
+    def __len__(self) -> int:
+        return int(self.offsets[-1])
+
+    def read(self, start: int, end: int) -> np.ndarray:
+        """Samples `[end - start]`; those outside the corpus are mirrored, as a mel has them."""
+        import soundfile
+
+        first, last = max(0, start), min(len(self), end)
+        parts, place = [], first
+        number = int(np.searchsorted(self.offsets, first, "right")) - 1
+        while place < last:
+            begin, stop = self.offsets[number], min(last, self.offsets[number + 1])
+            path = self.paths[number]
+            part, _ = soundfile.read(path, int(stop - place), int(place - begin), dtype="int16")
+            if len(part) < stop - place:
+                raise InputError(f"{path.name} is shorter than its labels: prepare the corpus again")
+            parts.append(part)
+            place, number = stop, number + 1
+        return np.pad(np.concatenate(parts), (first - start, end - last), mode="reflect")
+
+    def read_all(self) -> np.ndarray:
+        """Samples `[all]`."""
+        audio = np.empty(len(self), np.int16)
+
+        def read(number: int) -> None:
+            start, end = self.offsets[number : number + 2]
+            audio[start:end] = self.read(int(start), int(end))
+
+        with ThreadPoolExecutor(READERS) as pool:
+            list(pool.map(read, range(len(self.paths))))
+        return audio

@@ -10,6 +10,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from melforge.common.engines.torch_engine import build_network
+from melforge.common.files import written_whole
 from melforge.common.stages import stages_of
 from melforge.common.training.corpus.batches import Utterances
 from melforge.common.training.loop import Network
@@ -47,14 +48,19 @@ def by_length(corpus: Utterances, batch_size: int, doing: str) -> Iterable[Tenso
 
 
 @torch.no_grad()
-def predict_mels(network: torch.nn.Module, corpus: Utterances, batch_size: int, predict: Predict) -> Tensor:
-    """Mels of the whole corpus in its order, float16 [n_mels, frames]."""
-    mels = torch.empty_like(corpus.mel)
-    for members in by_length(corpus, batch_size, "predicting mels"):
-        places = zip(corpus.first[members].tolist(), corpus.frames[members].tolist(), strict=True)
-        for mel, (first, length) in zip(predict(network, corpus, members).mel, places, strict=True):
-            mels[:, first : first + length] = mel[:, :length].half()
-    return mels
+def predict_mels(
+    network: torch.nn.Module, corpus: Utterances, batch_size: int, predict: Predict, path: Path
+) -> None:
+    """Writes mels of the whole corpus in its order, float16 [n_mels, frames]."""
+    with written_whole(path) as temporary:
+        shape = corpus.n_mels, int(corpus.starts[-1])
+        mels = np.lib.format.open_memmap(temporary, "w+", np.float16, shape, fortran_order=True)
+        for members in by_length(corpus, batch_size, "predicting mels"):
+            found = predict(network, corpus, members).mel.half().cpu().numpy()
+            for mel, number in zip(found, members.tolist(), strict=True):
+                start, end = corpus.starts[number : number + 2]
+                mels[:, start:end] = mel[:, : end - start]
+        mels.flush()
 
 
 def compare_boundaries(found: Sequence[np.ndarray], corpus: Utterances) -> str:

@@ -58,6 +58,8 @@ class SourcedSegments(Segments):
     """Segments of a corpus with sources. Batches have `source`, phase in cycles and pitch in cycles a sample
     (B, 2, T), `voiced`, 1 or 0 (B, T), and `harmonic`, the audio's harmonic part (B, 1, S) too.
 
+    What stands beside the audio is on the device, also where the audio does not fit there.
+
     The first `edges` items of a batch begin with an utterance, and as many more end with one: there a network
     meets the padding that it meets in use.
     """
@@ -78,9 +80,10 @@ class SourcedSegments(Segments):
             harmonic[first * self.hop : end * self.hop] = kept.harmonic[: (end - first) * self.hop]
             phase[first:end], pitch[first:end], voiced[first:end] = kept.phase, kept.pitch, kept.voiced
         pitch /= RATE  # cycles a sample
-        self.harmonic, self.phase, self.pitch, self.voiced, self.firsts, self.ends = (
-            torch.from_numpy(one).to(device) for one in (harmonic, phase, pitch, voiced, firsts, ends)
+        self.harmonic, self.phase, self.pitch, self.voiced = (
+            torch.from_numpy(one).to(device) for one in (harmonic, phase, pitch, voiced)
         )
+        self.firsts, self.ends = torch.from_numpy(firsts), torch.from_numpy(ends)
 
     def draw_starts(self, count: int, frames: int, limit: int, random: torch.Generator) -> Tensor:
         starts = super().draw_starts(count, frames, limit, random)
@@ -92,7 +95,7 @@ class SourcedSegments(Segments):
                 f"no utterance that is trained on has the {frames} frames of a segment: "
                 "give fewer segment_frames, or edge_segments=0"
             )
-        drawn = torch.randint(0, len(fitting), (2 * self.edges,), device=self.device, generator=random)
+        drawn = torch.randint(0, len(fitting), (2 * self.edges,), generator=random)
         begun, ended = fitting[drawn].split(self.edges)
         starts[: 2 * self.edges] = torch.cat((self.firsts[begun], self.ends[ended] - frames))
         return starts

@@ -12,7 +12,7 @@ from melforge.common.errors import InputError
 from melforge.common.training.corpus import batches
 from melforge.common.training.corpus.alignment import Aligner, line_symbols, speech_bounds, spread
 from melforge.common.training.corpus.batches import VALIDATION_UTTERANCES, validation_count
-from melforge.common.training.corpus.dataset import LABELS, Labels, load_audio, load_labels, save_labels
+from melforge.common.training.corpus.dataset import LABELS, CorpusAudio, Labels, load_labels, save_labels
 from melforge.common.training.corpus.processes import in_processes
 
 RATE, HOP = 22_050, 256
@@ -62,9 +62,14 @@ def test_labels_and_audio_come_back_as_they_were_written(tmp_path):
     for column in ("ids", "durations", "pitch"):
         for got, wanted in zip(getattr(back, column), getattr(labels, column), strict=True):
             np.testing.assert_array_equal(got, wanted)
-    audio, offsets = load_audio(tmp_path, back, HOP)
-    assert offsets.tolist() == [0, 9 * HOP, 16 * HOP]
+    sound = CorpusAudio(tmp_path, back, HOP)
+    audio = sound.read_all()
+    assert sound.offsets.tolist() == [0, 9 * HOP, 16 * HOP]
     np.testing.assert_array_equal(audio[9 * HOP :], wavs[1][: 7 * HOP])
+    for start, end in ((5, 40), (8 * HOP, 12 * HOP), (9 * HOP, 10 * HOP), (0, 16 * HOP)):
+        np.testing.assert_array_equal(sound.read(start, end), audio[start:end])
+    mirrored = np.pad(audio, 4 * HOP, mode="reflect")
+    np.testing.assert_array_equal(sound.read(-4 * HOP, 20 * HOP), mirrored)
 
 
 def test_speakers_come_back_with_their_lines(tmp_path):
@@ -91,7 +96,7 @@ def test_audio_shorter_than_its_labels_is_refused(tmp_path):
     soundfile.write(tmp_path / "wavs" / "a.wav", np.zeros(HOP, np.int16), RATE)
     labels = Labels(["a"], ["x"], [np.array([1])], [np.array([2])], [np.array([0.0])])
     with pytest.raises(ValueError, match=r"a\.wav is shorter than its labels"):
-        load_audio(tmp_path, labels, HOP)
+        CorpusAudio(tmp_path, labels, HOP).read_all()
 
 
 def test_a_corpus_that_is_not_prepared_says_what_to_run(tmp_path):

@@ -11,7 +11,7 @@ import soundfile
 from melforge.common.errors import InputError
 from melforge.common.training.corpus import from_recordings, report
 from melforge.common.training.corpus.alignment import PhoneTimes
-from melforge.common.training.corpus.dataset import load_audio, load_labels
+from melforge.common.training.corpus.dataset import CorpusAudio, load_labels
 from melforge.common.training.corpus.defects import KINDS
 from melforge.common.training.corpus.from_recordings import prepare_recordings
 from melforge.common.training.corpus.report import read_report
@@ -100,7 +100,8 @@ def test_good_recordings_become_a_corpus_of_the_known_form(folder, aligner, tmp_
     labels = load_labels(out)
     assert sorted(labels.names) == sorted([*(f"good{n}" for n in range(6)), "lossy", "more", "stereo"])
     assert labels.speakers == [] and made["used"] == made["lines"] == 9 and not made["defects"]
-    audio, offsets = load_audio(out, labels, HOP)
+    sound = CorpusAudio(out, labels, HOP)
+    audio, offsets = sound.read_all(), sound.offsets
     for name, text, begin, end in zip(labels.names, labels.texts, offsets, offsets[1:], strict=False):
         assert text == TEXT.format(name)
         speech = audio[begin:end].astype(np.float32) / 32768

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from melforge.common.config import lexicon as files
+from melforge.common.config import watched
 from melforge.common.config.lexicon import LexiconFile, read_lexicon
 from melforge.common.errors import InputError
 from melforge.common.text import SaidAs, with_own_words
@@ -144,7 +144,7 @@ def test_what_is_wrong_is_named_with_file_and_line(write, text, message):
 
 
 def test_a_changed_file_is_read_again_and_a_broken_one_is_not(write, monkeypatch, caplog):
-    monkeypatch.setattr(files, "LOOK_EVERY", -1.0)
+    monkeypatch.setattr(watched, "LOOK_EVERY", -1.0)
     path = write("word: one")
     file = LexiconFile(path)
 

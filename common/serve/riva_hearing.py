@@ -1,0 +1,224 @@
+"""NVIDIA Riva's service RivaSpeechRecognition, with the server's ear."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import tempfile
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+
+from melforge.common.audio.sound_files import (
+    A_LAW,
+    HIGHEST_RATE,
+    LOWEST_RATE,
+    MU_LAW,
+    PCM,
+    SAMPLE_BYTES,
+    decode_audio,
+    encode_audio,
+    wav_header,
+)
+from melforge.common.errors import InputError
+from melforge.common.recognition.endpoints import PAUSE, GrowingRecording
+from melforge.common.recognition.transcript import Transcript
+from melforge.common.serve.errors import ApiError
+from melforge.common.serve.incoming import in_time
+from melforge.common.serve.nim import REGIONS, require_language
+from melforge.common.serve.riva_calls import ASR, ENCODINGS, RivaCall
+from melforge.common.serve.service import Service
+from melforge.common.serve.transcriptions import UPLOAD_SECONDS, note_heard
+
+# Codings of samples without a head, by NVIDIA's names.
+CODINGS = {"ENCODING_UNSPECIFIED": PCM, "LINEAR_PCM": PCM, "MULAW": MU_LAW, "ALAW": A_LAW}
+HEADS, LONGEST_HEAD = (b"RIFF", b"fLaC", b"OggS", b"ID3"), 4  # of sound files
+IN_MEMORY = 1 << 20  # bytes of a sound file that comes; further ones are on disk
+MOST_CHANNELS = 8
+SHORTEST_PAUSE = 0.2  # seconds
+# What clients ask for by default, and an ear of plain words has not.
+WITHOUT_EFFECT = (
+    "profanity_filter",
+    "speech_contexts",
+    "enable_automatic_punctuation",
+    "verbatim_transcripts",
+    "custom_configuration",
+)
+
+
+@dataclass(frozen=True)
+class IncomingSound:
+    """How samples without a head are to be read, and where pauses are cut."""
+
+    coding: int
+    rate: int
+    channels: int
+    pause: float
+    word_times: bool
+
+    def file(self, data: bytes) -> BinaryIO:
+        """A sound file, or samples, as a sound file; 400 if it is not known how these are to be read."""
+        if data.startswith(HEADS):
+            return io.BytesIO(data)
+        if self.coding not in SAMPLE_BYTES:
+            raise refusal("encoding", "this is no sound file, and its encoding is for files")
+        if not LOWEST_RATE <= self.rate <= HIGHEST_RATE:
+            limits = f"samples have {LOWEST_RATE} to {HIGHEST_RATE} Hz"
+            raise refusal("sample_rate_hertz", f"{limits}, not {self.rate}")
+        if not 1 <= self.channels <= MOST_CHANNELS:
+            raise refusal("audio_channel_count", f"1 to {MOST_CHANNELS}, not {self.channels}")
+        return io.BytesIO(wav_header(self.rate, len(data), self.channels, self.coding) + data)
+
+    def samples(self, data: bytes) -> np.ndarray:
+        """float32 [S]."""
+        try:
+            return decode_audio(self.file(data))[0]
+        except InputError as error:
+            raise ApiError(400, f"audio_content: {error}", "audio_content", "invalid_value") from None
+
+
+class RivaHearing:
+    """The service's methods: each gives its answers as bytes. All results are final, none interim."""
+
+    def __init__(self, service: Service) -> None:
+        self.service, self.hearing = service, service.hearing
+
+    async def recognize(self, call: RivaCall) -> AsyncGenerator[bytes, None]:
+        """The transcript of a recording, which is not read before there is room for it."""
+        with self._admitted(call):
+            async with in_time(UPLOAD_SECONDS):
+                request: Any = await call.message(ASR.RecognizeRequest)
+            sound = self._sound(call, request.config)
+            if not request.audio:
+                raise ApiError(400, "audio: it is empty", "audio", "missing")
+            if len(request.audio) > (most := self.service.settings.recording_bytes):
+                raise ApiError(413, f"audio: {len(request.audio)} bytes, of {most} at most", "audio")
+            transcript = await self.hearing.transcribe(sound.file(request.audio))
+            note_heard(self.service, call.record, transcript, call.arrived)
+        answer = ASR.RecognizeResponse()
+        if request.HasField("id"):
+            answer.id.CopyFrom(request.id)
+        if transcript.text:
+            self._fill(answer.results.add(), transcript, 0.0, sound.word_times)
+        yield answer.SerializeToString()
+
+    async def streaming_recognize(self, call: RivaCall) -> AsyncGenerator[bytes, None]:
+        """The transcripts of what is said between pauses, as it comes; of a sound file, of all at its end."""
+        with self._admitted(call):
+            messages = call.messages(ASR.StreamingRecognizeRequest)
+            first: Any = await anext(messages, None)
+            if first is None or not first.HasField("streaming_config"):
+                message = "streaming_config: it has to be in the first message"
+                raise ApiError(400, message, "streaming_config", "missing")
+            sound = self._sound(call, first.streaming_config.config)
+            async with aclosing(self._parts(messages, sound)) as parts:
+                async for begin, file in parts:
+                    since = self.service.scheduler.clock()
+                    transcript = await self.hearing.transcribe(file)
+                    note_heard(self.service, call.record, transcript, since)
+                    if transcript.text:
+                        answer = ASR.StreamingRecognizeResponse()
+                        if first.HasField("id"):
+                            answer.id.CopyFrom(first.id)
+                        result = answer.results.add(is_final=True, stability=1.0)
+                        self._fill(result, transcript, begin, sound.word_times)
+                        yield answer.SerializeToString()
+
+    async def get_riva_speech_recognition_config(self, call: RivaCall) -> AsyncGenerator[bytes, None]:
+        """The ear, once for each of the two methods, as NVIDIA's clients tell models apart."""
+        request: Any = await call.message(ASR.RivaSpeechRecognitionConfigRequest)
+        answer = ASR.RivaSpeechRecognitionConfigResponse()
+        for kind in ("offline", "online") if self.hearing.ear else ():
+            if request.model_name in ("", self.hearing.names[0]):
+                config = answer.model_config.add(model_name=self.hearing.names[0])
+                config.parameters["type"] = kind
+                config.parameters["streaming"] = str(kind == "online")
+                config.parameters["language_code"] = REGIONS.get(self.hearing.language, self.hearing.language)
+        if request.model_name and not answer.model_config:
+            raise ApiError(404, f"model_name: there is no model {request.model_name[:50]!r}", "model_name")
+        yield answer.SerializeToString()
+
+    @contextmanager
+    def _admitted(self, call: RivaCall) -> Iterator[None]:
+        with self.service.admitted(call.key, [None]), self.hearing.admitted():
+            yield
+
+    def _sound(self, call: RivaCall, config: Any) -> IncomingSound:
+        """What a RecognitionConfig says; 400 where it asks for what the ear cannot do."""
+        # NVIDIA's names of models mean the ear, as OpenAI's do.
+        ours = not config.model or "asr" in config.model.lower()
+        self.hearing.require(next(iter(self.hearing.names), "") if ours else config.model)
+        require_language(self.hearing.language, config.language_code)
+        if config.diarization_config.enable_speaker_diarization:
+            raise refusal("diarization_config", "this ear does not tell speakers apart")
+        if config.enable_separate_recognition_per_channel and config.audio_channel_count > 1:
+            raise refusal("enable_separate_recognition_per_channel", "send each channel by itself")
+        names = dict(zip(ENCODINGS.values(), ENCODINGS.keys(), strict=True))
+        name = names.get(config.encoding, str(config.encoding))
+        call.ignored.update(field for field in WITHOUT_EFFECT if getattr(config, field))
+        if config.max_alternatives > 1:
+            call.ignored.add("max_alternatives")
+        pause = config.endpointing_config.stop_history / 1e3  # ms
+        return IncomingSound(
+            CODINGS.get(name, 0),  # others are sound files
+            config.sample_rate_hertz,
+            config.audio_channel_count or 1,
+            max(SHORTEST_PAUSE, pause) if pause > 0 else PAUSE,
+            config.enable_word_time_offsets,
+        )
+
+    async def _parts(
+        self, messages: AsyncGenerator[Any, None], sound: IncomingSound
+    ) -> AsyncGenerator[tuple[float, BinaryIO], None]:
+        """Sound files of what is said, each with the seconds at which it begins."""
+        data = b""
+        async for message in messages:
+            data += message.audio_content
+            if len(data) >= LONGEST_HEAD:
+                break
+        if data.startswith(HEADS):
+            with tempfile.SpooledTemporaryFile(IN_MEMORY) as file:
+                file.write(data)
+                async for message in messages:
+                    file.write(message.audio_content)
+                    if file.tell() > (most := self.service.settings.recording_bytes):
+                        raise ApiError(413, f"audio_content: more than {most} bytes", "audio_content")
+                yield 0.0, cast(BinaryIO, file)
+            return
+        sound.file(b"")  # says what is missing
+        growing = GrowingRecording(sound.rate, sound.pause)
+        width = sound.channels * SAMPLE_BYTES[sound.coding]
+
+        def files(samples: bytes) -> list[tuple[float, BinaryIO]]:
+            found = growing.add(sound.samples(samples)) if samples else growing.rest()
+            return [(begin, io.BytesIO(encode_audio(audio, sound.rate))) for begin, audio in found]
+
+        while True:
+            whole = len(data) - len(data) % width
+            if whole:
+                for part in await asyncio.to_thread(files, data[:whole]):
+                    yield part
+            message = await anext(messages, None)
+            if message is None:
+                break
+            data = data[whole:] + message.audio_content
+        for part in await asyncio.to_thread(files, b""):
+            yield part
+
+    def _fill(self, result: Any, transcript: Transcript, begin: float, word_times: bool) -> None:
+        """A result of one or the other kind."""
+        words = transcript.words
+        result.channel_tag, result.audio_processed = 1, begin + transcript.seconds
+        best = result.alternatives.add(transcript=transcript.text)
+        best.confidence = sum(word.score for word in words) / len(words)
+        best.language_code.append(REGIONS.get(self.hearing.language, self.hearing.language))
+        for word in words if word_times else ():
+            times = [round((begin + second) * 1e3) for second in (word.start, word.end)]
+            best.words.add(word=word.word, start_time=times[0], end_time=times[1], confidence=word.score)
+
+
+def refusal(field: str, why: str) -> ApiError:
+    return ApiError(400, f"{field}: {why}", field, "unsupported_value")
