@@ -69,7 +69,9 @@ def rare_words(lexicon: Mapping[str, str | Mapping[str, str | None]]) -> dict[st
         if not is_word or not spoken or word in load_cmudict() or pronounce.is_known(word):
             continue
         phones = tuple(from_misaki(spoken))
-        if any(phone[-1].isdigit() for phone in phones) and _alike(phones) != _alike(pronounce.by_rule(word)):
+        if any(phone[-1].isdigit() for phone in phones) and _alike(phones) != _alike(
+            pronounce.by_rule(word, written[0].isupper())
+        ):
             found.setdefault(word.upper(), [phones])
     return found
 

@@ -1,7 +1,7 @@
 """Letters to sounds, for words that no dictionary has: a small network of our own in plain NumPy.
 
-`recipes/english/train_g2p.py` trains it on CMUdict and has the same network in PyTorch. It is loaded at the
-first unknown word.
+`recipes/english/train_g2p.py` trains it on CMUdict and misaki's lexicon and has the same network in PyTorch.
+It is loaded at the first unknown word.
 """
 
 from __future__ import annotations
@@ -15,82 +15,106 @@ from safetensors import safe_open
 from melforge.common.text.cmudict import DATA
 
 WEIGHTS = DATA / "letters.safetensors"
-MAX_LETTERS = 64  # attention takes quadratic time
+BEAM = 4
+CMUDICT, WORDS, NAMES = range(3)  # in whose manner a word is said: misaki's of words, and of names
 
 
 class LetterReader:
-    """A word's letters to ARPAbet phones with stress."""
+    """A word's letters to ARPAbet phones with stress.
+
+    Each letter stands for nought to two phones, a chunk. Two layers of LSTM see the word from both ends; a
+    third goes from letter to letter and sees the chunk before, so that a beam of chunks can be followed.
+    Weights are kept in bytes with a scale a row, computed in float32.
+    """
 
     def __init__(self, path: Path = WEIGHTS) -> None:
         with safe_open(path, "numpy") as file:
             meta = file.metadata()
-            self._weights = {name: file.get_tensor(name).astype(np.float32) for name in file.keys()}  # noqa: SIM118
-        self._letters = {letter: i + 1 for i, letter in enumerate(meta["letters"])}
+            stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        weights = {
+            name: value.astype(np.float32) * stored.get(f"{name}.scale", np.float32(1))
+            for name, value in stored.items()
+            if not name.endswith(".scale")
+        }
+        self._letters = {letter: i for i, letter in enumerate(meta["letters"])}
         self._chunks = [tuple(chunk.split()) for chunk in meta["chunks"].split(",")]
-        self._heads = int(meta["heads"])
-        self._blocks = len({name.split(".")[1] for name in self._weights if name.startswith("blocks.")})
+        self._embed = weights["embed.weight"]
+        self._encoder = [_both_ways(weights, layer) for layer in range(2)]
+        given = self._encoder[-1][1].shape[1] * 2  # of what a layer gives for a letter
+        at, own, bias = _gates(weights, "decoder", "l0")
+        self._at_letter, self._at_chunk, self._own = at[:given], weights["previous.weight"] @ at[given:], own
+        self._bias = bias
+        self._head, self._head_at_letter = np.split(weights["head.weight"].T, [len(own)])
+        self._head_bias = weights["head.bias"]
 
-    def __call__(self, word: str) -> tuple[str, ...]:
+    def __call__(self, word: str, is_name: bool = False) -> tuple[str, ...]:
         """`word`: lower-case letters and apostrophes, others are ignored; () where no letter is left."""
-        letters = [letter for letter in word if letter in self._letters]
-        phones: list[str] = []
-        for start in range(0, len(letters), MAX_LETTERS):
-            phones += self._read(letters[start : start + MAX_LETTERS])
-        return with_primary_stress(phones)
+        letters = [self._letters[letter] for letter in word if letter in self._letters]
+        if not letters:
+            return ()
+        chunks = self._read(letters, is_name)
+        return with_primary_stress([phone for chunk in chunks for phone in self._chunks[chunk]])
 
-    def _read(self, letters: list[str]) -> list[str]:
-        weights, edge = self._weights, len(self._letters) + 1
-        x = weights["embed.weight"][[edge, *(self._letters[letter] for letter in letters), edge]]
-        kernel = weights["context.weight"].shape[1] // x.shape[1]
-        wide = np.pad(x, ((kernel // 2, kernel // 2), (0, 0)))
-        windows = np.concatenate([wide[k : k + len(x)] for k in range(kernel)], -1)
-        x = x + _gelu(self._linear("context", windows))
-        reach = weights["blocks.0.bias"].shape[1] // 2
-        place = np.arange(len(x))
-        distance = np.clip(place[None] - place[:, None], -reach, reach) + reach
-        for block in range(self._blocks):
-            x = self._block(f"blocks.{block}.", x, distance)
-            logits = self._linear("head", self._norm("norm", x))
-            if block == 0:  # the later blocks also attend to the first one's output
-                x = x + _softmax(logits) @ weights["thought.weight"].T
-        phones = [phone for chunk in logits[1:-1].argmax(-1) for phone in self._chunks[chunk]]
-        # Both letters of a pair sometimes get a phone, but no word has a sound twice in a row ...
-        pairs = zip(phones, ["", *phones], strict=False)
-        phones = [phone for phone, before in pairs if phone.rstrip("012") != before.rstrip("012")]
-        # ... and none ends in a lone "r" or "l" behind another consonant.
-        if len(phones) > 1 and phones[-1] in ("R", "L") and not phones[-2][-1].isdigit():
-            phones[-1:] = ["ER0"] if phones[-1] == "R" else ["AH0", "L"]
-        return phones
+    def _read(self, letters: list[int], is_name: bool) -> list[int]:
+        """The likeliest chunk of each letter."""
+        seen = self._encoded(letters, is_name)
+        gates, scores = seen @ self._at_letter + self._bias, seen @ self._head_at_letter + self._head_bias
+        h = c = np.zeros((1, len(self._own)), np.float32)
+        total, last, steps = np.zeros(1, np.float32), np.array([len(self._chunks)]), []
+        for at in range(len(letters)):
+            h, c = _cell(gates[at] + self._at_chunk[last] + h @ self._own, c)
+            chances = h @ self._head + scores[at]
+            chances -= np.log(np.exp(chances).sum(1, keepdims=True))  # logits are small
+            ahead = (total[:, None] + chances).ravel()  # by what was read before, and the next chunk
+            best = np.argpartition(-ahead, BEAM - 1)[:BEAM]
+            before, last = np.divmod(best, chances.shape[1])
+            steps.append((before, last))
+            total, h, c = ahead[best], h[before], c[before]
+        path, row = list[int](), int(total.argmax())
+        for before, chunks in reversed(steps):
+            path.append(int(chunks[row]))
+            row = before[row]
+        return path[::-1]
 
-    def _block(self, name: str, x: np.ndarray, distance: np.ndarray) -> np.ndarray:
-        qkv = self._linear(name + "qkv", self._norm(name + "norm1", x))
-        q, k, v = qkv.reshape(len(x), 3, self._heads, -1).transpose(1, 2, 0, 3)
-        scores = q @ k.transpose(0, 2, 1) / np.sqrt(q.shape[-1]) + self._weights[name + "bias"][:, distance]
-        mixed = (_softmax(scores) @ v).transpose(1, 0, 2).reshape(len(x), -1)
-        x = x + self._linear(name + "out", mixed)
-        up = _gelu(self._linear(name + "up", self._norm(name + "norm2", x)))
-        return x + self._linear(name + "down", up)
-
-    def _linear(self, name: str, x: np.ndarray) -> np.ndarray:
-        return x @ self._weights[name + ".weight"].T + self._weights[name + ".bias"]
-
-    def _norm(self, name: str, x: np.ndarray) -> np.ndarray:
-        centred = x - x.mean(-1, keepdims=True)
-        scale = np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
-        return centred / scale * self._weights[name + ".weight"] + self._weights[name + ".bias"]
+    def _encoded(self, letters: list[int], is_name: bool) -> np.ndarray:
+        """What the layers that see the whole word give for each letter: float32 [letters, width]."""
+        end = len(self._letters)
+        begin = end + 1 + (NAMES if is_name else CMUDICT)
+        x = self._embed[[begin, *letters, end]]
+        for given, own, bias in self._encoder:
+            gates = np.stack([x, x[::-1]]) @ given + bias  # [directions, letters, 4 * width]
+            h = c = np.zeros((2, 1, own.shape[1]), np.float32)
+            out = np.empty((2, len(x), own.shape[1]), np.float32)
+            for at in range(len(x)):
+                h, c = _cell(gates[:, at, None] + h @ own, c)
+                out[:, at] = h[:, 0]
+            x = np.concatenate([out[0], out[1][::-1]], 1)
+        return x[1:-1]
 
 
-def _softmax(x: np.ndarray) -> np.ndarray:
-    e = np.exp(x - x.max(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
+def _both_ways(weights: dict[str, np.ndarray], layer: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The weights of a layer in both directions: of its input, of its own last output, and the bias."""
+    ways = [_gates(weights, "encoder", f"l{layer}{way}") for way in ("", "_reverse")]
+    given, own, bias = (np.stack(part) for part in zip(*ways, strict=True))
+    return given, own, bias[:, None]
 
 
-def _gelu(x: np.ndarray) -> np.ndarray:
-    """The exact form's normal distribution through a rational erf (Abramowitz and Stegun 7.1.26, 1.5e-7)."""
-    z = np.abs(x) * np.float32(np.sqrt(0.5))
-    t = 1.0 / (1.0 + 0.3275911 * z)
-    poly = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
-    return x * 0.5 * (1.0 + np.sign(x) * (1.0 - poly * np.exp(-z * z)))
+def _gates(
+    weights: dict[str, np.ndarray], name: str, layer: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The same of one direction. What goes into a sigmoid is halved: sigmoid(x) = (1 + tanh(x / 2)) / 2."""
+    bias = weights[f"{name}.bias_ih_{layer}"] + weights[f"{name}.bias_hh_{layer}"]
+    half = np.repeat(np.float32([0.5, 0.5, 1.0, 0.5]), len(bias) // 4)
+    given, own = (weights[f"{name}.weight_{part}_{layer}"].T * half for part in ("ih", "hh"))
+    return given, own, bias * half
+
+
+def _cell(gates: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A step of an LSTM: its output and its memory."""
+    width, gates = c.shape[-1], np.tanh(gates)
+    put, keep, new, give = (gates[..., i * width : (i + 1) * width] for i in range(4))
+    c = 0.5 * ((1 + keep) * c + (1 + put) * new)
+    return 0.5 * (1 + give) * np.tanh(c), c
 
 
 def with_primary_stress(phones: list[str]) -> tuple[str, ...]:

@@ -44,14 +44,17 @@ def read(tokens: Sequence[str], given: Sequence[Phones] = ()) -> list[Phones]:
 
 
 @lru_cache(maxsize=4096)
-def of_word(word: str) -> Phones:
-    """Phones of a word in lower case by itself: never empty for a word with a letter a-z in it."""
-    return _known(word) or _rare(word) or by_rule(word)
+def of_word(word: str, is_name: bool = False) -> Phones:
+    """Phones of a word in lower case by itself: never empty for a word with a letter a-z in it.
+
+    `is_name`: it is written with a capital, which matters where no dictionary has it.
+    """
+    return _known(word) or _rare(word) or by_rule(word, is_name)
 
 
-def by_rule(word: str) -> Phones:
+def by_rule(word: str, is_name: bool = False) -> Phones:
     """Phones of a word that no dictionary has: of the words that it is made of, else of its letters."""
-    return _by_parts(word) or _by_letters(word)
+    return _by_parts(word, is_name) or _by_letters(word, is_name)
 
 
 def is_known(word: str) -> bool:
@@ -78,7 +81,9 @@ def readings(written: str) -> list[tuple[Phones, str]]:
         found.append((phones, "Melforge's dictionary"))
     found += [(phones, "CMUdict") for phones in load_cmudict().pronunciations(word)]
     found += [(phones, "misaki's dictionary") for phones in load_rare_words().pronunciations(word)]
-    return found or [(of_word(word), "its letters" if is_guessed(word) else "the words in it")]
+    return found or [
+        (of_word(word, written[:1].isupper()), "its letters" if is_guessed(word) else "the words in it")
+    ]
 
 
 def spell(letters: str) -> Phones:
@@ -103,7 +108,7 @@ def _in_context(tokens: Sequence[str], index: int, follower: Phones) -> Phones:
             return word_parts.HYPHENATED[word]
     forms = _function_words().get(word)
     if forms is None:
-        return homographs.choose(word, tokens, index) or of_word(word)
+        return homographs.choose(word, tokens, index) or of_word(word, token[0].isupper())
     if word == "does" and (deer := homographs.choose(word, tokens, index)) != homographs.usual(word):
         return deer or forms[0]
     usual, initial, final, before_vowel = forms
@@ -161,22 +166,22 @@ def _rare(word: str) -> Phones | None:
     return found[0] + word_parts.plural(found[0]) if found else None
 
 
-def _by_parts(word: str) -> Phones | None:
+def _by_parts(word: str, is_name: bool = False) -> Phones | None:
     if contraction := word_parts.split_contraction(word):
         base, join = contraction
-        phones = of_word(base)
+        phones = of_word(base, is_name)
         return join(phones) if phones else None
     bare = word.strip("'")
     if word.endswith("in'") and (phones := _known(bare + "g")):  # "goin'"
         return (*phones[:-1], "N")
     if bare != word:
-        return of_word(bare)
+        return of_word(bare, is_name)
     if _DRAWN_OUT.search(word):
         short, double = _DRAWN_OUT.sub(r"\1", word), _DRAWN_OUT.sub(r"\1\1", word)
         for candidate in (short, double) if short in _function_words() else (double, short):
             if phones := _known(candidate):
                 return phones
-    return _of_verb(word) or word_parts.assemble(word, _known)
+    return _of_verb(word) or word_parts.assemble(word, _known, is_name)
 
 
 def _of_verb(word: str) -> Phones | None:
@@ -189,8 +194,8 @@ def _of_verb(word: str) -> Phones | None:
     return phones + (word_parts.past(phones) if ending == "ed" else ("IH0", "NG"))
 
 
-def _by_letters(word: str) -> Phones:
+def _by_letters(word: str, is_name: bool) -> Phones:
     letters = _DRAWN_OUT.sub(r"\1\1", "".join(letter for letter in word if letter in LETTER_NAMES))
     if not any(vowel in letters for vowel in "aeiouy"):
         return spell(letters)
-    return load_letter_reader()(letters) or spell(letters)
+    return load_letter_reader()(letters, is_name) or spell(letters)

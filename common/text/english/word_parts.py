@@ -1,4 +1,4 @@
-"""Words made of known words: inflected (palmprints), derived (unspeakable) and compound (roominghouse)."""
+"""Words made of known words: inflected (palmprints) and compound (roominghouse)."""
 
 from __future__ import annotations
 
@@ -57,19 +57,6 @@ HYPHENATED: dict[str, Phones] = dict(
         R OW1 / semi S EH1 M IY0 / anti AE1 N T IY0 / multi M AH1 L T IY0 / a AH0 / sub S AH1 B / tri T R
         AY1""")
 )
-_PREFIXES = table("""counter K AW2 N T ER0 / under AH2 N D ER0 / super S UW2 P ER0 / inter IH2 N T ER0 / multi
-    M AH2 L T IY0 / micro M AY2 K R OW0 / hyper HH AY2 P ER0 / ultra AH2 L T R AH0 / cyber S AY2 B ER0 / trans
-    T R AE2 N Z / over OW2 V ER0 / anti AE2 N T IY0 / semi S EH2 M IY0 / post P OW2 S T / fore F AO2 R / mega
-    M EH2 G AH0 / mini M IH2 N IY0 / nano N AE2 N OW0 / tele T EH2 L AH0 / non N AA2 N / out AW2 T / pre P R
-    IY0 / mis M IH0 S / dis D IH0 S / sub S AH2 B / un AH0 N / re R IY0 / co K OW0 / de D IY0""")
-_SUFFIXES = table("""lessness L AH0 S N AH0 S / fulness F AH0 L N AH0 S / ability AH0 B IH2 L AH0 T IY0 /
-    ishly IH0 SH L IY0 / ingly IH0 NG L IY0 / fully F AH0 L IY0 / lessly L AH0 S L IY0 / ness N AH0 S / less L
-    AH0 S / ment M AH0 N T / able AH0 B AH0 L / ably AH0 B L IY0 / ship SH IH2 P / hood HH UH2 D / like L AY2
-    K / iest IY0 AH0 S T / ful F AH0 L / ing IH0 NG / ers ER0 Z / ish IH0 SH / ist IH0 S T / ism IH2 Z AH0 M /
-    ize AY2 Z / ise AY2 Z / man M AH0 N / men M EH0 N / est AH0 S T / er ER0 / or ER0 / ly L IY0 / y IY0""")
-# Endings and beginnings that names have by chance: only on a common word ("Hogner" is no "hogn" + "er").
-_DOUBTFUL_SUFFIXES = words("er or y ly man men ers")
-_DOUBTFUL_PREFIXES = words("re de co dis mis out pre sub trans inter micro counter over under")
 # Endings of names, said otherwise than the words: Warrington, Baumgarten, Soderberg.
 _NAME_ENDINGS = words("""son ton ham berg burg burgh man mann men well ell hall dock land stein sen ville
     ley wood worth field ford brook er ers ini ino ina itz nick ing ling dorf horn hart hardt heim feld bach
@@ -103,15 +90,18 @@ def split_contraction(word: str) -> tuple[str, Callable[[Phones], Phones]] | Non
     return None
 
 
-def assemble(word: str, known: Lookup, depth: int = 0) -> Phones | None:
-    """Phones of a word from the words it is made of, None where there are none. `known`: a dictionary."""
+def assemble(word: str, known: Lookup, is_name: bool = False, depth: int = 0) -> Phones | None:
+    """Phones of a word from the words it is made of, None where there are none. `known`: a dictionary.
+
+    Names may be inflected, but are no compounds.
+    """
     if not 4 <= len(word) <= MAX_LETTERS or depth > 2 or not word.isalpha():
         return None
 
     def base(part: str) -> Phones | None:
-        return known(part) or assemble(part, known, depth + 1)
+        return known(part) or assemble(part, known, is_name, depth + 1)
 
-    return _inflected(word, known, base) or _derived(word, known, base) or _compound(word, known)
+    return _inflected(word, known, base) or (None if is_name else _compound(word, known))
 
 
 def _stems(rest: str) -> list[str]:
@@ -136,22 +126,6 @@ def _inflected(word: str, known: Lookup, base: Lookup) -> Phones | None:
         for stem in _stems(word[:-2]):
             if phones := known(stem):
                 return phones + past(phones)
-    return None
-
-
-def _derived(word: str, known: Lookup, base: Lookup) -> Phones | None:
-    for suffix, ending in _SUFFIXES:
-        if word.endswith(suffix) and len(word) - len(suffix) >= 3:
-            for stem in _stems(word[: -len(suffix)]):
-                is_sure = suffix not in _DOUBTFUL_SUFFIXES or (len(stem) > 3 and _is_common(stem, known))
-                if is_sure and (phones := known(stem)):
-                    return phones + ending
-    for prefix, beginning in _PREFIXES:
-        rest = word.removeprefix(prefix)
-        if len(rest) < 4 or rest == word or not (phones := base(rest)):
-            continue
-        if prefix not in _DOUBTFUL_PREFIXES or _is_inflected(rest, known):
-            return beginning + phones
     return None
 
 

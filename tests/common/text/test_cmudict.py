@@ -92,17 +92,17 @@ def test_rare_words_are_those_that_the_dictionary_lacks_and_letters_do_not_tell(
         "zwieback": "swˈibæk",
         "the": "ðə",
         "NATO": "nˈATO",
-        "gibbet": {"DEFAULT": "ʤˈɪbət", "NOUN": None},
+        "gibbet": {"DEFAULT": "ʒˈɪbət", "NOUN": None},
     }
     words = rare_words(lexicon)
     assert words == {
         "ZWIEBACK": [("S", "W", "IY1", "B", "AE0", "K")],
-        "GIBBET": [("JH", "IH1", "B", "AH0", "T")],
+        "GIBBET": [("ZH", "IH1", "B", "AH0", "T")],
     }
-    assert CmuDict(pack(words)).pronunciations("gibbet") == (("JH", "IH1", "B", "AH0", "T"),)
+    assert CmuDict(pack(words)).pronunciations("gibbet") == (("ZH", "IH1", "B", "AH0", "T"),)
 
 
 def test_the_shipped_rare_words_add_to_the_dictionary():
     words = load_rare_words().words()
-    assert len(words) > 20_000
+    assert len(words) > 13_000
     assert not any(word in load_cmudict() for word in words[::50])
