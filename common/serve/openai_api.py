@@ -18,7 +18,7 @@ from melforge.common.serve.incoming import read_json
 from melforge.common.serve.pairs import OPENAI_MODELS, Pairs
 from melforge.common.serve.requests import BatchFields, PhonemizeRequest, SpeechFields, SpeechRequest, parse
 from melforge.common.serve.service import Service
-from melforge.common.text import with_own_words
+from melforge.common.text import spoken_by, with_own_words
 from melforge.common.text.readings import phonemized
 
 
@@ -55,10 +55,11 @@ def make_router(service: Service) -> APIRouter:
         """How a text would be said: symbols and words, with their places in the text."""
         wanted: SpeechFields = parse(await read_json(request, settings.body_bytes), PhonemizeRequest)
         with service.admitted(caller_of(request), [wanted.input]):
-            pair, _ = service.require(wanted)
+            pair, controls = service.require(wanted)
             tts = await service.load(pair)
-            analysed = await service.analyse(tts, wanted)
+            analysed = await service.analyse(tts, wanted, controls)
             frontend = with_own_words(tts.frontend, wanted.own_words)
+            frontend = spoken_by(frontend, tts.name_of(controls.speaker))
             found = await asyncio.to_thread(phonemized, frontend, wanted.text, analysed)
         return {"model": pair.name, "voice": pair.voice, **found}
 
