@@ -61,7 +61,7 @@ class Replica:
 class ReplicaOnRay(Replica):
     """Its figures are given to Ray, which shows those of all replicas, each with labels of its own."""
 
-    async def __init__(self, settings: ServeSettings, options: LoadOptions, keys: Mapping[bytes, str]):
+    async def __init__(self, settings: ServeSettings, options: LoadOptions, keys: Sequence[ApiKey]):
         await super().__init__(settings, options, keys)
         self._gauge = import_module("ray.serve.metrics").Gauge
         self._gauges: dict[str, Any] = {}
