@@ -68,6 +68,7 @@ class ReplicaOnRay(Replica):
 
     async def check_health(self) -> None:
         await super().check_health()
+        self.service.note_state()
         samples = [one for family in self.service.metrics.registry.collect() for one in family.samples]
         for sample in samples:
             if sample.name.startswith("melforge_") and not sample.name.endswith("_created"):

@@ -22,7 +22,6 @@ TEXTS = [f"Sentence number {number}." for number in range(14)]
 
 
 def s3_store(monkeypatch):
-    import s3fs
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer(port=0)
@@ -31,10 +30,8 @@ def s3_store(monkeypatch):
     known = {"ENDPOINT_URL": f"http://{host}:{port}", "ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b"}
     for name, value in known.items():
         monkeypatch.setenv(f"AWS_{name}", value)
-    s3fs.S3FileSystem.clear_instance_cache()
     yield "s3"
     server.stop()
-    s3fs.S3FileSystem.clear_instance_cache()
 
 
 def gs_store(monkeypatch):
@@ -79,11 +76,14 @@ def store(request, monkeypatch, tmp_path_factory):
         else az_store(monkeypatch, tmp_path_factory)
     )
     with contextlib.contextmanager(lambda: one)() as scheme:
-        found = fsspec.filesystem(scheme, use_listings_cache=False, skip_instance_cache=True)
+        kind = fsspec.get_filesystem_class(scheme)
+        kind.clear_instance_cache()  # of the last store, at another port
+        found = kind(use_listings_cache=False, skip_instance_cache=True)
         found.mkdir("bucket")
         found.scheme = scheme
         yield found
         found.rm("bucket", recursive=True)
+        kind.clear_instance_cache()
 
 
 def words_of(voice, table: object, folder: object, *more: object) -> list[str]:

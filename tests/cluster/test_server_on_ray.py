@@ -114,7 +114,7 @@ def test_it_answers_as_the_server_of_one_machine(server, direct):
 def test_ray_shows_the_figures_of_every_replica(server):
     session = Path(server.environment["RAY_TMPDIR"]) / "ray" / "session_latest"
     (port,) = [path.read_text() for path in session.glob("metrics_export_port_*")]
-    pattern = re.compile(r'^ray_melforge_models_loaded\{.*replica="([^"]+)".*\} [12]\.0$', re.MULTILINE)
+    pattern = re.compile(r'^ray_melforge_models_loaded\{.*replica="([^"]+)".*\} [1-9]', re.MULTILINE)
     end, replicas = time.monotonic() + PATIENCE, set()
     while len(replicas) < 2:
         assert time.monotonic() < end, "the figures of both replicas"
