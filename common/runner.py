@@ -21,7 +21,7 @@ from melforge.common.synthesis.jobs import AnalysedText, fitting_utterances, mak
 from melforge.common.synthesis.loading import choose_sources, make_driver
 from melforge.common.synthesis.stream import Stream, speak_ahead
 from melforge.common.synthesis.text_queue import TextQueue
-from melforge.common.text import Analysis, Frontend, OwnWords, markup, with_own_words
+from melforge.common.text import Analysis, Frontend, OwnWords, markup, spoken_by, with_own_words
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -143,18 +143,21 @@ class TextToSpeech:
         tts.load_timings = clock
         return tts
 
-    def analyse(self, text: str, own_words: OwnWords | None = None) -> AnalysedText:
+    def analyse(self, text: str, own_words: OwnWords | None = None, speaker: int | str = 0) -> AnalysedText:
         """The frontend's utterances, cut where the acoustic model takes no longer ones.
 
-        `own_words` come before those of the frontend. An InputError where there is nothing to speak.
+        `own_words` come before those of the frontend. `speaker`, as of `Controls`, tells the accent where the
+        voice has several. An InputError where there is nothing to speak.
         """
-        *_, analysed = self.analysing(text, own_words)
+        *_, analysed = self.analysing(text, own_words, speaker)
         assert analysed
         return analysed
 
-    def analysing(self, text: str, own_words: OwnWords | None = None) -> Iterator[AnalysedText | None]:
+    def analysing(
+        self, text: str, own_words: OwnWords | None = None, speaker: int | str = 0
+    ) -> Iterator[AnalysedText | None]:
         """The same a sentence at a time: None behind each, and at the end what `analyse` gives."""
-        frontend = with_own_words(self.frontend, own_words)
+        frontend = spoken_by(with_own_words(self.frontend, own_words), self.name_of(speaker))
         parts, seconds, sentences = list[Analysis](), 0.0, None
         while True:
             with self._frontend_turn:
@@ -168,14 +171,24 @@ class TextToSpeech:
             yield None
         yield self._analysed(text, (Analysis.joined(parts), seconds))
 
-    def analyse_each(self, texts: Sequence[str | AnalysedText]) -> Iterator[AnalysedText]:
+    def analyse_each(
+        self, texts: Sequence[str | AnalysedText], speakers: Sequence[int | str]
+    ) -> Iterator[AnalysedText]:
         """The same of several, one after the other, or by the processes for texts; analysed ones stay so."""
-        written = [text for text in texts if isinstance(text, str)]
+        pairs = zip(texts, speakers, strict=True)
+        written = [(text, speaker) for text, speaker in pairs if isinstance(text, str)]
         if self._text_processes is None or len(written) < 2:
-            made = map(self.analyse, written)
+            made = (self.analyse(text, speaker=speaker) for text, speaker in written)
         else:
-            made = map(self._analysed, written, self._text_processes.analyse(written))
+            told = [text for text, _ in written]
+            names = [self.name_of(speaker) for _, speaker in written]
+            made = map(self._analysed, told, self._text_processes.analyse(told, names))
         return (text if isinstance(text, AnalysedText) else next(made) for text in texts)
+
+    def name_of(self, speaker: int | str) -> str:
+        """Of a speaker, or of the one who has most of a mix; "" where the voice has one."""
+        names = self.acoustic.source.speakers
+        return names[int(speaker_shares(speaker, names).argmax())] if names else ""
 
     def _analysed(self, text: str, timed: tuple[Analysis, float]) -> AnalysedText:
         analysis, seconds = timed
@@ -272,7 +285,7 @@ class TextToSpeech:
         """Speaks one text in chunks that join to what `speak` gives; the first leaves as early as it can."""
         controls = controls or Controls()
         self.require_controls(controls)
-        (analysed,) = self.analyse_each([text])
+        (analysed,) = self.analyse_each([text], [controls.speaker])
         job = make_job(self, 0, analysed, controls)
         return Stream(self, job, _require_retries(retries), sizes or ChunkSizes())
 

@@ -21,6 +21,8 @@ from torch import Tensor
 from melforge.common.arrays import length_mask
 from melforge.common.cli.options import add_options
 from melforge.common.cli.training import durations_option, parse_recipe, recipe_parser
+from melforge.common.text.frontends import get_frontend
+from melforge.common.text.symbols import nearest_american
 from melforge.common.training import ranks
 from melforge.common.training.acoustic import (
     AcousticRecipe,
@@ -30,7 +32,7 @@ from melforge.common.training.acoustic import (
     masked_mean,
 )
 from melforge.common.training.corpus.batches import LengthGroup, Utterances
-from melforge.common.training.corpus.dataset import save_array
+from melforge.common.training.corpus.dataset import FRONTEND, save_array
 from melforge.common.training.corpus.predict import compare_boundaries
 from melforge.common.training.fine_tune import find_start
 from melforge.common.training.loop import RunSettings, TrainingPlan, autocast, run_training
@@ -83,17 +85,23 @@ def predict_freely(model: FastPitch, corpus: Utterances, members: Tensor) -> Syn
 
 
 def continued(
-    start: ModelSource, speakers: Sequence[str], means: Sequence[float]
+    start: ModelSource, speakers: Sequence[str], means: Sequence[float], symbols: Sequence[str] = ()
 ) -> tuple[FastPitchConfig, dict[str, Tensor]]:
     """Sizes and weights for a run that goes on from these weights with a corpus of these speakers, whose
     pitches have these means in Hz; one speaker needs no name.
 
     A speaker that the start has begins as there, another as the one of the start's whose mean pitch is
     nearest, or as the mean of all where the start's have no means of their own. One speaker's embedding is
-    added to those of the symbols.
+    added to those of the symbols. Of the corpus's `symbols` those that the start lacks, British vowels,
+    begin as the nearest American ones.
     """
     state = {name: torch.tensor(value) for name, value in start.state.items()}
     config, known, their_means = start.config, start.speakers, start.settings.pitch_means
+    if lacking := symbols[config.n_symbols :]:
+        nearest = [symbols.index(f"@{nearest_american(symbol[1:])}") for symbol in lacking]
+        table = state["encoder.word_emb.weight"]
+        state["encoder.word_emb.weight"] = torch.cat([table, table[nearest]])
+        config = replace(config, n_symbols=len(symbols))
     rows = state.pop("speaker_emb.weight", torch.zeros(1, config.symbols_embedding_dim))
 
     def row(name: str, mean: float) -> Tensor:
@@ -107,8 +115,8 @@ def continued(
     if len(begun) > 1:
         state["speaker_emb.weight"] = begun
     elif known:
-        symbols = torch.arange(config.n_symbols) != config.padding_idx
-        state["encoder.word_emb.weight"][symbols] += config.speaker_emb_weight * begun
+        spoken = torch.arange(config.n_symbols) != config.padding_idx
+        state["encoder.word_emb.weight"][spoken] += config.speaker_emb_weight * begun
     return replace(config, n_speakers=len(begun)), state
 
 
@@ -121,21 +129,24 @@ class FastPitchTrainer(AcousticTrainer[FastPitch, FastPitchRecipe]):
         corpus: Utterances,
         begun: ModelSource | None = None,
     ):
-        names = corpus.speakers
+        names, symbols = corpus.speakers, get_frontend(corpus.frontend).symbols
         if begun:
-            config, state = continued(begun, names, corpus.pitch_units[0].tolist())
+            config, state = continued(begun, names, corpus.pitch_units[0].tolist(), symbols)
             told = begun.settings
             if not told.pitch_means:  # all of the network's speakers share its units
                 own = (told.pitch_mean, told.pitch_std) if told.pitch_std else DEFAULT_PITCH
                 corpus.measure_pitch_by(*([value] for value in own))
         else:
-            config = replace(plan.config, n_speakers=max(1, len(names)))
+            count = max(plan.config.n_symbols, len(symbols))
+            config = replace(plan.config, n_speakers=max(1, len(names)), n_symbols=count)
         model = FastPitch(config).to(corpus.device)
         if begun:
             model.load_state_dict(state)
         if len(names) > 1:
             means, deviations = corpus.pitch_units.round(decimals=2).tolist()
             self.info = {"speakers": names, "pitch_means": means, "pitch_deviations": deviations}
+        if corpus.frontend != FRONTEND:
+            self.info = {**self.info, "frontend": {"name": corpus.frontend}}
         model.attention.requires_grad_(False)  # durations are given: the aligner is not trained
         model.pitch_mean.fill_(corpus.pitch_units[0].mean())
         model.pitch_std.fill_(corpus.pitch_units[1].mean())

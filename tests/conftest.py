@@ -198,6 +198,19 @@ NEEDS: dict[str, Need] = {
         modules("opentelemetry.exporter.otlp.proto.http.trace_exporter"),
     ),
     "s3": Need("s3fs and moto's server", "pip install s3fs 'moto[server]'", modules("s3fs", "moto.server")),
+    "gs": Need(
+        "gcsfs and an emulator of Google's store",
+        "pip install gcsfs gcp-storage-emulator",
+        modules("gcsfs", "gcp_storage_emulator.server"),
+    ),
+    "az": Need(
+        "adlfs and Azurite",
+        "pip install adlfs, npm install azurite, $MELFORGE_AZURITE=.../node_modules/.bin/azurite-blob",
+        lambda: (
+            has_module("adlfs")
+            and shutil.which(os.environ.get("MELFORGE_AZURITE", "azurite-blob")) is not None
+        ),
+    ),
     "triton": Need("Triton", "pip install triton, on Linux", modules("triton")),
     "cuda_bindings": Need("cuda.bindings", "PyTorch's build for CUDA", modules("cuda.bindings.nvrtc")),
     "nvrtc": Need("cuda.bindings and NVRTC", "PyTorch's build for CUDA", has_nvrtc),

@@ -115,7 +115,7 @@ class ShardSpeaker:
 
     def analyse(self, text: TableText) -> tuple[AnalysedText, str]:
         """A text's utterances, and what of it cannot be done. An InputError where nothing is spoken."""
-        analysed = self.tts.analyse(text.text)
+        analysed = self.tts.analyse(text.text, speaker=self.speech.controls.speaker)
         left_out = [
             f"{u.symbol!r} at position {u.position} cannot be spoken as written" for u in analysed.unspoken
         ]

@@ -25,6 +25,7 @@ from melforge.common.errors import InputError
 from melforge.common.registry import MODELS
 from melforge.common.speech import Controls, control_fields
 from melforge.common.stages.choose import KINDS
+from melforge.common.text import ACCENTS
 from melforge.common.text.phonemes import ALPHABETS
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ SHARED = f"""
         divided by a "|"
   --lexicon FILE    how words are said, in a lexicon.yaml (docs/reading.md); it comes before the voice's own
   --links words|addresses   of a link in Markdown its words are read, or the address too (default: words)
+  --accent {"|".join(ACCENTS)}=en-US   of the speakers: American or British words, letters and vowels
   --align corpus|learned=corpus   durations of the corpus, or learned by the model's own aligner first
   --no-check        do not compare exported graphs with PyTorch; their notes in the cache say so
   --warm-up         first run every engine once, in every bucket, and print on stderr what it took; TensorRT

@@ -6,11 +6,12 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from melforge.common.cli import options, run
 from melforge.common.errors import InputError
 from melforge.common.stages.choose import KINDS
-from melforge.common.text import Frontend
+from melforge.common.text import ACCENTS, Frontend
 
 EPILOG = """examples:
   %(prog)s "Melforge reads SQL." --lexicon lexicon.yaml
@@ -21,6 +22,7 @@ OPTIONS = f"""
   words [TEXT]       the text
   -i, --input FILE   or its file; - is stdin
   {MODELS} links
+  --accent {"|".join(ACCENTS)}   as the frontend of this accent says it, in place of the voice's
   --json             symbols and words as JSON, as the server's /v1/audio/phonemize
 """
 
@@ -58,6 +60,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def frontend_from(args: argparse.Namespace) -> Frontend:
     """The text frontend of the acoustic model that the options ask for, with its lexicons."""
+    if getattr(args, "accent", None):
+        from melforge.common.weights.voices import FrontendSpec
+
+        spec = FrontendSpec(ACCENTS[args.accent], lexicons=tuple(map(Path, filter(None, [args.lexicon]))))
+        return spec.build()
     from melforge.common.synthesis.loading import choose_sources
 
     wanted = {"acoustic": args.acoustic}

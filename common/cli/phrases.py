@@ -244,7 +244,7 @@ def speak_phrases(
     A lone phrase that cannot be spoken is an error. Of several, the others are still made.
     """
     tts.require_controls(controls)
-    speakable = analyse_each(tts, phrases, args.strict)
+    speakable = analyse_each(tts, phrases, args.strict, controls.speaker)
     batch_size = args.batch_size if len(phrases) > 1 else args.batch_size or 1
     quiet = args.json or writer.to_stdout
     answers = tts.speak_each([text for _, text in speakable], controls, batch_size, args.retry)
@@ -273,7 +273,7 @@ def speak_phrases(
 
 
 def analyse_each(
-    tts: TextToSpeech, phrases: Sequence[Phrase], strict: bool
+    tts: TextToSpeech, phrases: Sequence[Phrase], strict: bool, speaker: int | str = 0
 ) -> list[tuple[Phrase, AnalysedText]]:
     """The phrases that can be spoken, with their analyses. Prints what is wrong with others.
 
@@ -283,7 +283,7 @@ def analyse_each(
     warn_of_languages(phrases)
     for phrase in phrases:
         try:
-            text = tts.analyse(phrase.text)
+            text = tts.analyse(phrase.text, speaker=speaker)
             lines = describe_unspoken(phrase, text.unspoken)
             if strict and lines:
                 raise InputError("; ".join(lines))

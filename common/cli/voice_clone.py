@@ -15,6 +15,7 @@ from typing import Any
 
 from melforge.common.cli import options, voice_check, voice_make
 from melforge.common.errors import InputError, require_package
+from melforge.common.text import ACCENTS
 from melforge.common.weights.voices import VOICE_FILE, voices_folder
 
 MINUTES, STEPS = 10.0, 3000  # of the training: whichever ends first
@@ -32,6 +33,7 @@ OPTIONS = f"""
   name NAME            name of the voice; a path makes its folder there instead of in voices/
   --work DIR           folder for the corpus and the run (default: clones/NAME)
   --minutes X={MINUTES:g}   of training at most; {STEPS} steps end it too
+  accent
   --keep KIND...       use lines in spite of this kind of defect, or the line of this name
   --ear NAME           ear that hears recordings and voice; none for none (default: the shipped one)
   --description TEXT=  one sentence about the voice
@@ -84,7 +86,8 @@ def _trained(args, work: Path, prepare: Callable, train: Callable) -> tuple[Path
     from melforge.common.training.tuning import TuningSettings
 
     corpus = work / "corpus"
-    report = prepare_recordings(args.folder, corpus, None, args.keep, args.ear, progress=prepare)
+    how = {"progress": prepare, "frontend": ACCENTS[args.accent]}
+    report = prepare_recordings(args.folder, corpus, None, args.keep, args.ear, **how)
     prepare(1.0)
     print(f"{summary(report)} ({corpus / 'report.md'})")
     settings = repr((args.minutes, args.start)).encode()

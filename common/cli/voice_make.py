@@ -9,6 +9,7 @@ from pathlib import Path
 from melforge.common.cli import options, run
 from melforge.common.errors import InputError, require_torch
 from melforge.common.synthesis.loading import override
+from melforge.common.text import ACCENTS
 from melforge.common.training.model_folders import print_size
 from melforge.common.training.voice import (
     SETTINGS,
@@ -47,10 +48,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     for setting in SETTINGS:
         for value in getattr(args, setting):
             sources = with_setting(sources, setting, value)
-    about["language"] = about["language"] or "en"
-    checks = write_voice(
-        folder, sources, FrontendSpec(args.frontend) if args.frontend else None, about, args.int8
-    )
+    frontend = next((source.frontend for source in sources if source.frontend), None)
+    frontend = FrontendSpec(args.frontend) if args.frontend else frontend
+    is_british = frontend is not None and frontend.name == ACCENTS["en-GB"]
+    about["language"] = about["language"] or ("en-GB" if is_british else "en")
+    checks = write_voice(folder, sources, frontend, about, args.int8)
     run.print_table(HEADINGS, [check.row() for check in checks])
     if trained:
         from melforge.common.training.card import run_info, write_card
@@ -69,7 +71,7 @@ OPTIONS = """
         (default: the shipped one)
   --frontend NAME      text frontend (default: the acoustic model's)
   --description TEXT=  one sentence about the voice
-  --language CODE=     language code (default: en)
+  --language CODE=     language code (default: en, or en-GB with the frontend english-gb)
   --licence TEXT=      licence of the weights
   --int8 MODEL...      store these models' weights in 8 bits, with a scale a row: half the size
   --add                keep the models that the folder holds, but for those given anew

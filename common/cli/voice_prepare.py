@@ -9,6 +9,7 @@ from pathlib import Path
 from melforge.common.cli import options
 from melforge.common.cli.run import print_table
 from melforge.common.errors import require_package
+from melforge.common.text import ACCENTS
 from melforge.common.training.corpus.defects import KINDS
 from melforge.common.training.corpus.from_recordings import prepare_recordings
 from melforge.common.training.corpus.report import HEADINGS, NEXT_STEPS, Report, by_outcome, rows, summary
@@ -33,6 +34,7 @@ OPTIONS = f"""
   -o, --output DIR!    folder to write the corpus to
   --speaker-from {"|".join(SPEAKER_FROM)}   what names speakers: subfolders, a column of metadata.csv (the
         last, or by its heading), or nothing (default: what is found)
+  accent
   --keep KIND...       use lines in spite of this kind of defect, or the line of this name; may be repeated
   --ear NAME           ear that hears every line and compares it with its text; none for none (default: the
         shipped one)
@@ -49,7 +51,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     for package in ("torch", "pocketsphinx", "pyworld", "soxr"):
         require_package(package, "preparing a voice", "train")
     report = prepare_recordings(
-        args.folder, args.output, args.speaker_from, args.keep, args.ear, args.workers
+        args.folder,
+        args.output,
+        args.speaker_from,
+        args.keep,
+        args.ear,
+        args.workers,
+        frontend=ACCENTS[args.accent],
     )
     print_report(report, args.output)
 

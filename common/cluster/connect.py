@@ -32,8 +32,11 @@ def connected(address: str) -> Iterator[Any]:
             how["num_cpus"] = len(os.sched_getaffinity(0))
     try:
         ray.init(address=address, logging_level="error", **how)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except Exception as error:  # Ray has none of its own where a cluster of this machine begins too slowly
         why = " ".join(str(error).split())[:200]
+        if address == LOCAL:
+            message = f"Ray did not begin on this machine, which may be too busy ({why}): try again"
+            raise InputError(message) from None
         raise InputError(f"no Ray cluster at {address!r} ({why}): give --ray HOST:PORT") from None
     try:
         yield ray

@@ -58,6 +58,24 @@ class Replica:
             raise RuntimeError(fault)
 
 
+class ReplicaOnRay(Replica):
+    """Its figures are given to Ray, which shows those of all replicas, each with labels of its own."""
+
+    async def __init__(self, settings: ServeSettings, options: LoadOptions, keys: Mapping[bytes, str]):
+        await super().__init__(settings, options, keys)
+        self._gauge = import_module("ray.serve.metrics").Gauge
+        self._gauges: dict[str, Any] = {}
+
+    async def check_health(self) -> None:
+        await super().check_health()
+        samples = [one for family in self.service.metrics.registry.collect() for one in family.samples]
+        for sample in samples:
+            if sample.name.startswith("melforge_") and not sample.name.endswith("_created"):
+                if sample.name not in self._gauges:
+                    self._gauges[sample.name] = self._gauge(sample.name, tag_keys=tuple(sample.labels))
+                self._gauges[sample.name].set(sample.value, dict(sample.labels))
+
+
 class Ingress:
     """The ASGI application that Ray's HTTP proxies call."""
 
@@ -104,7 +122,7 @@ def make_application(
         replicas = {"autoscaling_config": {**scaling, "target_ongoing_requests": how.ongoing}}
     settings = replace(settings, workers=settings.workers or 1)
     speech = serve.deployment(
-        Replica,
+        ReplicaOnRay,
         name="Speech",
         max_ongoing_requests=settings.queue,
         health_check_period_s=HEALTH_SECONDS,

@@ -19,7 +19,7 @@ from melforge.common.serve.pairs import OPENAI_MODELS, Pairs
 from melforge.common.serve.requests import BatchFields, PhonemizeRequest, SpeechFields, SpeechRequest, parse
 from melforge.common.serve.service import Service
 from melforge.common.serve.usage import Used
-from melforge.common.text import with_own_words
+from melforge.common.text import spoken_by, with_own_words
 from melforge.common.text.readings import phonemized
 
 
@@ -56,10 +56,11 @@ def make_router(service: Service) -> APIRouter:
         """How a text would be said: symbols and words, with their places in the text."""
         wanted: SpeechFields = parse(await read_json(request, settings.body_bytes), PhonemizeRequest)
         with service.admitted(caller_of(request), [wanted.input]):
-            pair, _ = service.require(wanted)
+            pair, controls = service.require(wanted)
             tts = await service.load(pair)
-            analysed = await service.analyse(tts, wanted)
+            analysed = await service.analyse(tts, wanted, controls)
             frontend = with_own_words(tts.frontend, wanted.own_words)
+            frontend = spoken_by(frontend, tts.name_of(controls.speaker))
             found = await asyncio.to_thread(phonemized, frontend, wanted.text, analysed)
             used = Used(requests=1, characters=len(wanted.input))
             await service.count(pair.name, pair.voice, used).wait()

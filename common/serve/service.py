@@ -284,11 +284,11 @@ class Service:
             raise ApiError(400, str(error), param, "unsupported_value") from None
         return pair, controls
 
-    async def analyse(self, tts: TextToSpeech, wanted: SpeechFields) -> AnalysedText:
+    async def analyse(self, tts: TextToSpeech, wanted: SpeechFields, controls: Controls) -> AnalysedText:
         """A request's text; 400 says what is wrong with it."""
         try:
             own_words = wanted.own_words and wanted.own_words.limited(MOST_SAID)
-            return await self._texts.analyse(tts, wanted.text, own_words)
+            return await self._texts.analyse(tts, wanted.text, own_words, controls.speaker)
         except InputError as error:
             name = "lexicon" if str(error).startswith("lexicon: ") else "input"
             message = str(error) if name == "lexicon" else f"input: {error}"
@@ -302,7 +302,7 @@ class Service:
         try:
             pair, controls = self.require(wanted)
             tts = await self.load(pair)
-            text = await self.analyse(tts, wanted)
+            text = await self.analyse(tts, wanted, controls)
         except Exception:
             self.count("", "", Used(requests=1, errors=1))
             raise

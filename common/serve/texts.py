@@ -29,11 +29,13 @@ class TextAnalyser:
         self._waiting: queue.PriorityQueue[Analysing] = queue.PriorityQueue()
         threading.Thread(target=self._work, name="text", daemon=True).start()
 
-    async def analyse(self, tts: TextToSpeech, text: str, own_words: OwnWords | None = None) -> AnalysedText:
+    async def analyse(
+        self, tts: TextToSpeech, text: str, own_words: OwnWords | None = None, speaker: int | str = 0
+    ) -> AnalysedText:
         """As `TextToSpeech.analyse`. Cancelling this stops the work behind the current sentence."""
         found: Future[AnalysedText] = Future()
         due = self._clock() + PATIENCE * len(text)
-        self._waiting.put((due, next(self._numbers), tts.analysing(text, own_words), found))
+        self._waiting.put((due, next(self._numbers), tts.analysing(text, own_words, speaker), found))
         return await asyncio.wrap_future(found)
 
     def stop(self) -> None:

@@ -130,7 +130,9 @@ class Models(Protocol):
     batch_size: int | None
     models_turn: AbstractContextManager[Any]
 
-    def analyse_each(self, texts: Sequence[str | AnalysedText]) -> Iterator[AnalysedText]: ...
+    def analyse_each(
+        self, texts: Sequence[str | AnalysedText], speakers: Sequence[int | str]
+    ) -> Iterator[AnalysedText]: ...
 
     def speak_ahead(self, streams: Sequence[Any]) -> None: ...
 

@@ -90,7 +90,8 @@ class TextQueue:
         if self.batch_size > 1:
             keys = list(dict.fromkeys(map(key_of, texts)))
             texts = sorted(texts, key=lambda entry: (keys.index(key_of(entry)), _letters(entry[1])))
-        numbered = zip(texts, self.models.analyse_each([text for _, text, _ in texts]), strict=True)
+        written, speakers = [text for _, text, _ in texts], [controls.speaker for *_, controls in texts]
+        numbered = zip(texts, self.models.analyse_each(written, speakers), strict=True)
         for _, alike in itertools.groupby(numbered, lambda entry: key_of(entry[0])):
             while queue := [
                 (job, i)

@@ -12,6 +12,9 @@ import numpy as np
 from melforge.common.errors import InputError
 from melforge.common.text.style import Style
 
+# The frontend of each accent that speakers may have.
+ACCENTS = {"en-US": "english", "en-GB": "english-gb"}
+
 
 @dataclass(frozen=True)
 class SaidAs:
@@ -120,6 +123,12 @@ class Frontend(Protocol):
     def sentences(self, text: str, said: Sequence[SaidAs] = ()) -> Iterator[Analysis]:
         """The parts of what a call gives, each made when it is asked for."""
         yield self(text, said)
+
+
+def spoken_by(frontend: Frontend, speaker: str) -> Frontend:
+    """The frontend as a speaker of the voice reads, who may have another accent than the others."""
+    of_speaker = getattr(frontend, "of_speaker", None)
+    return of_speaker(speaker) if of_speaker and speaker else frontend
 
 
 def with_own_words(frontend: Frontend, own_words: OwnWords | None) -> Frontend:

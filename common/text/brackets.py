@@ -12,7 +12,7 @@ from melforge.common.text.marked import PassageBuilder
 from melforge.common.text.phonemes import in_braces
 from melforge.common.text.ssml import PROSODY, seconds_of
 from melforge.common.text.style import PLAIN
-from melforge.common.text.symbols import ARPABET
+from melforge.common.text.symbols import ARPABET, BRITISH
 
 _MARK = re.compile(
     r"\[(?:pause:(?P<pause>[\d.]{1,8}m?s)|(?P<name>rate|pitch|range|volume):(?P<value>[\w.%+-]{1,12})"
@@ -75,6 +75,6 @@ def _meant(text: str) -> list[re.Match[str]]:
 def _braces(phonemes: str) -> str:
     """ARPAbet with blanks or stress, or IPA; "" for what may be an address: /docs/."""
     parts = phonemes.split()
-    if set(parts) <= set(ARPABET) and (len(parts) > 1 or parts[0][-1].isdigit()):
+    if set(parts) <= {*ARPABET, *BRITISH} and (len(parts) > 1 or parts[0][-1].isdigit()):
         return in_braces(phonemes)
     return in_braces(phonemes, "ipa") if _IPA_ONLY.search(phonemes) else ""

@@ -11,6 +11,7 @@ from melforge.common.text import Frontend
 # A frontend's module is imported when it is asked for: a voice pays for its own one only.
 FRONTENDS = {
     "english": "melforge.common.text.english.frontend:EnglishFrontend",
+    "english-gb": "melforge.common.text.english.frontend:BritishFrontend",
     "tacotron2": "melforge.common.text.published.frontends:Tacotron2Frontend",
     "fastpitch": "melforge.common.text.published.frontends:FastPitchFrontend",
     "fastspeech": "melforge.common.text.published.frontends:FastSpeechFrontend",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from melforge.common.text import Analysis, Frontend, SaidAs, Unspoken, Utterance
+from melforge.common.text import Analysis, Frontend, SaidAs, Unspoken, Utterance, spoken_by
 from melforge.common.text.split import BREAK, CLAUSE_PAUSE, NO_PAUSE, SENTENCE_PAUSE, Pause
 from melforge.common.text.style import PLAIN, Style
 from melforge.common.text.words import common_breaks, words_of
@@ -47,7 +47,7 @@ class Passage:
     def analyses(self, frontend: Frontend) -> Iterator[Analysis]:
         """What the frontend makes of it, with what the marks ask for."""
         end = 0
-        for analysis in frontend.sentences(self.text, self.said):
+        for analysis in spoken_by(frontend, self.speaker).sentences(self.text, self.said):
             utterances = []
             for utterance in analysis.utterances:
                 start = self.text.find(utterance.text, end)

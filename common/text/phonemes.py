@@ -11,13 +11,13 @@ import unicodedata
 from functools import cache
 
 from melforge.common.errors import InputError, unknown
-from melforge.common.text.symbols import ARPABET
+from melforge.common.text.symbols import ARPABET, BRITISH_VOWELS
 
 ALPHABETS = ("arpabet", "ipa", "x-sampa")
 LONGEST_WORD = 40  # phonemes in one pair of braces
 
 _BASES = tuple(dict.fromkeys(phone.rstrip("012") for phone in ARPABET))
-_VOWELS = frozenset(base for base in _BASES if base + "1" in ARPABET)
+_VOWELS = frozenset(base for base in _BASES if base + "1" in ARPABET) | BRITISH_VOWELS.keys()
 # Phones that other sets of ARPAbet have. A vowel with 0 is never stressed by default.
 _OTHER_ARPABET = {
     **{"AX": "AH0", "AXR": "ER0", "IX": "IH0", "UX": "UW", "DX": "T", "NX": "N", "WH": "W", "HV": "HH"},
@@ -94,7 +94,7 @@ def _arpabet(word: str, whole: str) -> list[str]:
     phones: list[str] = []
     for symbol in re.sub(r"[{}@]", " ", word).upper().split():
         base, stress = (symbol[:-1], symbol[-1]) if symbol[-1] in "012" else (symbol, "")
-        said = _OTHER_ARPABET.get(base) or (base if base in _BASES else "")
+        said = _OTHER_ARPABET.get(base) or (base if base in _BASES or base in BRITISH_VOWELS else "")
         if not said or (stress and said[:2] not in _VOWELS):
             raise InputError(f"{_not_in(symbol, whole, 'arpabet')}; it has {' '.join(_BASES)}")
         first, *others = said.split()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
-from melforge.common.text import Analysis, Frontend
+from melforge.common.text import Analysis, Frontend, spoken_by
 from melforge.common.text.markup import analyse
 
 TEXTS = 8  # that a process takes at a time
@@ -25,11 +25,16 @@ class TextProcesses:
     def __init__(self, build: Callable[[], Frontend], count: int):
         self._pool = ProcessPoolExecutor(count, get_context("spawn"), _begin, (build,))
         self._share = count * TEXTS
-        list(self._pool.map(_analyse, [""] * self._share, chunksize=1))  # they start, and read their data
+        list(
+            self._pool.map(_analyse, [""] * self._share, [""] * self._share, chunksize=1)
+        )  # they start, and read their data
 
-    def analyse(self, texts: Sequence[str]) -> Iterator[tuple[Analysis, float]]:
-        """What the frontend makes of each text, and the seconds that it took. All are begun at once."""
-        return self._pool.map(_analyse, texts, chunksize=TEXTS if len(texts) >= self._share else 1)
+    def analyse(self, texts: Sequence[str], speakers: Sequence[str]) -> Iterator[tuple[Analysis, float]]:
+        """What the frontend makes of each text, which this speaker speaks, and the seconds that it took.
+
+        All are begun at once.
+        """
+        return self._pool.map(_analyse, texts, speakers, chunksize=TEXTS if len(texts) >= self._share else 1)
 
 
 def _begin(build: Callable[[], Frontend]) -> None:
@@ -37,7 +42,7 @@ def _begin(build: Callable[[], Frontend]) -> None:
     _frontend = build()
 
 
-def _analyse(text: str) -> tuple[Analysis, float]:
+def _analyse(text: str, speaker: str) -> tuple[Analysis, float]:
     assert _frontend is not None
     start = time.perf_counter()
-    return analyse(_frontend, text), time.perf_counter() - start
+    return analyse(spoken_by(_frontend, speaker), text), time.perf_counter() - start

@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from melforge.common.text import Analysis, Frontend, Utterance, unspoken_rows
-from melforge.common.text.english.pronounce import readings
+from melforge.common.text.english import pronounce
 from melforge.common.text.marked import places_of
 from melforge.common.text.markup import is_marked
 from melforge.common.text.words import words_of
 
-OWN_FRONTEND = "english"  # whose readings are known
 _WORD = re.compile("[A-Za-z']+")
 
 
@@ -22,7 +21,8 @@ def readings_of(frontend: Frontend, written: str) -> list[dict[str, str]]:
     Phonemes are ARPAbet, with a "|" between words. A frontend of published models has one reading.
     """
     own = [(_bare(spoken), source) for one in frontend.own_words for spoken, source in one.entries(written)]
-    known = readings(written) if frontend.name == OWN_FRONTEND and _WORD.fullmatch(written) else []
+    pronunciation = getattr(frontend, "pronunciation", None)
+    known = pronunciation.readings(written) if pronunciation and _WORD.fullmatch(written) else []
     found = [*own, *((" ".join(phones), source) for phones, source in known)]
     if not own:
         alone = _joined([symbol for one in frontend(written).utterances for symbol in one.symbols])
@@ -81,6 +81,7 @@ def _source(frontend: Frontend, written: str, word: str, said: str) -> str:
                     return source
     if word.startswith("{"):
         return "the text"
+    readings = getattr(frontend, "pronunciation", pronounce).readings
     sources = []
     for part, phones in zip(word.split("-"), said.split(" | "), strict=False):
         found = (source for reading, source in readings(part) if " ".join(reading) == phones)

@@ -19,6 +19,11 @@ ARPABET: tuple[str, ...] = tuple(
     sorted([*_CONSONANTS, *(vowel + stress for vowel in _VOWELS for stress in ("", "0", "1", "2"))])
 )
 
+# Vowels that only British English has (START and BATH, LOT, GOAT, NURSE, SQUARE, NEAR, CURE), and the nearest
+# American ones. OH, EA, IA and UA are those of the dictionary BEEP, whose other names are ARPAbet's.
+BRITISH_VOWELS = {"AR": "AA", "OH": "AO", "OU": "OW", "UR": "ER", "EA": "EH", "IA": "IH", "UA": "UH"}
+BRITISH: tuple[str, ...] = tuple(vowel + stress for vowel in BRITISH_VOWELS for stress in "012")
+
 # In the symbol sets "@" tells a phone from the letter of the same name.
 _PHONES = tuple("@" + phone for phone in ARPABET)
 
@@ -30,6 +35,13 @@ SYMBOL_SETS: dict[str, tuple[str, ...]] = {
 # Tacotron 2 and FastSpeech have one set each, the one that FastPitch calls english_basic.
 SYMBOL_SETS["tacotron2"] = SYMBOL_SETS["english_basic"]
 SYMBOL_SETS["fastspeech"] = SYMBOL_SETS["english_basic"]
+# One model may speak both: the ids of what is American are the same.
+SYMBOL_SETS["english_accents"] = (*SYMBOL_SETS["english_basic"], *("@" + phone for phone in BRITISH))
+
+
+def nearest_american(phone: str) -> str:
+    """The phone with or without stress, but for a British vowel the American one that is nearest."""
+    return BRITISH_VOWELS.get(phone[:2], phone[:2]) + phone[2:]
 
 
 def get_symbols(name: str) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from melforge.common.errors import InputError, counted, install_command, unknown
 from melforge.common.registry import get_model
 from melforge.common.synthesis.loading import make_driver
 from melforge.common.synthesis.vocoder import Vocoder
+from melforge.common.text.frontends import get_frontend
 from melforge.common.training.corpus.dataset import HOP, RATE, Labels, load_labels
 from melforge.common.training.corpus.pitch import can_measure_pitch, pitch_contour
 from melforge.common.training.run_folder import LAST
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 FILE = "train_finetune.yaml"  # the recipe of a model that can be fine-tuned, in hparams/<model>/
 LEAST_SECONDS = 60.0  # of speech
-FRONTEND = "english"  # whose symbols a prepared corpus has
 COPIES = 6  # held-out lines whose copies are measured
 OFF, OFF_LIMIT = 2.0, 0.25  # semitones, and the share of voiced frames that may be further off
 SENTENCES = 8  # held-out texts that the model card's scores are of
@@ -67,7 +67,7 @@ def fine_tune(
         )
     sources = [find_start(start, model) for model in models]
     for source in sources:
-        require_fitting(source, corpus)
+        require_fitting(source, corpus, labels.frontend)
         run = settings.out / source.model
         saved = (run / LAST).is_file()
         if run.exists() and not resume:
@@ -106,13 +106,15 @@ def find_start(start: str | None, model: str) -> ModelSource:
     return load_voice(start).source(model)
 
 
-def require_fitting(source: ModelSource, corpus: Path) -> None:
+def require_fitting(source: ModelSource, corpus: Path, frontend: str) -> None:
     """An InputError where the weights expect other symbols or mels than the corpus has."""
-    if source.frontend and source.frontend.name != FRONTEND:
-        raise InputError(
-            f"{source.weights} was trained with the text frontend {source.frontend.name!r}, but {corpus} has "
-            f"the symbols of {FRONTEND!r}: start from a voice with that one"
-        )
+    if source.frontend:
+        theirs, ours = source.frontend.build().symbols, get_frontend(frontend).symbols
+        if any(one != other for one, other in zip(theirs, ours, strict=False)):  # more may be added
+            raise InputError(
+                f"{source.weights} was trained with the text frontend {source.frontend.name!r}, but {corpus} "
+                f"has the symbols of {frontend!r}: start from a voice with that one"
+            )
     mel = source.mel
     if (mel.sampling_rate, mel.hop_length) != (RATE, HOP):
         raise InputError(

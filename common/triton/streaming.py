@@ -87,7 +87,7 @@ class TextToChunks(Model):
 
     async def speak(self, request: Any, sender: Any) -> None:
         controls, (text,) = self.controls(request), self.texts(request)
-        analysed = await self.analyser.analyse(self.tts, text)
+        analysed = await self.analyser.analyse(self.tts, text, speaker=controls.speaker)
         stream = self.tts.stream(analysed, controls, sizes=self.pairs.chunk_sizes(self.tts))
         job = self.scheduler.submit(stream, Samples(), self.tts.sampling_rate, length=len(text))
         first = [self.output(tensors.UNSPOKEN.name, np.array([in_json(analysed)], object))]

@@ -131,7 +131,9 @@ def _read_trained(
         config=build_section(model.config_class, _json(metadata["config"], path), f"{path}: config"),
         weights=path,
         mel=build_section(MelContract, info.get("mel", {}), f"{path}: mel"),
-        frontend=FrontendSpec("english") if model.kind == "acoustic" else None,
+        frontend=FrontendSpec(**info.get("frontend", {"name": "english"}))
+        if model.kind == "acoustic"
+        else None,
         settings=build_settings(model.name, settings, str(path)),
     )
 

@@ -38,14 +38,16 @@ def pack_cmudict(source: str) -> bytes:
     return pack(read_cmudict(source))
 
 
-def pack(words: Mapping[str, Sequence[tuple[str, ...]]]) -> bytes:
+def pack(words: Mapping[str, Sequence[tuple[str, ...]]], phone_set: Sequence[str] = ARPABET) -> bytes:
     """Words in upper case and their pronunciations as `melforge.common.text.cmudict` reads them."""
-    codes = {phone: chr(FIRST_PHONE_CODE + i) for i, phone in enumerate(ARPABET)}
+    codes = {phone: chr(FIRST_PHONE_CODE + i) for i, phone in enumerate(phone_set)}
     lines = [
         " ".join([word, *("".join(codes[phone] for phone in phones) for phones in variants)])
         for word, variants in words.items()
     ]
-    return b"\n".join([" ".join(ARPABET).encode("ascii"), *sorted(line.encode("latin-1") for line in lines)])
+    return b"\n".join(
+        [" ".join(phone_set).encode("ascii"), *sorted(line.encode("latin-1") for line in lines)]
+    )
 
 
 def edit_distance(

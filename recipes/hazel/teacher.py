@@ -104,7 +104,7 @@ def rising_part(phonemes: Sequence[str]) -> tuple[int, int]:
     """
     stresses = [i for i, character in enumerate(phonemes) if character == "ˈ"]
     vowels = [i for i, character in enumerate(phonemes) if character in VOWELS]
-    voiced = [i for i, character in enumerate(phonemes) if character in VOWELS or character in SONORANTS]
+    voiced = [i for i, sign in enumerate(phonemes) if sign in VOWELS or sign in SONORANTS or sign == "ː"]
     first = (stresses or vowels or [0])[-1]
     return first, max([first, *voiced])
 

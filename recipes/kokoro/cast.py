@@ -17,6 +17,7 @@ from melforge.common.cli.parser import Parser
 from melforge.common.errors import InputError
 from melforge.common.weights.published import OF_SPEAKERS
 from melforge.common.weights.voices import read_header, read_weights, save_weights
+from recipes.kokoro.teacher import BOTH_ACCENTS, frontend_of
 
 EMBEDDING = "speaker_emb.weight"
 
@@ -44,6 +45,9 @@ def main() -> None:
     chosen = {name: row for name, row in chosen.items() if name not in args.without}
     rows = list(chosen.values())
     info |= {key: [info[key][row] for row in rows] for key in OF_SPEAKERS} | {"speakers": list(chosen)}
+    if british := [name.rpartition("_")[2] for name in order if frontend_of(name) == BOTH_ACCENTS]:
+        accents = {name: "en-GB" for name in british if name in chosen}
+        info["frontend"] = {"name": "english", "options": {"accents": accents}}
     state = read_weights(args.weights)
     state[EMBEDDING] = state[EMBEDDING][rows]
     half = {name: value.astype(np.float16) for name, value in state.items()}

@@ -32,7 +32,7 @@ from melforge.common.training.corpus.dataset import HOP, RATE, Labels, save_labe
 from melforge.common.training.loop import pick_device
 from recipes.kokoro import network, voicing
 from recipes.kokoro.resampling import resample
-from recipes.kokoro.teacher import KokoroTeacher, Line, Spoken, load_teacher
+from recipes.kokoro.teacher import BOTH_ACCENTS, KokoroTeacher, Line, Spoken, load_teacher
 from recipes.kokoro.texts import ACOUSTIC, VOCODER
 
 LEVEL = 10 ** (-23.8 / 20)  # of a voice's speech, as the first teacher's corpus has it
@@ -130,7 +130,9 @@ def main() -> None:
     option("lines", type=Path, help="what recipes.kokoro.texts wrote")
     option("--model", type=Path, required=True, help="kokoro-v1.0.int8.onnx")
     option("--voices", type=Path, required=True, help="folder of the voices' .bin files")
-    option("--symbols", type=Path, help="symbols of the frontend, one a line (default: english's own)")
+    option(
+        "--symbols", type=Path, help="symbols of the frontend, one a line (default: those of both accents)"
+    )
     option("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 1))
     option("--only", choices=(ACOUSTIC, VOCODER), help="lines for the one corpus")
     option("--limit", type=int, help="the first N lines only")
@@ -145,7 +147,7 @@ def frontend_symbols(path: Path | None) -> list[str]:
         return path.read_text(encoding="utf-8").split("\n")
     from melforge.common.text.frontends import get_frontend
 
-    return list(get_frontend("english").symbols)
+    return list(get_frontend(BOTH_ACCENTS).symbols)  # American ones have the same numbers
 
 
 def make(args: argparse.Namespace) -> None:
@@ -222,6 +224,7 @@ def write(folder: Path, purpose: str, kept: dict, results: dict[int, Labelled | 
         pitch=[one.pitch for one in labelled.values()],
         speakers=speakers,
         speaker=np.array([speakers.index(str(kept["speakers"][n])) for n in used]),
+        frontend=BOTH_ACCENTS,
     )
     save_labels(folder, labels)
     write_metadata(folder, labels)

@@ -37,6 +37,7 @@ from melforge.common.errors import InputError
 from melforge.common.recognition.transcript import reference_words, word_errors
 from melforge.common.runner import TextToSpeech
 from melforge.common.speech import Controls
+from melforge.common.text import ACCENTS
 from melforge.common.text.frontends import get_frontend
 from melforge.common.training.corpus.alignment import line_symbols, speech_bounds
 from melforge.common.training.loop import pick_device
@@ -46,7 +47,7 @@ from recipes.hazel.intonation import asks_yes_or_no
 from recipes.kokoro import network, voicing
 from recipes.kokoro.corpus import gains
 from recipes.kokoro.resampling import resample
-from recipes.kokoro.teacher import Line, load_teacher, make_line, read_vocabulary
+from recipes.kokoro.teacher import frontend_of, load_teacher, make_line, read_vocabulary
 
 JUDGED = "judged.json"
 TEACHER, OURS = "teacher", "ours"
@@ -104,16 +105,18 @@ def teacher_speaks(
     args: argparse.Namespace, names: Sequence[str], texts: Sequence[tuple[str, str]], device: torch.device
 ) -> Iterator[tuple[str, int, np.ndarray]]:
     """Voice, the text's number and audio at the voice's rate; other English voices than these read less."""
-    frontend, vocabulary = get_frontend("english"), read_vocabulary(args.vocabulary)
+    frontends, vocabulary = (
+        {name: get_frontend(name) for name in ACCENTS.values()},
+        read_vocabulary(args.vocabulary),
+    )
     teacher = load_teacher(args.model, args.voices, device)
     every = [name for name in teacher.styles if name.startswith(ENGLISH)]
     tags, lines = [], []
     for number, (_, text) in enumerate(texts):
-        symbols, _ = line_symbols(frontend(text).utterances)
-        line = make_line(symbols, "", vocabulary, asks_yes_or_no(text))
+        symbols = {name: line_symbols(frontend(text).utterances)[0] for name, frontend in frontends.items()}
         for name in every if number < CENTROID else names:
             tags.append((name, number))
-            lines.append(Line(line.ids, name, line.rising))
+            lines.append(make_line(symbols[frontend_of(name)], name, vocabulary, asks_yes_or_no(text)))
     louder = gains(teacher, lines)
     for spoken in teacher.speak(lines):
         for row, at in enumerate(spoken.lines):

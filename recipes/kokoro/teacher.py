@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from melforge.common.text import ACCENTS
 from melforge.common.verify.stages import exact_products
 from recipes.hazel.intonation import with_rise
 from recipes.hazel.teacher import rising_part
@@ -27,6 +28,7 @@ SYMBOLS_A_BATCH = 24_000
 FRAMES_A_BATCH = 8_000  # of 25 ms: 200 s
 RISEN = 2.0  # semitones above its median at which a question that the teacher asks rises by itself
 ENDING = 8  # values of pitch that are its end
+BOTH_ACCENTS = ACCENTS["en-GB"]  # a frontend whose symbols are American ones too, under the same numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,11 +55,17 @@ def read_vocabulary(path: Path) -> dict[str, int]:
     return json.loads(path.read_text(encoding="utf-8"))["vocab"]
 
 
+def frontend_of(speaker: str) -> str:
+    """The frontend of a voice: of British ones, bf_ and bm_, the British one."""
+    return ACCENTS["en-GB" if speaker.startswith("b") else "en-US"]
+
+
 def make_line(
     symbols: Sequence[str], speaker: str, vocabulary: Mapping[str, int], rises: bool = False
 ) -> Line:
-    """Of our symbols; ValueError for a line that is too long for Kokoro."""
-    phonemes = [character for character in to_misaki(symbols).strip() if character in vocabulary]
+    """Of the symbols of the speaker's frontend; ValueError for a line that is too long for Kokoro."""
+    is_british = frontend_of(speaker) == ACCENTS["en-GB"]
+    phonemes = [character for character in to_misaki(symbols, is_british).strip() if character in vocabulary]
     if not 0 < len(phonemes) <= LONGEST:
         raise ValueError(f"{len(phonemes)} phonemes: Kokoro reads 1 to {LONGEST} at a time")
     ids = np.array([0, *(vocabulary[character] for character in phonemes), 0])

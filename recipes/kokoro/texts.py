@@ -18,13 +18,14 @@ import numpy as np
 import yaml
 
 from melforge.common.cli.parser import Parser
+from melforge.common.text import ACCENTS, Frontend
 from melforge.common.text.cmudict import load_cmudict
 from melforge.common.text.frontends import get_frontend
 from melforge.common.training.corpus.alignment import line_symbols
 from recipes.corpus import NamedText, one_line_a_sentence, read_transcripts
 from recipes.hazel.intonation import asks_yes_or_no
 from recipes.hazel.texts import extra_sentences
-from recipes.kokoro.teacher import make_line, read_vocabulary
+from recipes.kokoro.teacher import frontend_of, make_line, read_vocabulary
 
 EXTRA_SEEDS = 7, 8  # of the made sentences; 7 is the shipped voice's
 ACOUSTIC, VOCODER = "acoustic", "vocoder"  # what a line is for
@@ -62,14 +63,18 @@ def main() -> None:
     option("--seed", type=int, default=0)
     option("-o", "--output", type=Path, required=True)
     args = parser.parse_args()
-    frontend, vocabulary = get_frontend("english"), read_vocabulary(args.vocabulary)
+    frontends, vocabulary = (
+        {name: get_frontend(name) for name in ACCENTS.values()},
+        read_vocabulary(args.vocabulary),
+    )
     speakers = yaml.safe_load(args.speakers.read_text(encoding="utf-8"))
-    read: dict[str, tuple | None] = {}
+    read: dict[tuple[str, str], tuple | None] = {}
     rows, left_out = [], 0
     for line, speaker, purpose, higher in drawn(all_lines(args.transcripts), speakers, args.seed):
-        if line.name not in read:
-            read[line.name] = spelled(line, frontend, vocabulary)
-        if (found := read[line.name]) is None:
+        key = line.name, frontend_of(speaker)
+        if key not in read:
+            read[key] = spelled(line, speaker, frontends[key[1]], vocabulary)
+        if (found := read[key]) is None:
             left_out += 1
             continue
         rows.append((f"{speaker}-{len(rows):06d}", line.text, speaker, purpose, higher, *found))
@@ -77,11 +82,11 @@ def main() -> None:
     print(f"{len(rows)} lines in {args.output}, {left_out} left out")
 
 
-def spelled(line: NamedText, frontend, vocabulary: Mapping[str, int]) -> tuple | None:
+def spelled(line: NamedText, speaker: str, frontend: Frontend, vocabulary: Mapping[str, int]) -> tuple | None:
     """Our ids, Kokoro's, and where the pitch rises; None for what cannot be read."""
     try:
         symbols, ids = line_symbols(frontend(line.text).utterances)
-        made = make_line(symbols, "", vocabulary, asks_yes_or_no(line.text))
+        made = make_line(symbols, speaker, vocabulary, asks_yes_or_no(line.text))
     except ValueError:
         return None
     return ids, made.ids, made.rising or (-1, -1)

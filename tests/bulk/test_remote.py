@@ -1,5 +1,6 @@
-"""Tables, voices and Triton's repositories in an object store: moto's, which speaks S3."""
+"""Tables, voices and Triton's repositories in object stores: moto's (S3), Google's and Azure's emulators."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -14,15 +15,13 @@ from melforge.common.cli.triton import main as triton_main
 from melforge.common.errors import InputError
 from melforge.common.remote import is_address
 from melforge.common.runner import TextToSpeech
+from tests.triton.conftest import free_ports
 
 ROOT = Path(__file__).parents[2]
 TEXTS = [f"Sentence number {number}." for number in range(14)]
-pytestmark = pytest.mark.s3
 
 
-@pytest.fixture
-def store(monkeypatch):
-    """A bucket of its own, as s3fs sees it: names without "s3://"."""
+def s3_store(monkeypatch):
     import s3fs
     from moto.server import ThreadedMotoServer
 
@@ -33,12 +32,58 @@ def store(monkeypatch):
     for name, value in known.items():
         monkeypatch.setenv(f"AWS_{name}", value)
     s3fs.S3FileSystem.clear_instance_cache()
-    found = s3fs.S3FileSystem(use_listings_cache=False)
-    found.mkdir("bucket")
-    yield found
-    found.rm("bucket", recursive=True)
+    yield "s3"
     server.stop()
     s3fs.S3FileSystem.clear_instance_cache()
+
+
+def gs_store(monkeypatch):
+    from gcp_storage_emulator.server import create_server
+
+    (port,) = free_ports(1)
+    server = create_server("localhost", port, in_memory=True)
+    server.start()
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://localhost:{port}")
+    monkeypatch.setenv("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")  # which wants credentials at each call
+    yield "gs"
+    server.stop()
+
+
+def az_store(monkeypatch, tmp_path_factory):
+    (port,) = free_ports(1)
+    folder = tmp_path_factory.mktemp("azurite")
+    words = f"--blobPort {port} --location {folder} --skipApiVersionCheck --disableTelemetry".split()
+    with subprocess.Popen(
+        [os.environ.get("MELFORGE_AZURITE", "azurite-blob"), *words], stdout=subprocess.PIPE, text=True
+    ) as process:
+        while "successfully listens" not in process.stdout.readline():
+            assert process.poll() is None
+        # Azurite's own key, which it prints in its documentation.
+        key = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+        place = f"BlobEndpoint=http://127.0.0.1:{port}/devstoreaccount1"
+        known = f"DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey={key};{place};"
+        monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", known)
+        yield "az"
+        process.kill()
+
+
+@pytest.fixture(params=[pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("s3", "gs", "az")])
+def store(request, monkeypatch, tmp_path_factory):
+    """A bucket of its own, as fsspec sees it, whose names are without "s3://"."""
+    import fsspec
+
+    kinds = {"s3": s3_store, "gs": gs_store}
+    one = (
+        kinds[request.param](monkeypatch)
+        if request.param in kinds
+        else az_store(monkeypatch, tmp_path_factory)
+    )
+    with contextlib.contextmanager(lambda: one)() as scheme:
+        found = fsspec.filesystem(scheme, use_listings_cache=False, skip_instance_cache=True)
+        found.mkdir("bucket")
+        found.scheme = scheme
+        yield found
+        found.rm("bucket", recursive=True)
 
 
 def words_of(voice, table: object, folder: object, *more: object) -> list[str]:
@@ -63,23 +108,33 @@ def whole(tiny_voice, tmp_path) -> dict[str, bytes]:
 
 def test_a_table_is_read_from_a_store_and_spoken_into_it(store, tiny_voice, whole, tmp_path, capsys):
     store.put_file(str(tmp_path / "in.txt"), "bucket/in.txt")
-    words = words_of(tiny_voice, "s3://bucket/in.txt", "s3://bucket/run/", "--format", "flac", "--workers", 2)
+    words = words_of(
+        tiny_voice,
+        f"{store.scheme}://bucket/in.txt",
+        f"{store.scheme}://bucket/run/",
+        "--format",
+        "flac",
+        "--workers",
+        2,
+    )
     assert main(words) == 0
     assert content_of(store, "bucket/run") == whole
-    assert "s3://bucket/run: 14 of 14 texts" in capsys.readouterr().out
+    assert f"{store.scheme}://bucket/run: 14 of 14 texts" in capsys.readouterr().out
     store.rm_file("bucket/run/000001/_SUCCESS")  # as where a worker ended while it sent files
     store.rm_file("bucket/run/000001/7.flac")
     assert main(words) == 0
     assert content_of(store, "bucket/run") == whole
     assert "3 of 4 shards were there already" in capsys.readouterr().err
-    with pytest.raises(InputError, match=r"s3://bucket/run holds another run \(controls.seed: 0, not 3\)"):
+    with pytest.raises(InputError, match=r"://bucket/run holds another run \(controls.seed: 0, not 3\)"):
         main([*words, "--seed", "3"])
-    assert not list(Path.cwd().glob("s3:*"))
+    assert not list(Path.cwd().glob(f"{store.scheme}:*"))
 
 
 @pytest.mark.slow
 def test_a_run_into_a_store_that_was_killed_goes_on_to_the_same_bytes(store, tiny_voice, whole, tmp_path):
-    words = words_of(tiny_voice, tmp_path / "in.txt", "s3://bucket/run", "--format", "flac", "--workers", 2)
+    words = words_of(
+        tiny_voice, tmp_path / "in.txt", f"{store.scheme}://bucket/run", "--format", "flac", "--workers", 2
+    )
     command = [sys.executable, "-m", "melforge", "speak", *words]
     process = subprocess.Popen(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)})
     while not store.glob("bucket/run/*/_SUCCESS"):
@@ -97,7 +152,7 @@ def test_a_voice_in_a_store_speaks_and_is_fetched_again_when_it_changes(
     monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path / "cache"))
     for file in (path for path in tiny_voice.rglob("*") if path.is_file()):
         store.put_file(str(file), f"bucket/voices/{tiny_voice.name}/{file.relative_to(tiny_voice)}")
-    address = f"s3://bucket/voices/{tiny_voice.name}"
+    address = f"{store.scheme}://bucket/voices/{tiny_voice.name}"
 
     def spoken(voice) -> bytes:
         return TextToSpeech.load(voice=voice, device="cpu", threads=1).speak("One.").samples.tobytes()
@@ -113,12 +168,13 @@ def test_a_voice_in_a_store_speaks_and_is_fetched_again_when_it_changes(
 
 def test_a_repository_of_triton_is_written_into_a_store(store, tiny_voice, tmp_path):
     words = ["--voice", str(tiny_voice), "--device", "cpu"]
-    assert triton_main(["s3://bucket/models", *words]) == 0
+    assert triton_main([f"{store.scheme}://bucket/models", *words]) == 0
     assert triton_main([str(tmp_path / "models"), *words]) == 0
     here = {str(p.relative_to(tmp_path / "models")) for p in (tmp_path / "models").rglob("*") if p.is_file()}
     assert here == set(content_of(store, "bucket/models"))
 
 
+@pytest.mark.parametrize("store", [pytest.param("s3", marks=pytest.mark.s3)], indirect=True)
 @pytest.mark.parametrize(
     ("place", "message"),
     [

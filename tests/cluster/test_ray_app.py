@@ -1,11 +1,18 @@
 """The application that Ray's own tools begin, and the example for Kubernetes."""
 
+import sys
+import types
+
+import pytest
 import yaml
 
 from melforge.common.cli.serve import parse, settings_from
+from melforge.common.cluster.connect import connected
 from melforge.common.cluster.settings import RaySettings
+from melforge.common.errors import InputError
 from melforge.ray_app import words_of
 from tests.cluster.conftest import ROOT
+from tests.examples.test_triton_deployment import validate
 
 
 def test_arguments_are_the_options_of_serve():
@@ -14,7 +21,10 @@ def test_arguments_are_the_options_of_serve():
 
 
 def test_the_example_for_kubernetes_has_options_that_there_are():
-    document = yaml.safe_load((ROOT / "examples" / "ray" / "service.yaml").read_text())
+    document, *state = yaml.safe_load_all((ROOT / "examples" / "ray" / "service.yaml").read_text())
+    address = document["spec"]["rayClusterConfig"]["gcsFaultToleranceOptions"]["redisAddress"]
+    assert [one["kind"] for one in state] == ["Service", "StatefulSet"]
+    assert address == f"{state[0]['metadata']['name']}:{state[0]['spec']['ports'][0]['port']}"
     served = yaml.safe_load(document["spec"]["serveConfigV2"])["applications"][0]
     assert served["import_path"] == "melforge.ray_app:build"
     settings = settings_from(parse(words_of(served["args"])), RaySettings)
@@ -25,3 +35,28 @@ def test_the_example_for_kubernetes_has_options_that_there_are():
         * int(workers["template"]["spec"]["containers"][0]["resources"]["limits"]["cpu"])
         >= settings.most
     ), "there is room for all replicas"
+
+
+@pytest.mark.manifests
+def test_the_head_s_memory_is_valid_on_kubernetes():
+    _, *state = yaml.safe_load_all((ROOT / "examples" / "ray" / "service.yaml").read_text())
+    for document in state:
+        validate(document)
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("local", "Ray did not begin on this machine, which may be too busy"),
+        ("auto", "no Ray cluster at 'auto'"),
+    ],
+)
+def test_a_cluster_that_does_not_begin_is_no_fault_of_ours(address, message, monkeypatch):
+    """Ray raises a bare Exception where its parts take too long, which only a busy machine shows."""
+
+    def init(**_):
+        raise Exception("The current node timed out during startup.")
+
+    monkeypatch.setitem(sys.modules, "ray", types.SimpleNamespace(init=init))
+    with pytest.raises(InputError, match=message), connected(address):
+        pass

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -10,6 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -107,6 +109,17 @@ def test_it_answers_as_the_server_of_one_machine(server, direct):
     with pytest.raises(ServerError, match="the body has more than 1048576 bytes") as error:
         asyncio.run(chunks("x" * (1 << 20)))
     assert error.value.status == 413
+
+
+def test_ray_shows_the_figures_of_every_replica(server):
+    session = Path(server.environment["RAY_TMPDIR"]) / "ray" / "session_latest"
+    (port,) = [path.read_text() for path in session.glob("metrics_export_port_*")]
+    pattern = re.compile(r'^ray_melforge_models_loaded\{.*replica="([^"]+)".*\} [12]\.0$', re.MULTILINE)
+    end, replicas = time.monotonic() + PATIENCE, set()
+    while len(replicas) < 2:
+        assert time.monotonic() < end, "the figures of both replicas"
+        time.sleep(0.5)
+        replicas = set(pattern.findall(get(f"http://127.0.0.1:{port}/metrics")[1].decode()))
 
 
 async def speak_until(stop: asyncio.Event, server: Running, caller: int) -> list[tuple[str, bytes, int]]:

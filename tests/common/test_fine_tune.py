@@ -19,6 +19,7 @@ from melforge.common.errors import InputError
 from melforge.common.runner import TextToSpeech
 from melforge.common.speech import Controls
 from melforge.common.synthesis.loading import make_driver
+from melforge.common.text.frontends import get_frontend
 from melforge.common.training import fine_tune
 from melforge.common.training.card import scores
 from melforge.common.training.corpus.batches import Utterances, held_out_utterances
@@ -153,6 +154,29 @@ def test_at_the_start_each_speaker_is_the_voice(tiny_voice):
     for speaker in (0, 1):
         np.testing.assert_array_equal(driver.synthesise(ids, Controls(speaker=speaker)).mel, wanted)
     np.testing.assert_array_equal(begun_with(source, [], [220.0]).synthesise(ids).mel, wanted)
+
+
+def test_a_british_corpus_is_learnt_from_an_american_voice(tiny_voice, tmp_path):
+    folder = write_corpus(tmp_path / "corpus", speakers=())
+    labels = load_labels(folder)
+    labels.frontend, symbols = "english-gb", get_frontend("english-gb").symbols
+    save_labels(folder, labels)
+    source = load_voice(tiny_voice).source("fastpitch")
+    config, state = continued(source, [], [200.0], symbols)
+    table = state["encoder.word_emb.weight"]
+    assert config.n_symbols == len(table) == len(symbols)
+    assert torch.equal(table[symbols.index("@OU1")], table[symbols.index("@OW1")])
+    np.testing.assert_array_equal(table[: source.config.n_symbols], source.state["encoder.word_emb.weight"])
+
+    train(folder, tmp_path / "run", tiny_voice, "--steps", "1")
+    voice_make.main([str(tmp_path / "ann"), "--run", str(tmp_path / "run"), "--ear", "none"])
+    made = load_voice(tmp_path / "ann")
+    assert (made.source("fastpitch").frontend.name, made.language) == ("english-gb", "en-GB")
+    assert TextToSpeech.load(voice=tmp_path / "ann", device="cpu").speak("A bath far away.").seconds > 0.1
+    american = write_corpus(tmp_path / "american", speakers=())
+    train(american, tmp_path / "back", tmp_path / "ann", "--steps", "1")
+    weights = read_checkpoint(tmp_path / "back" / "fastpitch" / "weights.safetensors")
+    assert weights.config.n_symbols == len(symbols)  # what the start knows stays
 
 
 @pytest.fixture

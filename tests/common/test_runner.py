@@ -477,7 +477,7 @@ def test_what_was_launched_before_an_error_is_not_lost(tts):
 def test_texts_are_analysed_by_processes_as_by_one(tiny_voice, tts):
     texts = [f"{TEXT} Number {number}." for number in range(20)]
     other = TextToSpeech.load(voice=tiny_voice, text_processes=2)
-    for one, analysed in zip(texts, other.analyse_each(texts), strict=True):
+    for one, analysed in zip(texts, other.analyse_each(texts, [0] * len(texts)), strict=True):
         alone = tts.analyse(one)
         assert [u.text for u in analysed.utterances] == [u.text for u in alone.utterances]
         assert all(map(np.array_equal, *([u.ids for u in a.utterances] for a in (analysed, alone))))

@@ -16,7 +16,7 @@ class Noting:
     def __init__(self):
         self.steps, self.gate, self.begun = [], threading.Event(), threading.Event()
 
-    def analysing(self, text, own_words=None):
+    def analysing(self, text, own_words=None, speaker=0):
         for sentence in text:
             self.steps.append(sentence)
             if sentence == "w":

@@ -111,6 +111,17 @@ def test_an_error_is_that_of_its_own_request(vocoder):
     np.testing.assert_array_equal(first.outputs[0].array, third.outputs[0].array)
 
 
+def test_what_a_client_that_left_has_asked_for_is_not_made(vocoder, monkeypatch):
+    made, make = [], vocoder.make
+    monkeypatch.setattr(vocoder, "make", lambda items: made.append(len(items)) or make(items))
+    good = request(torch.from_numpy, MELS[0], [9], [0.0])
+    left = request(torch.from_numpy, MELS[0], [9], [0.0])
+    left.cancelled = True
+    answers = vocoder.execute([left, good])
+    assert made == [1] and not answers[0].outputs and "the client has gone" in str(answers[0].error)
+    assert answers[1].error is None
+
+
 def test_mels_leave_as_they_are_on_their_gpu():
     model = SymbolsToMel()
     model.triton = Triton()

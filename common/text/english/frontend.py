@@ -9,14 +9,26 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
-from melforge.common.errors import InputError
-from melforge.common.text import Analysis, OwnWords, SaidAs, Unspoken, Utterance, masked, require_in_order
+from melforge.common.errors import InputError, unknown
+from melforge.common.text import (
+    ACCENTS,
+    Analysis,
+    OwnWords,
+    SaidAs,
+    Unspoken,
+    Utterance,
+    masked,
+    require_in_order,
+)
+from melforge.common.text.english import pronounce
+from melforge.common.text.english.british import load_british
 from melforge.common.text.english.layout import plain_text
 from melforge.common.text.english.normalise import Span, normalise
-from melforge.common.text.english.pronounce import Phones, read
+from melforge.common.text.english.pronounce import Phones
 from melforge.common.text.split import CLAUSE_PAUSE, pause_between, split_sentences
 from melforge.common.text.symbols import get_symbols
 
@@ -50,20 +62,53 @@ class _Token:
         return 1 + len(self.phones)
 
 
+class Pronunciation(Protocol):
+    """How words are said: `pronounce` is one."""
+
+    def read(self, tokens: Sequence[str], given: Sequence[Phones] = ()) -> list[Phones]: ...
+
+    def of_word(self, word: str) -> Phones: ...
+
+    def readings(self, written: str) -> list[tuple[Phones, str]]: ...
+
+
 class EnglishFrontend:
     """Text to utterances. Each begins with a space, which is the leading silence, and ends in a mark."""
 
     name = "english"
+    symbol_set = SYMBOLS
+    is_british = False
     own_words: Sequence[OwnWords] = ()
     reads_addresses = False
 
-    def __init__(self, max_symbols: int = MAX_SYMBOLS) -> None:
-        """`max_symbols`: longer sentences are cut into clauses, symbols an utterance."""
+    def __init__(self, max_symbols: int = MAX_SYMBOLS, accents: dict[str, str] | None = None) -> None:
+        """`max_symbols`: longer sentences are cut into clauses, symbols an utterance.
+
+        `accents` of speakers, en-US or en-GB, where a voice has both: its model knows the symbols of both.
+        """
         if max_symbols < 8:
             raise InputError(f"max_symbols must be at least 8, not {max_symbols}")
-        self.symbols = get_symbols(SYMBOLS)
+        if unknown_ones := sorted(set((accents or {}).values()) - ACCENTS.keys()):
+            raise InputError(unknown("accent", unknown_ones[0], ACCENTS))
+        self.accents = accents or {}
+        self.symbols = get_symbols(BritishFrontend.symbol_set if accents else self.symbol_set)
         self.max_symbols = max_symbols
         self._ids = {symbol: i for i, symbol in enumerate(self.symbols)}
+
+    @property
+    def pronunciation(self) -> Pronunciation:
+        return pronounce
+
+    def of_speaker(self, name: str) -> EnglishFrontend:
+        """The same as this speaker reads."""
+        accent = ACCENTS.get(self.accents.get(name, ""), self.name)
+        if accent == self.name:
+            return self
+        made = (BritishFrontend if accent == BritishFrontend.name else EnglishFrontend)(
+            self.max_symbols, self.accents
+        )
+        made.own_words = self.own_words
+        return made
 
     def __call__(self, text: str, said: Sequence[SaidAs] = ()) -> Analysis:
         return Analysis.joined(self.sentences(text, said))
@@ -80,7 +125,7 @@ class EnglishFrontend:
         given = deque(said)
         for number, (piece, offset) in enumerate(sentences):
             end = offset + len(piece)
-            spans, left_out = normalise(plain[offset:end], _within(given, offset, end))
+            spans, left_out = normalise(plain[offset:end], _within(given, offset, end), self.is_british)
             is_last = number + 1 == len(sentences)
             following = len(text) if is_last else sentences[number + 1][1]
             left_out = [item._replace(position=offset + item.position) for item in left_out]
@@ -113,7 +158,8 @@ class EnglishFrontend:
                     tokens[-1] = min(tokens[-1], token, key=lambda t: _STRONGEST_FIRST.index(t.text))
                 elif tokens:
                     tokens.append(token)
-        readings = read([token.text for token in tokens], [token.phones for token in tokens])
+        words, given = [token.text for token in tokens], [token.phones for token in tokens]
+        readings = self.pronunciation.read(words, given)
         pairs = zip(tokens, readings, strict=True)
         spoken = [_Token(t.text, t.start, t.end, phones) for t, phones in pairs]
         return [token for token in spoken if token.phones or token.text in _STRONGEST_FIRST]
@@ -135,6 +181,11 @@ class EnglishFrontend:
                 symbols.pop()
             if symbols[-1] not in _MAY_END:
                 symbols.append("." if number + 1 == len(parts) else ",")
+            if lacking := [symbol for symbol in symbols if symbol not in self._ids]:
+                raise InputError(
+                    f"phoneme {lacking[0][1:]} in {words!r}: the text frontend {self.name} has no British "
+                    "vowels; give American ones, or a voice with the frontend english-gb"
+                )
             ids = np.array([self._ids[symbol] for symbol in symbols], dtype=np.int64)
             after = pause if number + 1 == len(parts) else CLAUSE_PAUSE
             end_place = offset + part[-1].end
@@ -160,6 +211,18 @@ class EnglishFrontend:
             start += len(part)
             left -= sum(token.size for token in part)
         return [part for part in parts if any(not token.is_mark for token in part)]
+
+
+class BritishFrontend(EnglishFrontend):
+    """The same in British English: its reading and words, and vowels of its own behind the symbols."""
+
+    name = "english-gb"
+    symbol_set = "english_accents"
+    is_british = True
+
+    @property
+    def pronunciation(self) -> Pronunciation:
+        return load_british()
 
 
 def _within(given: deque[SaidAs], start: int, end: int) -> list[SaidAs]:

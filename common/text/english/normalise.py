@@ -17,6 +17,7 @@ from melforge.common.text import SaidAs
 from melforge.common.text.english.layout import FILL
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.addresses import address, network_address
+from melforge.common.text.english.reading.british import in_britain
 from melforge.common.text.english.reading.cursor import Cursor, LeftOut, Reading, Rule, begin, first_reading
 from melforge.common.text.english.reading.formats import NUMBERS
 from melforge.common.text.english.reading.signs import SIGNS
@@ -51,13 +52,16 @@ class Span(NamedTuple):
     phones: tuple[str, ...] = ()  # of a word whose accents tell how it is said, or that are given
 
 
-def normalise(text: str, said: Sequence[SaidAs] = ()) -> tuple[list[Span], list[LeftOut]]:
+def normalise(
+    text: str, said: Sequence[SaidAs] = (), is_british: bool = False
+) -> tuple[list[Span], list[LeftOut]]:
     """A sentence in words and marks, and what of it is not spoken. `said` are parts with words of their own.
 
     Words in capitals are spelled; a word's "-" joins it to the next.
     """
-    characters, positions, left_out, given = _clean_around(text, said) if said else (*_clean(text), ())
-    spans, unread = _read(characters, given)
+    cleaned = _clean_around(text, said, is_british) if said else (*_clean(text), ())
+    characters, positions, left_out, given = cleaned
+    spans, unread = _read(characters, given, is_british)
     if positions is not None:
         spans = [Span(s.text, positions[s.start], _end(text, positions[s.end - 1]), s.phones) for s in spans]
         unread = [LeftOut(o.symbol, positions[o.position], o.kind) for o in unread]
@@ -72,10 +76,10 @@ class _Given(NamedTuple):
     spans: list[Span]
 
 
-def _read(text: str, given: Sequence[_Given] = ()) -> tuple[list[Span], list[LeftOut]]:
+def _read(text: str, given: Sequence[_Given], is_british: bool) -> tuple[list[Span], list[LeftOut]]:
     spans: list[Span] = []
     left_out: list[LeftOut] = []
-    cursor = begin(text)
+    cursor = begin(text, is_british)
     parts = iter((*given, _Given(len(text), len(text), [])))
     part = next(parts)
     while char := cursor.char:
@@ -91,6 +95,8 @@ def _read(text: str, given: Sequence[_Given] = ()) -> tuple[list[Span], list[Lef
         reading = first_reading(rules, cursor)
         if reading.end > part.start:
             reading = _reading_up_to(part.start, rules, cursor)
+        if is_british:
+            reading = in_britain(cursor, reading)
         if reading.spoken:
             spans.append(Span(reading.spoken, cursor.at, reading.end, tuple(reading.phones.split())))
         left_out += reading.left_out
@@ -107,7 +113,7 @@ def _reading_up_to(end: int, rules: tuple[Rule, ...], cursor: Cursor) -> Reading
 
 
 def _clean_around(
-    text: str, said: Sequence[SaidAs]
+    text: str, said: Sequence[SaidAs], is_british: bool
 ) -> tuple[str, list[int] | None, list[LeftOut], list[_Given]]:
     """As _clean; the parts that are said otherwise stay as they are: they are context for the rest only."""
     characters, positions, left_out = text, list[int](), list[LeftOut]()
@@ -125,18 +131,18 @@ def _clean_around(
     for one in said:
         start = bisect_left(positions, one.start) if is_changed else one.start
         end = start + one.end - one.start
-        spans, lost = _said(one.spoken, text[one.start : one.end])
+        spans, lost = _said(one.spoken, text[one.start : one.end], is_british)
         given.append(_Given(start, end, [Span(span.text, start, end, span.phones) for span in spans]))
         left_out += [item._replace(position=one.start) for item in lost]
     return characters, positions if is_changed else None, left_out, given
 
 
-def _said(spoken: str, written: str) -> tuple[list[Span], list[LeftOut]]:
+def _said(spoken: str, written: str, is_british: bool) -> tuple[list[Span], list[LeftOut]]:
     """What is said in place of what is written: a written word stays, with the phonemes given for it."""
     written = written.replace("’", "'")
     if (phonemes := _PHONEMES.fullmatch(spoken)) and _WRITTEN_WORD.fullmatch(written):
         return [Span(written, 0, 0, tuple(phonemes[1].split()))], []
-    return normalise(spoken)
+    return normalise(spoken, is_british=is_british)
 
 
 def _end(text: str, last: int) -> int:

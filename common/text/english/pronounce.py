@@ -6,7 +6,7 @@ Every word gets phones (ARPAbet with stress); nothing is left in letters.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from melforge.common.text.cmudict import load_cmudict, load_rare_words
@@ -19,7 +19,7 @@ LETTER_NAMES: dict[str, Phones] = dict(
         k K EY1 / l EH1 L / m EH1 M / n EH1 N / o OW1 / p P IY1 / q K Y UW1 / r AA1 R / s EH1 S / t T IY1 / u
         Y UW1 / v V IY1 / w D AH1 B AH0 L Y UW0 / x EH1 K S / y W AY1 / z Z IY1""")
 )
-_SPELLED = re.compile(r"([A-Z]{2,})('?s)?-?")
+SPELLED = re.compile(r"([A-Z]{2,})('?s)?-?")
 _DRAWN_OUT = re.compile(r"([a-z])\1{2,}")  # "sooo"
 
 # After one of these a capital "A" is the letter, not the article.
@@ -62,6 +62,21 @@ def is_known(word: str) -> bool:
     return _known(word) is not None
 
 
+def is_function_word(word: str) -> bool:
+    """Whether a word (in lower case) has forms by its place in a sentence."""
+    return word in _function_words()
+
+
+def is_variable(word: str) -> bool:
+    """Whether a word (in lower case) is said by what stands beside it: a function word or a homograph."""
+    return is_function_word(word) or homographs.usual(word) is not None
+
+
+def is_rare(word: str) -> bool:
+    """Whether the second dictionary has a word (in lower case), or its singular."""
+    return _rare(word) is not None
+
+
 def is_guessed(word: str) -> bool:
     """Whether a word (in lower case) gets its phones from its letters alone."""
     return not (_known(word) or _rare(word) or _by_parts(word))
@@ -71,7 +86,7 @@ def readings(written: str) -> list[tuple[Phones, str]]:
     """How a word may be said, and where each reading comes from; the first is that of the word by itself."""
     word = written.lower()
     found: list[tuple[Phones, str]] = []
-    if spelled := _SPELLED.fullmatch(written):
+    if spelled := SPELLED.fullmatch(written):
         found.append((read([written])[0], f"letters: {' '.join(spelled[1])}"))
     places = ("", ", at the beginning of a sentence", ", before a pause", ", before a vowel")
     forms = zip(_function_words().get(word, ()), places, strict=False)
@@ -86,9 +101,9 @@ def readings(written: str) -> list[tuple[Phones, str]]:
     ]
 
 
-def spell(letters: str) -> Phones:
+def spell(letters: str, letter_names: Mapping[str, Phones] = LETTER_NAMES) -> Phones:
     """The names of letters said as one word, the last one with the main stress."""
-    names = [LETTER_NAMES[letter] for letter in letters.lower() if letter in LETTER_NAMES]
+    names = [letter_names[letter] for letter in letters.lower() if letter in letter_names]
     weak = [phone.replace("1", "2") for name in names[:-1] for phone in name]
     return (*weak, *names[-1]) if names else ()
 
@@ -96,7 +111,7 @@ def spell(letters: str) -> Phones:
 def _in_context(tokens: Sequence[str], index: int, follower: Phones) -> Phones:
     """`follower`: the phones of the next token."""
     token = tokens[index]
-    if spelled := _SPELLED.fullmatch(token):
+    if spelled := SPELLED.fullmatch(token):
         phones = spell(spelled[1])
         return phones + word_parts.plural(phones) if spelled[2] else phones
     if token[0].isupper() and (token[1:] == "-" or (len(token) == 1 and _is_letter(tokens, index))):

@@ -12,6 +12,7 @@ import numpy as np
 
 from melforge.common.errors import InputError
 from melforge.common.text import Utterance
+from melforge.common.text.symbols import nearest_american
 
 ALIGNER_RATE = 16_000
 SILENCE_DB = -52.0  # below the loudest 10 ms: at the edges of a recording that is no speech
@@ -99,7 +100,8 @@ class Aligner:
         names = []
         for word in words:
             names.append(next(self.names))
-            self.decoder.add_word(names[-1], " ".join(p[1:].rstrip("012") for p in word), True)
+            phones = (nearest_american(p[1:].rstrip("012")) for p in word)
+            self.decoder.add_word(names[-1], " ".join(phones), True)
         self.words += len(words)
         audio = soxr.resample(audio, rate, ALIGNER_RATE)
         scale = 0.5 / max(1e-6, np.abs(audio).max()) * 32767

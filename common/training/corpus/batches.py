@@ -243,7 +243,7 @@ class Utterances:
         self.first = torch.from_numpy(self.starts[:-1]).to(device)
         self.frames = torch.from_numpy(labels.frames).to(device)
         self.lengths = torch.tensor([len(ids) for ids in labels.ids], device=device)
-        self.names, self.texts = labels.names, labels.texts
+        self.names, self.texts, self.frontend = labels.names, labels.texts, labels.frontend
         self.speakers = labels.speakers  # names; none where there is one speaker
         self.speaker = torch.from_numpy(labels.speaker).to(device)
         self.held_out = held_out_utterances(labels.speaker)

@@ -13,6 +13,7 @@ from melforge.common.files import write_bytes, written_whole
 
 LABELS, METADATA = "labels.npz", "metadata.csv"
 RATE, HOP = 22_050, 256  # Hz, and samples of a frame, of a prepared corpus
+FRONTEND = "english"  # of a corpus that states none
 READERS = 16  # threads that read sound files
 
 
@@ -30,6 +31,7 @@ class Labels:
     pitch: list[np.ndarray]
     speakers: list[str] = field(default_factory=list)
     speaker: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    frontend: str = FRONTEND  # whose symbols the ids are
 
     def __post_init__(self) -> None:
         if not self.speakers:
@@ -52,6 +54,8 @@ def save_labels(folder: Path, labels: Labels) -> None:
     }
     if labels.speakers:
         columns |= {"speakers": np.array(labels.speakers), "speaker": labels.speaker.astype(np.int16)}
+    if labels.frontend != FRONTEND:
+        columns["frontend"] = np.array(labels.frontend)
     save_arrays(folder / LABELS, columns)
 
 
@@ -86,6 +90,8 @@ def load_labels(folder: Path) -> Labels:
         labels = Labels(data["names"].tolist(), data["texts"].tolist(), ids, durations, pitch)
         if "speakers" in data:
             labels.speakers, labels.speaker = data["speakers"].tolist(), data["speaker"].astype(np.int64)
+        if "frontend" in data:
+            labels.frontend = str(data["frontend"])
         return labels
 
 

@@ -16,11 +16,12 @@ from tqdm import tqdm
 from melforge.common.audio.sound_files import decode_audio, read_audio, resample, to_pcm16, write_audio
 from melforge.common.errors import InputError
 from melforge.common.files import write_bytes
-from melforge.common.text.english.pronounce import is_guessed, of_word
+from melforge.common.text.english.pronounce import Phones, is_guessed
 from melforge.common.text.frontends import get_frontend
 from melforge.common.training.corpus.alignment import Aligner, durations_of, is_phone, line_symbols, words_of
 from melforge.common.training.corpus.cutting import cut_long
 from melforge.common.training.corpus.dataset import (
+    FRONTEND,
     HOP,
     LABELS,
     METADATA,
@@ -50,10 +51,11 @@ def prepare_recordings(
     ear: str | None = None,
     workers: int = 1,
     progress: Callable[[float], object] = lambda share: None,
+    frontend: str = FRONTEND,
 ) -> Report:
     """Writes a corpus of a folder's recordings, see `find_takes`; an InputError where no line is usable.
 
-    `progress` is told the share of the work that is done.
+    `progress` is told the share of the work that is done. `frontend` makes the symbols of the texts.
     """
     begun = time.monotonic()
     takes = find_takes(folder, speaker_from)
@@ -66,9 +68,9 @@ def prepare_recordings(
     require_kinds(keep, {take.name for take in takes})
     for name in ("wavs", LINES):
         (out / name).mkdir(parents=True, exist_ok=True)
-    finished = {take.name: line for take in takes if (line := read_line(out, take)) is not None}
+    finished = {take.name: line for take in takes if (line := read_line(out, take, frontend)) is not None}
     left = [take for take in takes if take.name not in finished]
-    new = in_processes(_make, left, workers, "preparing", _start_worker, out)
+    new = in_processes(_make, left, workers, "preparing", _start_worker, out, frontend)
     for number, line in enumerate(new, start=1):
         finished[line.name] = line
         progress(number / len(left))
@@ -84,14 +86,14 @@ def prepare_recordings(
         reasons = "; ".join(f"{one.source}: {one.sentence}" for one in defects[:2])
         raise InputError(f"no line of {folder} is usable ({reasons}): {out / 'report.md'} lists all reasons")
     random.Random(0).shuffle(used)  # the recipes validate on the last ones
-    labels = labels_of(used)
+    labels = labels_of(used, frontend)
     write_metadata(out, labels)
     save_labels(out, labels)
     save_report(out, report)
     return report
 
 
-def labels_of(lines: Sequence[Line]) -> Labels:
+def labels_of(lines: Sequence[Line], frontend: str) -> Labels:
     """Lines that are labelled; their speakers are numbered where there are several."""
     speakers = sorted({line.speaker for line in lines})
     several = len(speakers) > 1
@@ -103,26 +105,28 @@ def labels_of(lines: Sequence[Line]) -> Labels:
         pitch=[np.array(line.pitch, np.float32) for line in lines],
         speakers=speakers if several else [],
         speaker=np.array([speakers.index(line.speaker) for line in lines] if several else [], np.int64),
+        frontend=frontend,
     )
 
 
 # What was made of a line
 
 
-def key_of(take: Take) -> str:
+def key_of(take: Take, frontend: str = FRONTEND) -> str:
     """Changes with whatever a line is made of."""
     about: list[object] = [METHOD, take.source, take.text, *(take.piece or ())]
+    about += [frontend] * (frontend != FRONTEND)
     if take.sound is not None:
         status = take.sound.stat()
         about += [status.st_size, status.st_mtime_ns]
     return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
 
 
-def read_line(out: Path, take: Take) -> Line | None:
+def read_line(out: Path, take: Take, frontend: str) -> Line | None:
     """What an earlier run made of a take that is the same still, unless it failed."""
     try:
         content = json.loads((out / LINES / f"{take.name}.json").read_bytes())
-        if content["key"] != key_of(take) or content["error"]:
+        if content["key"] != key_of(take, frontend) or content["error"]:
             return None
         for name, kind in (("measures", Measures), ("fit", Fit)):
             content[name] = content[name] and kind(**content[name])
@@ -151,14 +155,14 @@ def remove_others(out: Path, names: set[str]) -> None:
 _worker: dict = {}
 
 
-def _start_worker(out: Path) -> None:
+def _start_worker(out: Path, frontend: str) -> None:
     _worker.clear()
-    _worker.update(out=out, frontend=get_frontend("english"), aligner=Aligner())
+    _worker.update(out=out, frontend=get_frontend(frontend), aligner=Aligner())
 
 
 def _make(take: Take) -> Line:
     """A line of a take: its wav, its labels, and all that is said about it."""
-    line = Line(take.name, take.source, take.text or "", take.speaker, key_of(take))
+    line = Line(take.name, take.source, take.text or "", take.speaker, key_of(take, _worker["frontend"].name))
     try:
         _fill(line, take)
     except InputError as error:
@@ -188,7 +192,8 @@ def _fill(line: Line, take: Take) -> None:
         symbols, ids = line_symbols(analysis.utterances)
         line.phones = sum(map(is_phone, symbols))
         line.unspoken = sorted({one.symbol for one in analysis.unspoken})
-        line.guessed = guessed_words(" ".join(utterance.normalised for utterance in analysis.utterances))
+        normalised = " ".join(utterance.normalised for utterance in analysis.utterances)
+        line.guessed = guessed_words(normalised, _worker["frontend"].pronunciation.of_word)
     try:
         with _timed(line, "align"):
             words = words_of(symbols)
@@ -213,7 +218,7 @@ def _timed(line: Line, step: str) -> Iterator[None]:
         line.took[step] = round(time.process_time() - begun, 4)
 
 
-def guessed_words(text: str) -> list[str]:
+def guessed_words(text: str, of_word: Callable[[str], Phones]) -> list[str]:
     """Words of a normalised text that are read by their letters, with their phones."""
     found = dict.fromkeys(
         word for token in text.split() if (word := token.strip(".,;:?!-'")).isalpha() and len(word) > 1

@@ -9,6 +9,7 @@ import pytest
 import soundfile
 
 from melforge.common.errors import InputError
+from melforge.common.text.frontends import get_frontend
 from melforge.common.training.corpus import from_recordings, report
 from melforge.common.training.corpus.alignment import PhoneTimes
 from melforge.common.training.corpus.dataset import CorpusAudio, load_labels
@@ -88,6 +89,15 @@ def reported(out: Path, name: str) -> dict[str, tuple[str, bool]]:
     found = [one for one in read_report(out)["defects"] if one["name"] == name]
     assert all(one["kind"] in KINDS for one in found)
     return {one["kind"]: (one["sentence"], one["left_out"]) for one in found}
+
+
+def test_british_speakers_get_british_labels(folder, aligner, tmp_path):
+    prepare_recordings(folder, tmp_path / "out")
+    prepare_recordings(folder, tmp_path / "out", frontend="english-gb")
+    labels, symbols = load_labels(tmp_path / "out"), get_frontend("english-gb").symbols
+    assert labels.frontend == "english-gb" and load_labels(tmp_path / "out").ids[0].max() < len(symbols)
+    said = " ".join(symbols[i].lstrip("@") for i in labels.ids[0])
+    assert "N AH1 M B AH0 " in said and "ER0" not in said  # "number"
 
 
 def test_good_recordings_become_a_corpus_of_the_known_form(folder, aligner, tmp_path, monkeypatch):

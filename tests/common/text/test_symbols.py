@@ -4,6 +4,8 @@ import pytest
 
 from melforge.common.text.symbols import ARPABET, SYMBOL_SETS, get_symbols
 
+PUBLISHED = [symbols for name, symbols in SYMBOL_SETS.items() if name != "english_accents"]
+
 
 @pytest.mark.parametrize(
     ("name", "size"),
@@ -46,7 +48,7 @@ def test_published_ids(name, symbol, id_):
 def test_phones_are_in_alphabetical_order():
     assert len(ARPABET) == 84
     assert list(ARPABET) == sorted(ARPABET)
-    assert all(symbols[-84:] == tuple("@" + phone for phone in ARPABET) for symbols in SYMBOL_SETS.values())
+    assert all(symbols[-84:] == tuple("@" + phone for phone in ARPABET) for symbols in PUBLISHED)
 
 
 def test_unknown_set_names_the_nearest():

@@ -46,6 +46,7 @@ class Cursor:
     is_argument: bool = False  # inside the brackets of f(x)
     is_equation: bool = False  # "x" means times
     is_shouted: bool = False  # most words are in capitals
+    is_british: bool = False
     char: str = field(init=False)  # the character at the cursor, "" at the end
     word: str = field(init=False)  # the word that begins at the cursor, "" if none does
     word_end: int = field(init=False)
@@ -110,7 +111,7 @@ def first_reading(rules: tuple[Rule, ...], cursor: Cursor) -> Reading:
     raise AssertionError("the last rule always applies")
 
 
-def begin(text: str) -> Cursor:
+def begin(text: str, is_british: bool = False) -> Cursor:
     """The cursor at the beginning of a sentence."""
     words = re.findall(r"[A-Za-z]{2,}", text)
     capitals = sum(word.isupper() for word in words)
@@ -118,6 +119,7 @@ def begin(text: str) -> Cursor:
         text,
         is_equation="=" in text or "hat is " in text,
         is_shouted=len(words) > 2 and capitals > 0.7 * len(words),
+        is_british=is_british,
     )
 
 

@@ -61,11 +61,11 @@ def iso_date(cursor: Cursor, m: re.Match) -> str:
 
 @form(r"(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d{2})(?![\w/]|[.,-]\d)")
 def date(cursor: Cursor, m: re.Match) -> str:
-    """3/4/2021, 4.3.2021; the month first where both are possible."""
+    """3/4/2021, 4.3.2021; the month first where both are possible, or in Britain the day."""
     if len(m[4]) == 2 and m[2] == "." and len(m[0]) < 8:  # a version
         return ""
-    first, second = int(m[1]), int(m[3])
-    return _date(full_year(m[4]), first, second) or _date(full_year(m[4]), second, first)
+    month, day = in_order(cursor, int(m[1]), int(m[3]))
+    return _date(full_year(m[4]), month, day) or _date(full_year(m[4]), day, month)
 
 
 @form(rf"{_DAY}([-/.]|\s?)(?i:({_MONTH}))\.?(?:\3|[-/ ])(\d{{4}}|'?\d\d)(?![\w/]|:(?!\d\d:\d\d)|[.,-]\d)")
@@ -198,7 +198,13 @@ def dated_fraction(cursor: Cursor, first: int, second: int) -> str:
     if key == "of" and cursor.earlier.lower() in ("week", "night", "morning", "evening", "as", "day"):
         key = "on"
     is_date = key in _DATED or key.removesuffix("day") in _DAY_NAMES or key in tables.WEEKDAYS
-    return f"{tables.MONTHS[first - 1]} {say.ordinal(second)}" if is_date and is_day(first, second) else ""
+    month, day = in_order(cursor, first, second)
+    return f"{tables.MONTHS[month - 1]} {say.ordinal(day)}" if is_date and is_day(month, day) else ""
+
+
+def in_order(cursor: Cursor, first: int, second: int) -> tuple[int, int]:
+    """The month and the day of a date in digits."""
+    return (second, first) if cursor.is_british else (first, second)
 
 
 @form(r"(\d{4})/(\d{4}|\d\d)(?![\w/–-]|[.,]\d)")

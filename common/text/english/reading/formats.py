@@ -9,7 +9,14 @@ from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.amounts import amount
 from melforge.common.text.english.reading.capitals import letter_name, letters_and_digits, one_by_one
 from melforge.common.text.english.reading.cursor import NUMBER, Cursor, Reading, Rule, first_reading, form
-from melforge.common.text.english.reading.dates import DATES, are_seconds, dated_fraction, decade, is_day
+from melforge.common.text.english.reading.dates import (
+    DATES,
+    are_seconds,
+    dated_fraction,
+    decade,
+    in_order,
+    is_day,
+)
 from melforge.common.text.english.reading.money import european_price, pence, pence_per
 from melforge.common.text.english.reading.streets import house_in_queens, house_number
 from melforge.common.text.english.reading.telephone import DIGITS, is_access_code
@@ -250,10 +257,11 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
         return f"{say.cardinal(top)} {say.cardinal(bottom)}"
     if top > bottom > 1 and top % bottom == 0:
         return f"{say.cardinal(top)} divided by {say.cardinal(bottom)}"
-    is_date = 12 < bottom < 32 and bottom not in (16, 20) and m[0][-1].isdecimal() and not cursor.is_equation
+    month, day = in_order(cursor, top, bottom)
+    is_date = 12 < day < 32 and day not in (16, 20) and m[0][-1].isdecimal() and not cursor.is_equation
     is_date = is_date and cursor.next(m.end()) not in ("of", "scale")  # "1/25 of them"
-    if is_date and is_day(top, bottom):
-        return f"{tables.MONTHS[top - 1]} {say.ordinal(bottom)}"
+    if is_date and is_day(month, day):
+        return f"{tables.MONTHS[month - 1]} {say.ordinal(day)}"
     return say.fraction(top, bottom)
 
 

@@ -19,7 +19,7 @@ from melforge.common.text.english.reading.word_classes import CLOSED
 from melforge.common.text.english.reading.words import size_by
 from melforge.common.text.english.word_parts import words
 from melforge.common.text.phonemes import in_braces
-from melforge.common.text.symbols import ARPABET
+from melforge.common.text.symbols import ARPABET, BRITISH, BRITISH_VOWELS
 
 _MONEY = re.compile(r"[$£€¥₹₩₽₪₺₴₫₱₦฿₿¢]([-−–]?)(?=[ .]?\d)\s?")
 _DOLLARS_OF = re.compile(r"\$(US|AU|A|NZ|CA|C|HK|S)\s?(?=\d)")  # "$US46"
@@ -116,7 +116,8 @@ def enclosed(cursor: Cursor) -> Reading | None:
     """Phonemes in braces ({HH AH0}) are said as given; markup (<b>) and citations ([1]) are not said."""
     char, text = cursor.char, cursor.text
     if char == "{" and (match := _PHONEMES.match(text, cursor.at)):
-        is_known = set(match[1].split()) <= set(ARPABET)
+        known = {*ARPABET, *BRITISH, *BRITISH_VOWELS} if cursor.is_british else {*ARPABET}
+        is_known = set(match[1].split()) <= known
         return Reading(in_braces(match[1]), match.end()) if is_known else None
     if char == "[" and not cursor.is_after_blank and (match := _CITATION.match(text, cursor.at)):
         return cursor.leave_out(match.end(), "[")

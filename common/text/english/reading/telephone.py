@@ -134,7 +134,8 @@ def code(cursor: Cursor, m: re.Match) -> str:
     else:
         is_masked = len(number) == 4 and cursor.text[max(cursor.at - 2, 0) : cursor.at] in ("••", "**", "xx")
         is_code = is_masked or _is_ending(cursor)
-        is_code = is_code or (len(number) > 4 and not number.endswith("000") and _is_dialled(cursor))
+        is_long = len(number) > 4 or (cursor.is_british and len(number) == 3)  # "dial 111"
+        is_code = is_code or (is_long and not number.endswith("000") and _is_dialled(cursor))
     return say.digits(number) if is_code else ""
 
 

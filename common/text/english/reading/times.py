@@ -57,7 +57,9 @@ def time(cursor: Cursor, m: re.Match) -> str:
     is_named = not minute and cursor.next(m.end()).lower() in _WHOLE  # "12:00 noon"
     is_named = is_named or (not minute and not half and _TO_MINUTES.match(cursor.text, m.end()) is not None)
     is_named = is_named or (not minute and _TO_HALF.match(cursor.text, m.end()) is not None)  # "7:00-9 PM"
-    spoken = clock((hour or 12) if half else hour, minute, bool(half or second or point or is_named))
+    is_exact = bool(half or second or point or is_named)
+    on_the_clock = _past_or_to(cursor, m[1], minute) if not (is_exact or zone) else ""
+    spoken = on_the_clock or clock((hour or 12) if half else hour, minute, is_exact)
     spoken += f" {say.two_digits(int(second))}" if second else ""
     spoken += f" {say.decimal(point)}" if point else ""
     return spoken + _half_day(cursor, m, half) + zone
@@ -79,7 +81,7 @@ def dotted_hour(cursor: Cursor, m: re.Match) -> str:
     is_time = is_departure or cursor.text.startswith(" o'clock", m.end())
     is_time = is_time or (cursor.previous == "At" and cursor.next(m.end()) in _SUBJECTS)
     is_time = is_time or (cursor.previous.lower() == "at" and _DAYTIME_FOLLOWS.match(cursor.text, m.end()))
-    return clock(int(m[1]), int(m[2])) if is_time else ""
+    return (_past_or_to(cursor, m[1], int(m[2])) or clock(int(m[1]), int(m[2]))) if is_time else ""
 
 
 @form(rf"(\d{{1,2}}){_HALF}{_IN_ZONE}")
@@ -163,6 +165,17 @@ def clock(hour: int, minute: int, is_exact: bool = False) -> str:
     if is_exact:
         return say.cardinal(hour)
     return f"{say.cardinal(hour)} o'clock" if 1 <= hour <= 12 else f"{say.cardinal(hour)} hundred"
+
+
+def _past_or_to(cursor: Cursor, hour: str, minute: int) -> str:
+    """8, 45 -> "quarter to nine", as a British reader says it; "" for other minutes and for 24 hours."""
+    from_hour = min(minute, 60 - minute)
+    if not cursor.is_british or hour[0] == "0" or not 1 <= int(hour) <= 12 or not minute or minute % 5:
+        return ""
+    part = {15: "quarter", 30: "half"}.get(from_hour) or say.cardinal(from_hour)
+    if minute > 30:
+        return f"{part} to {say.cardinal(int(hour) % 12 + 1)}"
+    return f"{part} past {say.cardinal(int(hour))}"
 
 
 def counted(number: int, unit: str) -> str:
