@@ -35,7 +35,7 @@ _ALIKE = {
 _PLAIN_MARKS = frozenset(".,()/°'\u2044 $%&+-=<>@#*~")  # what letters and signs of full width are made of
 _WORD_BREAKS = frozenset(f"\u00ad\u200b\ufeff{FILL}")  # invisible, and nothing is lost
 _NOT_CLEAN = re.compile("[^\t-\r -~]")
-_WRITTEN_WORD = re.compile(r"[A-Za-z']{1,60}")
+_WRITTEN_WORD = re.compile(r"'{0,9}[A-Za-z][A-Za-z']{0,50}")
 _PHONEMES = re.compile(r"\{([^{}]*)\}")
 _LOOK_BACK = 100  # characters: no rule looks further
 _LETTERS = (ordinary_word, network_address, address, *WORDS, *SIGNS)  # not every letter begins a word: "ⁿ"

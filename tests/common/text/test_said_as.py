@@ -37,6 +37,7 @@ def words_of(name: str, text: str, *pairs: tuple[str, str]) -> str:
         ("Melforge speaks.", [("Melforge", MELFORGE)], "Melforge speaks."),
         ("The §§ speaks.", [("§§", MELFORGE)], "The {M EH1 L F AO2 R JH} speaks."),
         ("a\u200b b.", [("\u200b", "x-ray")], "a X ray B."),
+        ("Say ' here.", [("'", MELFORGE)], "Say {M EH1 L F AO2 R JH} here."),
     ],
 )
 def test_a_part_is_said_as_given_and_the_rest_as_ever(text, pairs, expected):
