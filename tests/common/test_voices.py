@@ -89,7 +89,7 @@ def test_a_voice_is_found_by_name_path_or_alone(tiny_voice, monkeypatch):
         ("models.hifigan.extra", {"sigma": 0.5}, "unknown key 'sigma'"),
         ("models", [], r"models must be a mapping, not \[\]"),
         ("frontend", {"name": "englisch"}, "unknown text frontend 'englisch'"),
-        ("frontend.speed", 1, "unknown key 'speed'; known keys: max_symbols"),
+        ("frontend.speed", 1, "unknown key 'speed'; known keys: accents, max_symbols"),
         ("frontend.max_symbols", "99", "max_symbols must be a whole number, not '99'"),
         ("frontend.name", MISSING, "frontend has no name"),
         ("frontend.name", ["english"], r"name must be text, not \['english'\]"),

@@ -52,7 +52,6 @@ def spoken(text: str) -> str:
         ("herb", "HH UR1 B"),
         ("can't", "K AR1 N T"),
         ("classroom's", "K L AR1 S R UW0 M Z"),  # of the word in it
-        ("unbathed", "AH0 N B EY1 DH D"),
         ("doctors", "D OH1 K T AH0 Z"),
     ],
 )
