@@ -18,7 +18,7 @@ from melforge.common.cli import run as run_module
 from melforge.common.errors import InputError, counted, with_article
 
 ROOT = Path(__file__).parent.parent
-SPOKEN = str(ROOT / "tests" / "data" / "heard" / "teacher.flac")
+SPOKEN = str(ROOT / "tests" / "data" / "heard" / "teacher.ogg")
 SCRIPTS = sorted(set((ROOT / "scripts").glob("*.py")) - {ROOT / "scripts" / "checkout.py"})
 
 

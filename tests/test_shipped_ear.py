@@ -14,7 +14,7 @@ from melforge.common.weights.voices import load_voice
 
 ROOT = Path(__file__).parent.parent
 (FOLDER,) = (path.parent for path in (ROOT / "ears").glob(f"*/{EAR_FILE}"))
-RECORDING = ROOT / "tests" / "data" / "heard" / "teacher.flac"  # its text stands beside it
+RECORDING = ROOT / "tests" / "data" / "heard" / "teacher.ogg"  # its text stands beside it
 TEXT = read_text(RECORDING.with_suffix(".txt"))
 NAMES = {
     **{"fastpitch": "FastPitch", "fastspeech": "FastSpeech", "tacotron2": "Tacotron 2"},

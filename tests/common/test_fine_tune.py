@@ -369,7 +369,7 @@ def test_a_vocoder_goes_on_from_its_folded_weights(corpus, tiny_voice, tmp_path)
 @pytest.mark.align
 def test_a_vocoder_that_does_not_speak_a_pitch_is_told_beforehand(tmp_path, capsys):
     """The shipped one knows a woman's: of a recording played at half the pitch its copies are hoarse."""
-    sound, rate = read_audio(Path(__file__).parents[1] / "data" / "heard" / "teacher.flac")
+    sound, rate = read_audio(Path(__file__).parents[1] / "data" / "heard" / "teacher.ogg")
     source = load_voice("hazel").source("fastpitch")
     (tmp_path / "wavs").mkdir()
     told = []
@@ -386,7 +386,7 @@ def test_a_vocoder_that_does_not_speak_a_pitch_is_told_beforehand(tmp_path, caps
 
 @pytest.mark.align
 def test_the_pitch_network_learns_that_of_recordings_first(tmp_path, capsys, monkeypatch):
-    sound, rate = read_audio(Path(__file__).parents[1] / "data" / "heard" / "teacher.flac")
+    sound, rate = read_audio(Path(__file__).parents[1] / "data" / "heard" / "teacher.ogg")
     low = np.tile(resample(sound, rate, 2 * RATE), 3)
     frames = len(low) // HOP
     (tmp_path / "wavs").mkdir()

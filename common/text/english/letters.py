@@ -104,7 +104,7 @@ def _gates(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The same of one direction. What goes into a sigmoid is halved: sigmoid(x) = (1 + tanh(x / 2)) / 2."""
     bias = weights[f"{name}.bias_ih_{layer}"] + weights[f"{name}.bias_hh_{layer}"]
-    half = np.repeat(np.float32([0.5, 0.5, 1.0, 0.5]), len(bias) // 4)
+    half = np.repeat(np.array([0.5, 0.5, 1.0, 0.5], np.float32), len(bias) // 4)
     given, own = (weights[f"{name}.weight_{part}_{layer}"].T * half for part in ("ih", "hh"))
     return given, own, bias * half
 
