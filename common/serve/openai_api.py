@@ -109,10 +109,17 @@ def voice_object(pairs: Pairs, name: str) -> dict[str, Any]:
 
 
 def body_schema(kind: type[BaseModel]) -> dict[str, Any]:
-    """The request's body for /openapi.json."""
-    return {
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": kind.model_json_schema()}},
-        }
-    }
+    """The request's body for /openapi.json, whose own definitions are elsewhere: the schema's are put in."""
+    schema = kind.model_json_schema()
+    known = schema.pop("$defs", {})
+
+    def whole(part: Any) -> Any:
+        if isinstance(part, list):
+            return [whole(one) for one in part]
+        if not isinstance(part, dict):
+            return part
+        named = known[part["$ref"].rpartition("/")[2]] if "$ref" in part else {}
+        return {name: whole(value) for name, value in {**named, **part}.items() if name != "$ref"}
+
+    content = {"application/json": {"schema": whole(schema)}}
+    return {"requestBody": {"required": True, "content": content}}

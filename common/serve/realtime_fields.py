@@ -194,7 +194,7 @@ class Expiry(RealtimeObject):
 class SecretFields(RealtimeObject):
     """A request for a short-lived token."""
 
-    expires_after: Expiry = Field(Expiry(), description="10 to 7200 seconds")
+    expires_after: Expiry = Field(default_factory=Expiry, description="10 to 7200 seconds")
     session: dict[str, Any] = Field(default_factory=dict, description="what its sessions are like")
 
 

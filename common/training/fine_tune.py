@@ -17,7 +17,7 @@ from melforge.common.errors import InputError, counted, install_command, unknown
 from melforge.common.registry import get_model
 from melforge.common.synthesis.loading import make_driver
 from melforge.common.synthesis.vocoder import Vocoder
-from melforge.common.text.frontends import get_frontend
+from melforge.common.text.frontends import frontend_class
 from melforge.common.training.corpus.dataset import HOP, RATE, Labels, load_labels
 from melforge.common.training.corpus.pitch import can_measure_pitch, pitch_contour
 from melforge.common.training.run_folder import LAST
@@ -109,8 +109,10 @@ def find_start(start: str | None, model: str) -> ModelSource:
 def require_fitting(source: ModelSource, corpus: Path, frontend: str) -> None:
     """An InputError where the weights expect other symbols or mels than the corpus has."""
     if source.frontend:
-        theirs, ours = source.frontend.build().symbols, get_frontend(frontend).symbols
-        if any(one != other for one, other in zip(theirs, ours, strict=False)):  # more may be added
+        theirs, ours = frontend_class(source.frontend.name), frontend_class(frontend)
+        if not (
+            issubclass(ours, theirs) or issubclass(theirs, ours)
+        ):  # British symbols stand behind American
             raise InputError(
                 f"{source.weights} was trained with the text frontend {source.frontend.name!r}, but {corpus} "
                 f"has the symbols of {frontend!r}: start from a voice with that one"

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
 
 import litserve
+import litserve.server
 import numpy as np
 from fastapi import HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -131,6 +132,8 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1, help="processes for each of the two routes")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     args = parser.parse_args()
+    # LitServe's own tools for language models do not know mcp 2, which `melforge mcp` needs.
+    litserve.server._MCP_AVAILABLE = False
     whole = WholeSpeaker(api_path="/speech", enable_async=True)
     streaming = StreamingSpeaker(api_path="/speech/stream", enable_async=True, stream=True)
     server = litserve.LitServer(

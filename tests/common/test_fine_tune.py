@@ -316,10 +316,10 @@ def test_what_cannot_be_trained_is_refused(corpus, tiny_voice, trained_run, tmp_
     source = load_voice(tiny_voice).source("fastpitch")
     other = replace(source, mel=MelContract(sampling_rate=44_100, hop_length=512))
     with pytest.raises(InputError, match="is for 44100 Hz and a hop of 512 samples, but"):
-        fine_tune.require_fitting(other, corpus)
+        fine_tune.require_fitting(other, corpus, "english")
     other = replace(source, frontend=replace(source.frontend, name="fastpitch"))
     with pytest.raises(InputError, match="trained with the text frontend 'fastpitch', but"):
-        fine_tune.require_fitting(other, corpus)
+        fine_tune.require_fitting(other, corpus, "english")
     assert not out.exists()
 
 

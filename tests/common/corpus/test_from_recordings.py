@@ -104,11 +104,11 @@ def test_good_recordings_become_a_corpus_of_the_known_form(folder, aligner, tmp_
     monkeypatch.setattr(report, "draw", DRAW)
     out = tmp_path / "out"
     add(folder, "stereo", np.stack([voice(seed=7, rate=48_000)] * 2, 1), 48_000, suffix="flac")
-    add(folder, "lossy", voice(seed=8, rate=44_100), 44_100, suffix="ogg")
+    add(folder, "packed", voice(seed=8, rate=44_100), 44_100, suffix="ogg")
     add(folder, "more", voice(seed=9, rate=44_100), 44_100, suffix="mp3")
     made = prepare_recordings(folder, out)
     labels = load_labels(out)
-    assert sorted(labels.names) == sorted([*(f"good{n}" for n in range(6)), "lossy", "more", "stereo"])
+    assert sorted(labels.names) == sorted([*(f"good{n}" for n in range(6)), "packed", "more", "stereo"])
     assert labels.speakers == [] and made["used"] == made["lines"] == 9 and not made["defects"]
     sound = CorpusAudio(out, labels, HOP)
     audio, offsets = sound.read_all(), sound.offsets

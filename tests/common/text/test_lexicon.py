@@ -108,7 +108,8 @@ def test_every_frontend_speaks_a_lexicon(write, name):
     frontend = get_frontend(name)
     frontend.own_words = (read_lexicon(write(ENTRIES)),)
     (utterance,) = frontend("Melforge speaks SQL.").utterances
-    assert "@M @EH1 @L @F @AO0 @R @JH" in " ".join(utterance.symbols)
+    said = "@M @EH1 @L @F @AO0 @JH" if name == "english-gb" else "@M @EH1 @L @F @AO0 @R @JH"
+    assert said in " ".join(utterance.symbols)
     assert utterance.normalised.lower().endswith("speaks sequel.")
 
 
