@@ -338,7 +338,7 @@ class Outcome:
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Slow tests wait for --all, for -m, or to be named."""
         slow_files = {item.path for item in items if item.get_closest_marker("slow")}
-        items.sort(key=lambda item: item.path not in slow_files)  # at the end no process waits long for another
+        items.sort(key=lambda item: item.path not in slow_files)  # at the end no process waits long
         named = any("::" in argument for argument in config.args)
         if config.option.all_tests or config.option.markexpr or named:
             return
