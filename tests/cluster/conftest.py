@@ -1,11 +1,13 @@
 """Melforge in the environment of $MELFORGE_RAY_PYTHON, which has the extra ray."""
 
+import fcntl
 import os
 import shutil
 import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,14 @@ def environment() -> Iterator[dict[str, str]]:
     folder = tempfile.mkdtemp(prefix="mr", dir="/tmp")
     yield {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "RAY_TMPDIR": folder}
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def no_other_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No other process of the tests has one meanwhile: the address `auto` finds any on this machine."""
+    with (tmp_path_factory.getbasetemp().parent / "cluster.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def melforge(*words: object) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 from melforge.common.cli.speak import main
 from melforge.common.cluster.bulk import Share
 from melforge.common.errors import InputError
-from tests.cluster.conftest import PATIENCE, kill, melforge, ray_processes
+from tests.cluster.conftest import PATIENCE, kill, melforge, no_other_cluster, ray_processes
 
 TEXTS = [f"Sentence number {number}{' and so on' * (number % 4)}." for number in range(59)]
 
@@ -109,10 +109,11 @@ def test_parquet_in_and_out(environment, tiny_voice, tmp_path):
 
 @pytest.mark.ray
 @pytest.mark.slow
-def test_no_cluster_at_an_address_is_a_sentence(environment, tmp_path):
+def test_no_cluster_at_an_address_is_a_sentence(environment, tmp_path, tmp_path_factory):
     table = write_table(tmp_path / "in.jsonl")
     command = melforge("speak", "-i", table, "-o", tmp_path / "out", "--ray", "auto", "--device", "cpu")
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    with no_other_cluster(tmp_path_factory):
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 2 and "error: no Ray cluster at 'auto' (" in done.stderr, done.stderr
 
 

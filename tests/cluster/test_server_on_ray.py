@@ -18,7 +18,7 @@ import pytest
 
 from melforge.common.runner import TextToSpeech
 from melforge.common.serve.client import Address, Connection, ServerError
-from tests.cluster.conftest import PATIENCE, melforge, ray_processes
+from tests.cluster.conftest import PATIENCE, melforge, no_other_cluster, ray_processes
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 REPLICA = "ray::ServeReplica:melforge:Speech"
@@ -40,26 +40,27 @@ class Running:
 
 @pytest.fixture(scope="module")
 def server(environment, tiny_voice, tmp_path_factory) -> Iterator[Running]:
-    words = ("--replicas", 2, "--port", 0, "--voice", tiny_voice, "--device", "cpu")
-    log = tmp_path_factory.mktemp("ray") / "log"
-    with log.open("w") as output:
-        process = subprocess.Popen(melforge("serve", "--ray", *words), env=environment, stderr=output)
-    try:
-        end, listening = time.monotonic() + PATIENCE, []
-        while not listening:
-            assert process.poll() is None and time.monotonic() < end, log.read_text()
-            time.sleep(0.2)
-            listening = [line for line in log.read_text().splitlines() if '"event": "listening"' in line]
-        yield Running(json.loads(listening[0])["url"], environment)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(PATIENCE) == 0, log.read_text()
-        end = time.monotonic() + PATIENCE
-        while ray_processes(environment, "ray::"):  # they end with the cluster, a moment later
-            assert time.monotonic() < end
-            time.sleep(0.1)
-    finally:
-        process.kill()
-        process.wait()
+    with no_other_cluster(tmp_path_factory):
+        words = ("--replicas", 2, "--port", 0, "--voice", tiny_voice, "--device", "cpu")
+        log = tmp_path_factory.mktemp("ray") / "log"
+        with log.open("w") as output:
+            process = subprocess.Popen(melforge("serve", "--ray", *words), env=environment, stderr=output)
+        try:
+            end, listening = time.monotonic() + PATIENCE, []
+            while not listening:
+                assert process.poll() is None and time.monotonic() < end, log.read_text()
+                time.sleep(0.2)
+                listening = [line for line in log.read_text().splitlines() if '"event": "listening"' in line]
+            yield Running(json.loads(listening[0])["url"], environment)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE) == 0, log.read_text()
+            end = time.monotonic() + PATIENCE
+            while ray_processes(environment, "ray::"):  # they end with the cluster, a moment later
+                assert time.monotonic() < end
+                time.sleep(0.1)
+        finally:
+            process.kill()
+            process.wait()
 
 
 @pytest.fixture(scope="module")
