@@ -93,6 +93,13 @@ def has_browser() -> bool:
     return NEEDS["serve"].found() and has_module("playwright") and shutil.which("chromium") is not None
 
 
+def is_checkout() -> bool:
+    git = shutil.which("git")
+    return (
+        git is not None and subprocess.run([git, "-C", ROOT, "ls-files"], capture_output=True).returncode == 0
+    )
+
+
 def has_nvrtc() -> bool:
     if not has_module("cuda.bindings.nvrtc"):
         return False
@@ -176,6 +183,7 @@ NEEDS: dict[str, Need] = {
         "pip install -e '.[trt]'",
         lambda: has_tensorrt(portable=True),
     ),
+    "checkout": Need("a checkout of the project", "git clone", is_checkout),
     "pycuda": Need("pycuda", "pip install pycuda", modules("pycuda.driver")),
     "wyoming": Need("wyoming", "pip install -e '.[wyoming]'", modules("wyoming", "fastapi", "uvicorn")),
     "riva": Need(

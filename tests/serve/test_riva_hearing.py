@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from tests.serve import test_riva
 from tests.serve.conftest import PATIENCE, running, wait_for
 from tests.serve.test_riva import client, refused, wait_until_idle
 
@@ -14,12 +15,7 @@ pytestmark = [pytest.mark.serve, pytest.mark.riva]
 SAID = ("She said that it was a good day.", "We have to be at the house in the morning.")
 HEARD = tuple(text.lower().strip(".") for text in SAID)
 RATE = 16000
-
-
-@pytest.fixture(scope="module")
-def server():
-    with running(riva_port=0) as found:
-        yield found
+server = test_riva.server
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,8 @@ import asyncio
 import numpy as np
 import pytest
 
-from tests.serve.conftest import PATIENCE, running, samples_of
+from tests.serve import test_riva
+from tests.serve.conftest import PATIENCE, samples_of
 from tests.serve.test_riva import http_pcm, wait_until_idle
 
 pytestmark = [pytest.mark.serve, pytest.mark.riva]
@@ -13,12 +14,7 @@ SENTENCES = ("The first sentence is here.", "The second one follows.")
 TEXT = " ".join(SENTENCES)
 SAID, HEARD = "She said that it was a good day.", "she said that it was a good day"
 RATE = 16000
-
-
-@pytest.fixture(scope="module")
-def server():
-    with running(riva_port=0) as found:
-        yield found
+server = test_riva.server
 
 
 @pytest.fixture(scope="module")
