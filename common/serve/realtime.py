@@ -11,7 +11,6 @@ import base64
 import io
 import json
 import math
-import struct
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, aclosing
@@ -20,6 +19,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, WebSocket
 
+from melforge.common.audio import sound_files
 from melforge.common.serve.answer import answer_for, pieces
 from melforge.common.serve.errors import ApiError
 from melforge.common.serve.gate import TOKEN, caller_of
@@ -44,7 +44,7 @@ from melforge.common.serve.service import Service, Speaking
 from melforge.common.serve.tokens import MOST_CHARACTERS, Token, write_token
 
 SHORTEST = 0.1  # seconds of a recording
-AU_HEADER, AU_CODINGS = "<4s5I", {"audio/pcm": 3, "audio/pcmu": 1, "audio/pcma": 27}
+CODINGS = {PCM: sound_files.PCM, "audio/pcmu": sound_files.MU_LAW, "audio/pcma": sound_files.A_LAW}
 LONGEST_EVENT_ID = 512
 
 
@@ -286,8 +286,8 @@ class RealtimeSession(Session):
         if len(self.recorded) < SHORTEST * bytes_a_second(asked.format):
             words = f"the buffer has less than {SHORTEST:g} s of audio"
             raise ApiError(400, words, code="input_audio_buffer_commit_empty")
-        coding, rate = AU_CODINGS[asked.format.type], asked.format.hertz
-        file = io.BytesIO(struct.pack(AU_HEADER, b"dns.", 24, len(self.recorded), coding, rate, 1))
+        coding, rate = CODINGS[asked.format.type], asked.format.hertz
+        file = io.BytesIO(sound_files.wav_header(rate, len(self.recorded), 1, coding))
         file.seek(0, io.SEEK_END)
         file.write(self.recorded)
         self.recorded = bytearray()
