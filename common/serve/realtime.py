@@ -22,7 +22,7 @@ from fastapi import APIRouter, Request, WebSocket
 from melforge.common.audio import sound_files
 from melforge.common.serve.answer import answer_for, pieces
 from melforge.common.serve.errors import ApiError
-from melforge.common.serve.gate import TOKEN, caller_of
+from melforge.common.serve.gate import RECORD, TOKEN, caller_of
 from melforge.common.serve.incoming import read_json
 from melforge.common.serve.live import Sentence, Session, each, ended, in_turn, request_of, serve_session
 from melforge.common.serve.openai_api import body_schema
@@ -42,6 +42,7 @@ from melforge.common.serve.realtime_items import Conversation, Item, SpokenRespo
 from melforge.common.serve.requests import parse
 from melforge.common.serve.service import Service, Speaking
 from melforge.common.serve.tokens import MOST_CHARACTERS, Token, write_token
+from melforge.common.serve.transcriptions import note_heard
 
 SHORTEST = 0.1  # seconds of a recording
 CODINGS = {PCM: sound_files.PCM, "audio/pcmu": sound_files.MU_LAW, "audio/pcma": sound_files.A_LAW}
@@ -318,8 +319,7 @@ class RealtimeSession(Session):
             except Exception as error:
                 await self._not_heard(item, answer_for(error))
                 return
-            service.metrics.heard.inc(heard.seconds)
-            service.metrics.hearing.observe(service.scheduler.clock() - begun)
+            note_heard(service, self.socket.scope[RECORD], heard, begun)
             item.content = [{"type": "input_audio", "transcript": heard.text}]
             usage = {"type": "duration", "seconds": math.ceil(heard.seconds)}
             kind = "conversation.item.input_audio_transcription"
