@@ -511,7 +511,7 @@ def tiny(model: str, seed: int, **sizes):
     return make_network(model, config), config
 
 
-def tiny_fastpitch(seed: int = 0):
+def tiny_fastpitch(seed: int = 0, n_speakers: int = 1):
     import torch
 
     sides = {
@@ -528,7 +528,13 @@ def tiny_fastpitch(seed: int = 0):
     predictors = {f"{name}_predictor_filter_size": 16 for name in ("dur", "pitch", "energy")}
     predictors |= {f"{name}_predictor_n_layers": 1 for name in ("dur", "pitch", "energy")}
     network, config = tiny(
-        "fastpitch", seed, symbols_embedding_dim=32, mask_padding=True, **sides, **predictors
+        "fastpitch",
+        seed,
+        n_speakers=n_speakers,
+        symbols_embedding_dim=32,
+        mask_padding=True,
+        **sides,
+        **predictors,
     )
     with torch.no_grad():
         network.duration_predictor.fc.bias.fill_(torch.log(torch.tensor(1 + SYMBOL_FRAMES)))

@@ -34,7 +34,7 @@ from melforge.common.training.corpus.dataset import load_labels
 from melforge.common.training.corpus.predict import trained_network
 from melforge.common.weights.published import read_checkpoint
 from melforge.common.weights.voices import replace_weights
-from melforge.fastpitch.config import DEFAULT_PITCH
+from melforge.fastpitch.infer import pitch_units
 from melforge.fastpitch.model import FastPitch
 from recipes.hazel.intonation import asks_yes_or_no, is_question
 
@@ -55,8 +55,10 @@ def rising_symbols(symbols: Sequence[str]) -> np.ndarray:
     return np.array(voiced, bool) & (np.arange(len(symbols)) >= first)
 
 
-def raised(pitch: Tensor, where: Tensor, semitones: float, mean: float, deviation: float) -> Tensor:
-    """Pitch (B, N), in deviations from the mean in Hz, so many semitones higher `where` (B, N) says."""
+def raised(pitch: Tensor, where: Tensor, semitones: float, mean: Tensor, deviation: Tensor) -> Tensor:
+    """Pitch (B, N), in deviations (B, 1) from means (B, 1) in Hz, so many semitones higher `where` (B, N)
+    says.
+    """
     higher = ((pitch * deviation + mean) * 2 ** (semitones / 12) - mean) / deviation
     return torch.where(where, higher, pitch)
 
@@ -74,13 +76,16 @@ def train(
     model: FastPitch,
     ids: Sequence[np.ndarray],
     rising: Sequence[np.ndarray],
+    speakers: Tensor,
     semitones: float,
-    units: tuple[float, float],
+    units: Tensor,
     epochs: int,
 ) -> float:
-    """Trains the pitch predictor, with the symbols int64 [N] and which of them rise, bool [N], of each text.
+    """Trains the pitch predictor, with the symbols int64 [N] and which of them rise, bool [N], of each text,
+    and the numbers of its speakers (texts,).
 
-    `units`: mean and deviation of the pitch in Hz. The mean squared error of the last epoch.
+    `units`: mean and deviation of each speaker's pitch in Hz (2, speakers). The mean squared error of the last
+    epoch.
     """
     model.eval().requires_grad_(False)
     predictor = model.pitch_predictor
@@ -98,9 +103,10 @@ def train(
                 symbols = pad_sequence([torch.from_numpy(ids[row]).long() for row in rows], batch_first=True)
                 where = pad_sequence([torch.from_numpy(rising[row]) for row in rows], batch_first=True)
                 mask = length_mask(torch.from_numpy(lengths[rows]), symbols.shape[1])[:, :, None]
+                speaker = speakers[rows]
                 with torch.no_grad():
-                    encoded, _, pitch = before.encode(symbols, torch.from_numpy(lengths[rows]))
-                    wanted = raised(pitch[:, 0], where, semitones, *units)
+                    encoded, _, pitch = before.encode(symbols, torch.from_numpy(lengths[rows]), speaker)
+                    wanted = raised(pitch[:, 0], where, semitones, *units[:, speaker, None])
                 loss = F.mse_loss(predictor(encoded, mask), wanted, reduction="sum") / mask.sum()
                 optimiser.zero_grad()
                 loss.backward()
@@ -123,10 +129,8 @@ def main() -> None:
     args = parser.parse_args()
     require_writable_file(args.output)
     source = read_checkpoint(args.weights, "fastpitch")
-    if source.config.n_speakers > 1:
-        raise InputError(f"{args.weights} has {source.config.n_speakers} speakers: a network of one is meant")
     labels = load_labels(args.corpus)
-    names = get_frontend("english").symbols
+    names = get_frontend(labels.frontend).symbols
     questions = [row for row, text in enumerate(labels.texts) if asks_yes_or_no(text)]
     if len(questions) < QUESTIONS:
         raise InputError(
@@ -138,10 +142,9 @@ def main() -> None:
     rising = [rising_symbols([names[number] for number in row]) for row in ids[: len(questions)]]
     rising += [np.zeros(len(row), bool) for row in ids[len(questions) :]]
     model = trained_network(source, FastPitch)
-    mean, deviation = source.settings.pitch_mean, source.settings.pitch_std
-    units = (mean, deviation) if deviation else DEFAULT_PITCH
+    units, speakers = torch.tensor(pitch_units(source)).float(), torch.from_numpy(labels.speaker[rows])
     torch.manual_seed(0)
-    error = train(model, ids, rising, args.semitones, units, args.epochs)
+    error = train(model, ids, rising, speakers, args.semitones, units, args.epochs)
     learnt = model.pitch_predictor.state_dict(prefix="pitch_predictor.")
     replace_weights(args.weights, args.output, {name: value.numpy() for name, value in learnt.items()})
     print(f"{args.output}: {len(questions)} of {len(rows)} texts are raised; mean squared error {error:.4f}")

@@ -66,6 +66,7 @@ class TestWithoutGpu:
                 self.make, self.keys = make, []
 
             def __call__(self, inputs, own=False):
+                assert all(tensor.is_contiguous() for tensor in inputs.values())  # as kernels read them
                 self.keys.append(tuple(tuple(tensor.shape) for tensor in inputs.values()))
                 return self.make(inputs)(inputs)
 

@@ -11,7 +11,7 @@ from melforge.common.weights.voices import read_header, read_weights
 from recipes.hazel.rise import chosen, main, raised, rising_symbols, train
 from tests.conftest import save_trained, tiny_fastpitch
 
-UNITS = 200.0, 50.0  # Hz
+UNITS = torch.tensor([[200.0, 100.0], [50.0, 25.0]])  # Hz: means and deviations of two speakers
 
 
 def rises(text):
@@ -27,29 +27,31 @@ def test_a_question_rises_from_its_last_stressed_vowel_on():
 
 def test_semitones_are_of_hertz():
     where = torch.tensor([[False, True]])
-    higher = raised(torch.tensor([[0.5, 1.0]]), where, 12.0, *UNITS)
+    higher = raised(torch.tensor([[0.5, 1.0]]), where, 12.0, *UNITS[:, [0], None])
     torch.testing.assert_close(higher, torch.tensor([[0.5, (500 - 200) / 50]]))
 
 
 def test_only_the_pitch_where_questions_end_is_another():
-    model, _ = tiny_fastpitch()
+    model, _ = tiny_fastpitch(n_speakers=2)
     with torch.no_grad():
         model.pitch_predictor.fc.weight.mul_(0.1)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     random = np.random.default_rng(0)
     ids = [random.integers(10, 100, random.integers(5, 9)) for _ in range(64)]
     question = np.arange(len(ids)) % 2 == 0
+    speakers = torch.arange(len(ids)) // 2 % 2
     for row, asks in zip(ids, question, strict=True):
         row[-1] = 5 if asks else 6  # its mark
     rising = [(np.arange(len(row)) == len(row) - 2) & asks for row, asks in zip(ids, question, strict=True)]
 
-    def pitch(row):
+    def pitches():
         with torch.no_grad():
-            return model.encode(torch.from_numpy(row)[None], torch.tensor([len(row)]))[2][0, 0].numpy()
+            given = ((torch.from_numpy(row)[None], torch.tensor([len(row)])) for row in ids)
+            return [model.encode(*one, speakers[[i]])[2][0, 0].numpy() for i, one in enumerate(given)]
 
-    old = [pitch(row) for row in ids]
-    train(model, ids, rising, semitones=3.0, units=UNITS, epochs=150)
-    up = np.array([new - was for new, was in zip(map(pitch, ids), old, strict=True)], dtype=object)
+    old = pitches()
+    train(model, ids, rising, speakers, semitones=3.0, units=UNITS, epochs=150)
+    up = np.array([new - was for new, was in zip(pitches(), old, strict=True)], dtype=object)
     ends = np.array([change[-2] for change in up], float)
     asked = (200 * 2**0.25 - 200) / 50
     assert ends[question].mean() > 0.7 * asked and abs(ends[~question].mean()) < 0.2 * asked
