@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import shutil
 import sys
 from collections.abc import Callable, Sequence
@@ -19,7 +20,8 @@ from melforge.common.text import ACCENTS
 from melforge.common.weights.voices import VOICE_FILE, voices_folder
 
 MINUTES, STEPS = 10.0, 3000  # of the training: whichever ends first
-SECONDS_A_SECOND = 1 / 20  # of work to prepare a second of speech, on one core
+WORKERS = os.cpu_count() or 1  # processes that prepare
+SECONDS_A_SECOND = 1 / 20 / WORKERS  # of work to prepare a second of speech
 MAKING = 40.0  # seconds for the voice, its card and its check
 EPILOG = """Everything but the voice is kept in --work: the corpus and its report (corpus/), the run of the
 training, and three sentences to hear of each speaker (sentences/).
@@ -87,7 +89,7 @@ def _trained(args, work: Path, prepare: Callable, train: Callable) -> tuple[Path
 
     corpus = work / "corpus"
     how = {"progress": prepare, "frontend": ACCENTS[args.accent]}
-    report = prepare_recordings(args.folder, corpus, None, args.keep, args.ear, **how)
+    report = prepare_recordings(args.folder, corpus, None, args.keep, args.ear, WORKERS, **how)
     prepare(1.0)
     print(f"{summary(report)} ({corpus / 'report.md'})")
     settings = repr((args.minutes, args.start)).encode()

@@ -175,14 +175,14 @@ def _defects_of(line: Line, usual: Usual) -> Iterator[Defect]:
         yield defect("alignment", f"is its text another? {line.misaligned}", True)
     for kind, sentence, left_out in (*sound_defects(line.measures), *_of_speech(line, usual)):
         yield defect(kind, sentence, left_out)
-    if line.fit:
-        for sentence, left_out in _of_fit(line.fit, usual):
-            yield defect("text", sentence, left_out)
+    unfit = list(_of_fit(line.fit, usual)) if line.fit else []
+    for sentence, left_out in unfit:
+        yield defect("text", sentence, left_out)
     if line.heard and (above := line.heard["wer"] - (usual.misheard or 0.0)) > MISHEARD:
         share = f"{100 * line.heard['wer']:.0f} % of its words are heard as others"
         others = f" (the speaker's median is {100 * usual.misheard:.0f} %)" if usual.misheard else ""
-        # What an ear mishears of few lines may be the speaker's way of speaking, which it does not know.
-        wrong = usual.misheard is not None and above > HEARD_OTHERWISE
+        # What an ear mishears of few lines, or of one that fits, may be the speaker's way of speaking.
+        wrong = usual.misheard is not None and above > HEARD_OTHERWISE and bool(unfit or not line.fit)
         yield defect("heard", f"{share}{others}: {shown(line.heard['text'])}", wrong)
     if line.guessed:
         yield defect("words", f"read by their letters: {', '.join(line.guessed)}", False)

@@ -316,14 +316,18 @@ def hear_as(monkeypatch, rates: dict[str, float], usual: float) -> list[str]:
     return heard
 
 
-def test_an_ear_hears_every_line_once(folder, aligner, tmp_path, monkeypatch):
-    heard = hear_as(monkeypatch, {"good1": 0.5, "good2": 0.9}, 0.0)
+def test_an_ear_hears_every_line_once_and_an_aligner_must_agree(folder, aligner, tmp_path, monkeypatch):
+    heard = hear_as(monkeypatch, {"good1": 0.5, "good2": 0.9, "odd": 0.9}, 0.0)
     out = tmp_path / "out"
     for _ in range(2):
         prepare_recordings(folder, out)
     assert len(heard) == 6
     assert reported(out, "good1")["heard"] == ('50 % of its words are heard as others: "some words"', False)
-    assert reported(out, "good2")["heard"][1] and "good2" not in load_labels(out).names
+    assert not reported(out, "good2")["heard"][1] and "good2" in load_labels(out).names
+    aligner.worst = -60.0
+    add(folder, "odd", voice(seed=20))
+    prepare_recordings(folder, out)
+    assert reported(out, "odd")["heard"][1] and "odd" not in load_labels(out).names
 
 
 def test_a_speaker_whom_the_ear_hears_badly_is_compared_with_himself(folder, aligner, tmp_path, monkeypatch):
