@@ -93,14 +93,15 @@ def continued(
     A speaker that the start has begins as there, another as the one of the start's whose mean pitch is
     nearest, or as the mean of all where the start's have no means of their own. One speaker's embedding is
     added to those of the symbols. Of the corpus's `symbols` those that the start lacks, British vowels,
-    begin as the nearest American ones.
+    begin as the nearest American ones; others than these are left out.
     """
     state = {name: torch.tensor(value) for name, value in start.state.items()}
     config, known, their_means = start.config, start.speakers, start.settings.pitch_means
-    if lacking := symbols[config.n_symbols :]:
+    if symbols:
+        lacking = symbols[config.n_symbols :]
         nearest = [symbols.index(f"@{nearest_american(symbol[1:])}") for symbol in lacking]
         table = state["encoder.word_emb.weight"]
-        state["encoder.word_emb.weight"] = torch.cat([table, table[nearest]])
+        state["encoder.word_emb.weight"] = torch.cat([table[: len(symbols)], table[nearest]])
         config = replace(config, n_symbols=len(symbols))
     rows = state.pop("speaker_emb.weight", torch.zeros(1, config.symbols_embedding_dim))
 
