@@ -75,7 +75,7 @@ class TwoGraphs:
         batch, text = symbols.shape
         padded = self._lengths_for(self.encoder, text)
         places = np.minimum(np.arange(padded.text), text - 1)  # behind the text its last symbol's
-        settings = {n: v[:, :, places] if v.ndim == 3 else v for n, v in settings.items()}
+        settings = {n: v.take(places, axis=2) if v.ndim == 3 else v for n, v in settings.items()}
         inputs = {"symbols": pad_to(symbols, (batch, padded.text)), "lengths": lengths, **settings}
         outputs = self.first(self._stage(inputs), own=True)
         if outputs is not None and self.encoder.buckets:
@@ -86,7 +86,8 @@ class TwoGraphs:
         """Copies the inputs to the graph's pinned memory; reusable once its outputs are on the host."""
         key = tuple((value.shape, value.dtype) for value in inputs.values())
         staged = self._staged.get_or_make(
-            key, lambda: {name: torch.as_tensor(value).pin_memory() for name, value in inputs.items()}
+            key,  # kernels count in rows, however the arrays lie
+            lambda: {n: torch.from_numpy(np.ascontiguousarray(v)).pin_memory() for n, v in inputs.items()},
         )
         for name, value in inputs.items():
             staged[name].numpy()[...] = value
