@@ -26,9 +26,10 @@ def new_network(stage: Stage, config: object) -> torch.nn.Module:
 
 def build_network(stage: Stage, source: ModelSource, device: str = "cpu") -> torch.nn.Module:
     """The stage's network in eval mode with the source's weights in float32; on META without any."""
-    for graph in source.graphs.values():  # a size that contradicts them may be one that no memory holds
-        if graph.with_suffix(".json").is_file():
-            require_config(read_graph_note(graph), graph, source)
+    if source.given_state is None:  # else the config and the graphs are of what is given, and may be made yet
+        for graph in source.graphs.values():  # a size that contradicts them may be one that no memory holds
+            if graph.with_suffix(".json").is_file():
+                require_config(read_graph_note(graph), graph, source)
     if device == META:
         with torch.device(device):
             return new_network(stage, source.config).to(device).eval().requires_grad_(False)

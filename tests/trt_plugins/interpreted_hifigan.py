@@ -9,10 +9,8 @@ import triton.language as tl  # noqa: F401 (which a kernel must see)
 from melforge.hifigan.config import HifiganConfig
 from melforge.hifigan.model import HifiganGenerator
 from melforge.trt_plugins.hifigan import engine
-from tests.trt_plugins.triton_interpreter import take_tensors_as_bounds
 from tests.trt_plugins.vocoder_kernels import print_error
 
-take_tensors_as_bounds()
 PUBLISHED = HifiganConfig(
     n_mel_channels=20,
     upsample_rates=(4, 4, 2),

@@ -11,9 +11,7 @@ import triton.language as tl  # noqa: F401 (which a kernel must see)
 from melforge.trt_plugins.jasper.encoder import FoldedJasper
 from melforge.trt_plugins.jasper.tiling import Tiling
 from tests.trt_plugins.test_jasper import FULL, random_network
-from tests.trt_plugins.triton_interpreter import take_tensors_as_bounds
 
-take_tensors_as_bounds()
 rows, columns, splits = (int(number) for number in sys.argv[2:])
 network = random_network(FULL[sys.argv[1]]).requires_grad_(False)
 features, lengths = torch.randn(3, 64, 152), torch.tensor([152, 80, 57])

@@ -6,9 +6,7 @@ import triton.language as tl  # noqa: F401 (which a kernel must see)
 from melforge.jasper.config import JasperConfig
 from melforge.jasper.features_network import JasperFeatures
 from melforge.trt_plugins.jasper.features import KernelFeatures
-from tests.trt_plugins.triton_interpreter import take_tensors_as_bounds
 
-take_tensors_as_bounds()
 torch.manual_seed(0)
 errors = []
 for config in (JasperConfig(), JasperConfig(win_length=400, n_mel_channels=80, hop_length=128)):

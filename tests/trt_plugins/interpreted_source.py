@@ -12,7 +12,6 @@ from melforge.hifigan.source_filter import SourceFilterGenerator, pulses, sample
 from melforge.trt_plugins.hifigan import source_filter
 from melforge.trt_plugins.pitch.engine import KernelPitch
 from tests.conftest import tiny_source_filter
-from tests.trt_plugins.triton_interpreter import take_tensors_as_bounds
 
 
 def join_error() -> float:
@@ -61,9 +60,9 @@ def alone_error() -> float:
     """Of what items of a batch that is padded longer are, against each alone: pitch, source and audio."""
     network, config = tiny_source_filter()
     pitch, kernels = KernelPitch(network.pitch), source_filter.KernelSourceFilter(network)
-    ends, generator = (41, 64, 3), torch.Generator().manual_seed(1)
-    mel = torch.randn(3, 80, 128, generator=generator) * 2 - 5
-    noise = torch.randn(3, 128 * config.noise_channels, generator=generator)
+    ends, generator = (41, 3), torch.Generator().manual_seed(1)
+    mel = torch.randn(2, 80, 96, generator=generator) * 2 - 5
+    noise = torch.randn(2, 96 * config.noise_channels, generator=generator)
 
     def made(rows: slice, frames: int) -> tuple[torch.Tensor, ...]:
         lengths, heard = torch.tensor(ends[rows]), mel[rows, :, :frames]
@@ -72,7 +71,7 @@ def alone_error() -> float:
         source = source_filter.join_source(found, drawn, config.hop_length)
         return found, source, *kernels.generate(heard, source, lengths)
 
-    largest, together = 0.0, made(slice(3), 128)
+    largest, together = 0.0, made(slice(2), 96)
     for row, end in enumerate(ends):
         for frames in (end, -(-end // 32) * 32):
             for one, other in zip(made(slice(row, row + 1), frames), together, strict=True):
@@ -132,7 +131,6 @@ def audio_error(lengths: str, blocks: str) -> float:
     return float((found - wanted).abs().max() / wanted.abs().max())
 
 
-take_tensors_as_bounds()
 measure, *arguments = sys.argv[1:]
 measures = {"join": join_error, "pitch": pitch_error, "product": product_error, "alone": alone_error}
 measures |= {"pulses": pulse_error, "audio": audio_error}

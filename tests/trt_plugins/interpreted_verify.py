@@ -26,7 +26,6 @@ from melforge.trt_plugins import graphs
 from tests.common import damage
 from tests.common.conftest import tiny_waveglow
 from tests.conftest import tiny_fastpitch, tiny_fastspeech, tiny_hifigan, tiny_source_filter
-from tests.trt_plugins.triton_interpreter import take_tensors_as_bounds
 
 HOST = "cpu:0"  # which no engine takes for a machine without a GPU
 MADE = {
@@ -78,7 +77,6 @@ def first_wrong(source: ModelSource, other: ModelSource) -> str | None:
     return wrong and wrong.full_name
 
 
-take_tensors_as_bounds()
 torch.cuda.is_available = lambda: True
 verify_stages.make_engine = on_host
 plain, found = source_of(sys.argv[1]), []

@@ -3,10 +3,11 @@
 A module that inherits them has a fixture `voice`: the model's source in the shipped voice, or one like it.
 """
 
-import os
-import subprocess
-import sys
-from pathlib import Path
+import functools
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import forkserver
+from multiprocessing.context import BaseContext
 from typing import cast
 
 import numpy as np
@@ -117,14 +118,23 @@ def interpreted_error(model: str, *arguments: str) -> float:
     return float(interpreted(model, *arguments))
 
 
+@functools.cache
+def interpreting() -> BaseContext:
+    """Makes processes that interpret kernels, each of one that has imported what takes seconds."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch", "triton"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRITON_INTERPRET", "1")
+        forkserver.ensure_running()
+    return context
+
+
 def interpreted(model: str, *arguments: str) -> str:
-    """What interpreted_<model>.py prints: Triton reads how to run kernels when it is imported."""
-    command = [sys.executable, "-m", f"tests.trt_plugins.interpreted_{model}", *arguments]
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    root = Path(__file__).parents[2]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=root, env=environment)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    """What interpreted_<model>.py prints, in a process of its own."""
+    from tests.trt_plugins.triton_interpreter import run
+
+    with ProcessPoolExecutor(1, interpreting()) as pool:
+        return pool.submit(run, model, *arguments).result()
 
 
 def print_error(
