@@ -28,7 +28,7 @@ from tests.flood import CLIENTS, SECONDS, flood, post, private_mb, seconds_from_
 from tests.serve.conftest import wait_for
 from tests.triton.conftest import PATIENCE, QUEUE_SIZE, ROOT, own_environment
 
-pytestmark = [pytest.mark.tritonserver, pytest.mark.slow]
+pytestmark = [pytest.mark.tritonserver, pytest.mark.slow, floods.IN_TIME]
 MODELS = ("frontend", "acoustic", "vocoder")
 TEXTS_OF_STREAMS = floods.TEXTS[::3]
 TEXTS = ("Hello there.", "One sentence. And here is another one, which is longer!", "Three.")
