@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from melforge.common.serve import client
 from melforge.common.serve.client import Address, Connection, ServerError
 
 SECONDS = float(os.environ.get("MELFORGE_FLOOD_SECONDS", "4"))
+IN_TIME = pytest.mark.timeout(300 + 2 * SECONDS)
 CLIENTS = 128
 PATIENCE = 60.0  # seconds without a byte that a client waits
 BACK_OFF = 1.0  # seconds that a client waits after 503, as Retry-After says

@@ -30,6 +30,11 @@ ID = re.compile(rb"[\w.-]{1,64}")
 GUARDED = ("/v1/", "/metrics")
 PROBES = ("/health", "/ready", "/v1/health/live", "/v1/health/ready")  # which have no keys
 QUIET = (*PROBES, "/metrics")  # asked every few seconds: no line in the log
+# Whose POST is admitted by `Service.admitted`. In a flood each refusal waits for those before it.
+ADMITTED = frozenset(
+    f"/v1/audio/{name}"
+    for name in ("speech", "speech/batch", "phonemize", "transcriptions", "synthesize", "synthesize_online")
+)
 LEFT = 499  # nginx's status for a client that left before the answer
 SWITCHED, POLICY = 101, 1008  # a WebSocket's status, and its close code if it is not allowed
 FAULT = ApiError(500, "this is a fault of the server", code="internal_error")
@@ -86,6 +91,8 @@ class Gate:
                 if trace := span.trace_id if span else trace_of(headers):
                     record["trace_id"] = trace
                 ASKING.set(Asking(scope[CALLER], scope["path"].rpartition("/")[2], span))
+                if scope.get("method") == "POST" and scope["path"] in ADMITTED:
+                    self.service.require_room()
             else:
                 ASKING.set(None)
             await self.app(scope, receive, sending)
@@ -103,7 +110,9 @@ class Gate:
             elif scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": POLICY})
         finally:
-            route = getattr(scope.get("route"), "path", "other")
+            route = getattr(
+                scope.get("route"), "path", scope["path"] if scope["path"] in ADMITTED else "other"
+            )
             status = status or LEFT
             self.service.metrics.requests.labels(route, str(status)).inc()
             if key := scope.get(CALLER):

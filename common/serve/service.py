@@ -122,10 +122,7 @@ class Service:
         `begun`: they belong to what is under way, which is finished before the server stops.
         """
         texts = len(asked)
-        if self.draining and not begun:
-            raise overloaded("the server is about to stop")
-        if self.running + texts > self.settings.queue:
-            raise overloaded(f"{self.running} requests are being spoken or wait: try again later")
+        self.require_room(texts, begun)
         if self.keys and self._by_key[key] + texts > self.settings.key_requests:
             message = f"this key has {self._by_key[key]} requests under way, of {self.settings.key_requests}"
             raise ApiError(429, message, code="rate_limit_exceeded", headers=RETRY_AFTER)
@@ -142,6 +139,13 @@ class Service:
             if not self._by_key[key]:
                 del self._by_key[key]
             self.metrics.running.set(self.running)
+
+    def require_room(self, texts: int = 1, begun: bool = False) -> None:
+        """503 if so many more texts cannot be taken."""
+        if self.draining and not begun:
+            raise overloaded("the server is about to stop")
+        if self.running + texts > self.settings.queue:
+            raise overloaded(f"{self.running} requests are being spoken or wait: try again later")
 
     def _take_allowance(self, key: str, asked: Sequence[Any]) -> None:
         """429 if this caller has had its requests or characters of the minute."""

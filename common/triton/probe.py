@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Exit status 0 if every model that speaks or hears does: python3 probe.py [URL] [SECONDS] [heal].
+"""Exit status 0 if every model that speaks or hears does: python3 probe.py [URL] [SECONDS].
 
-Triton says that it is ready even where the process of a Python model has died, which it does not start again.
-So this asks for speech, streamed speech, and a transcript. A server that refuses because its queues are full
-is alive. With `heal`, models that do not answer are unloaded and loaded again, which a server in the control
-mode "explicit" does. It needs Python only, and lies in the repository for who runs the server.
+Triton says that it is ready even where the process of a Python model has died or hangs. So this asks for
+speech, streamed speech, and a transcript. A server that refuses because its queues are full is alive. It
+needs Python only, and lies in the repository for who runs the server.
 """
 
 import json
@@ -77,24 +76,12 @@ def trouble(url, model, seconds):
     return None if status == 200 and line and '"error"' not in line else f"({status}) {line}"
 
 
-def reload(url, model, seconds):
-    """Starts again the processes that a model's answers come from."""
-    parts = {"text_to_speech": ("frontend", "acoustic", "vocoder"), "text_to_speech_stream": (model,)}
-    for part in parts.get(model, ("features", model.removesuffix("-ensemble"), "decoder")):
-        for what in ("unload", "load"):
-            ask(f"{url}/v2/repository/models/{part}/{what}", {}, seconds)
-
-
-def main(url=URL, seconds=str(SECONDS), heal=""):
+def main(url=URL, seconds=str(SECONDS)):
     try:
         _, index = ask(f"{url}/v2/repository/index", {}, float(seconds))
         asked = sorted({row["name"] for row in json.loads(index) if question(row["name"])})
         for model in asked:
             why = trouble(url, model, float(seconds))
-            if why and heal:
-                print(f"{url}: {model} is loaded again: {why}")
-                reload(url, model, float(seconds))
-                why = trouble(url, model, float(seconds))
             if why:
                 print(f"{url}: {model} does not answer: {why}")
                 return 1

@@ -33,7 +33,7 @@ from melforge.common.weights.published import parse_checkpoint
 from melforge.common.weights.voices import LEXICON_FILE, ModelSource, list_voices, load_voice
 
 VERSION = "1"
-PROBE = Path(__file__).parent / "probe.py"
+SCRIPTS = [Path(__file__).parent / name for name in ("probe.py", "watch.py")]
 ON_GPU = {"FORCE_CPU_ONLY_INPUT_TENSORS": "no"}  # of the Python backend: else tensors go through the host
 INSTANCE_KINDS = {"auto": "KIND_AUTO", "cpu": "KIND_CPU", "cuda": "KIND_GPU"}
 CODE = '''"""Written by `melforge triton`. Melforge must be installed in the Python that Triton takes."""
@@ -93,7 +93,7 @@ def write_repository(folder: Path, choice: Choice, layout: Layout) -> list[str]:
             write.ensemble(name, (FRONTEND, ACOUSTIC, VOCODER))
         else:
             write.model(name, MODELS[name], named, stored)
-    write.probe()
+    write.scripts()
     return list(found)
 
 
@@ -114,7 +114,7 @@ def write_recogniser(
         name = recogniser_name(source.model, backend, jasper_client)
         write.model(name, NETWORK, replace(choice, backend=backend), stored)
         write.ensemble(ensemble_name(name), (FEATURES, name, DECODER))
-    write.probe()
+    write.scripts()
     return list(found)
 
 
@@ -154,9 +154,10 @@ class ModelWriter:
         write_config(version.parent, config, self.about)
         write_bytes(version / ".keep", b"")  # object stores have no empty folders
 
-    def probe(self) -> None:
-        """Writes what asks the server whether it speaks or hears."""
-        write_bytes(self.folder / PROBE.name, PROBE.read_bytes())
+    def scripts(self) -> None:
+        """Writes what asks the server whether it speaks or hears, and what ends it when a model has died."""
+        for script in SCRIPTS:
+            write_bytes(self.folder / script.name, script.read_bytes())
 
     def _version(self, name: str) -> Path:
         version = self.folder / name / VERSION

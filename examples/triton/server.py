@@ -3,7 +3,8 @@
     python3 -m venv .tritonserver && .tritonserver/bin/pip install -e '.[tritonserver]'
     .tritonserver/bin/python examples/triton/server.py models --http-port=8000
 
-What follows the repository are options of tritonserver's. The wheel has the Python backend only.
+What follows the repository are options of tritonserver's. The wheel has the Python backend only. The server
+starts again when the process of a model dies.
 """
 
 import os
@@ -21,6 +22,8 @@ def fail(sentence: str) -> NoReturn:
 
 try:
     import pytriton
+
+    from melforge.common.triton import watch
 except ImportError as error:
     fail(f"{error.name} is missing: the environment of pip install -e '.[tritonserver]' has it")
 
@@ -45,14 +48,11 @@ def main(repository: str, *options: str) -> None:
     if libpython.is_file():
         (backends / "lib" / libpython.name).symlink_to(libpython)
     libraries = (str(backends / "lib"), str(package.parent / "nvidia_pytriton.libs"))
-    environment = {
-        **os.environ,
-        "LD_LIBRARY_PATH": ":".join((*libraries, os.environ.get("LD_LIBRARY_PATH", ""))),
-        "PATH": f"{sys.prefix}/bin:{os.environ['PATH']}",
-    }
+    os.environ["LD_LIBRARY_PATH"] = ":".join((*libraries, os.environ.get("LD_LIBRARY_PATH", "")))
+    os.environ["PATH"] = f"{sys.prefix}/bin:{os.environ['PATH']}"
     program = str(server / "bin" / "tritonserver")
     places = (f"--model-repository={repository}", f"--backend-directory={backends}")
-    os.execve(program, [program, *places, *options], environment)
+    sys.exit(watch.main(program, *places, *options, again=True))
 
 
 if __name__ == "__main__":

@@ -517,6 +517,16 @@ def test_a_full_queue_is_503_and_nobody_is_lost():
         assert server.speak().status_code == 200
 
 
+def test_who_finds_a_full_queue_is_refused_unread():
+    """In a flood each refusal waits for those before it."""
+    with running(queue=4) as server, server.client() as client:
+        with server.service.admitted("", [None] * 4):
+            answer = client.post(SPEECH, content=b"{", headers=JSON)
+        assert require_error(answer, 503)["code"] == "overloaded" and answer.headers["retry-after"]
+        require_error(client.post(SPEECH, content=b"{", headers=JSON), 400)
+        assert f'requests_total{{route="{SPEECH}",status="503"}} 1.0' in client.get("/metrics").text
+
+
 def test_keys_and_their_limit():
     with running((b"one", b"two"), key_requests=1) as server:
         with server.client() as client:
@@ -694,7 +704,7 @@ def test_who_leaves_without_an_answer_is_counted_as_one_who_left():
     clock = SimpleNamespace(clock=lambda: 0.0)
     parts = {"scheduler": clock, "keys": Keys([]), "metrics": Metrics(), "tracing": None}
     service = SimpleNamespace(settings=ServeSettings(), **parts)
-    scope = {"type": "http", "method": "POST", "path": SPEECH, "headers": []}
+    scope = {"type": "http", "method": "GET", "path": "/v1/models", "headers": []}
     asyncio.run(Gate(silent, service)(scope, None, None))
     assert f'status="{LEFT}"' in service.metrics.page().decode() and LEFT == 499
 

@@ -10,11 +10,11 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.flood import SECONDS, flood, post, private_mb, seconds_from_now
+from tests.flood import IN_TIME, SECONDS, flood, post, private_mb, seconds_from_now
 from tests.serve.conftest import PATIENCE, SPEECH, own_pcm, samples_of, serving, wait_for
 from tests.serve.test_processes import children_of, events, two_processes
 
-pytestmark = [pytest.mark.serve, pytest.mark.slow]
+pytestmark = [pytest.mark.serve, pytest.mark.slow, IN_TIME]
 QUEUE = 16
 
 

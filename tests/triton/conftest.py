@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -43,15 +44,37 @@ class Running:
         except OSError:
             return False
 
-    def stub(self, model: str) -> int:
-        """The process of a model's only instance."""
+    def process_of(self, *words: str) -> int:
+        """The only process with these words in its command."""
         found = [
             int(path.parent.name)
             for path in Path("/proc").glob("[0-9]*/cmdline")
-            if str(self.repository / model).encode() in (words := read_bytes(path)) and b"stub" in words
+            if (command := read_bytes(path)) and all(word.encode() in command for word in words)
         ]
         assert len(found) == 1
         return found[0]
+
+    def stub(self, model: str) -> int:
+        """The process of a model's only instance."""
+        return self.process_of(str(self.repository / model), "_stub")
+
+    def server(self) -> int:
+        return self.process_of(f"--model-repository={self.repository}", "/bin/tritonserver\0")
+
+    def kill(self, process: int) -> None:
+        """Ends a process of the server, and waits until another server speaks, or hears, in its place."""
+        killed = self.server()
+        os.kill(process, signal.SIGKILL)
+        end = time.monotonic() + PATIENCE
+        while Path(f"/proc/{killed}").exists() or self.probe().returncode:
+            assert self.process.poll() is None and time.monotonic() < end, self.log.read_text(
+                errors="replace"
+            )
+            time.sleep(0.1)
+
+    def probe(self) -> subprocess.CompletedProcess:
+        command = [sys.executable, str(self.repository / "probe.py"), self.http, "60"]
+        return subprocess.run(command, capture_output=True, text=True)
 
 
 def read_bytes(path: Path) -> bytes:

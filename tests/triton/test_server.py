@@ -2,15 +2,14 @@
 
 import collections
 import functools
+import itertools
 import json
 import os
-import random
 import re
-import signal
 import subprocess
-import sys
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,9 +25,11 @@ from melforge.common.speech import Controls
 from melforge.common.triton.client import HttpClient
 from tests import flood as floods
 from tests.flood import CLIENTS, SECONDS, flood, post, private_mb, seconds_from_now
+from tests.serve.conftest import wait_for
 from tests.triton.conftest import PATIENCE, QUEUE_SIZE, ROOT, own_environment
 
-pytestmark = [pytest.mark.tritonserver, pytest.mark.slow]
+pytestmark = [pytest.mark.tritonserver, pytest.mark.slow, floods.IN_TIME]
+MODELS = ("frontend", "acoustic", "vocoder")
 TEXTS_OF_STREAMS = floods.TEXTS[::3]
 TEXTS = ("Hello there.", "One sentence. And here is another one, which is longer!", "Three.")
 
@@ -154,7 +155,7 @@ def test_batches_form_and_everyone_gets_their_own_sentence(server, client, tts):
             else:
                 assert isinstance(answer, ServerError) and answer.status == 400
     after = settled(client)
-    for model in ("frontend", "acoustic", "vocoder"):
+    for model in MODELS:
         texts_made = after[model].texts - before[model].texts
         assert texts_made == (48 if model == "frontend" else 47)
         assert after[model].since(before[model])["batch"] > 2, model
@@ -279,11 +280,6 @@ def test_the_autoscaler_asks_for_what_the_server_counts(server, client):
             assert any(line.startswith(f"{name}{{") and f'model="{model}"' in line for line in lines)
 
 
-def probe(server, *more: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, str(server.repository / "probe.py"), server.http, "60", *more]
-    return subprocess.run(command, capture_output=True, text=True)
-
-
 async def ask_for_audio(connection, text):
     given = {"name": "text", "datatype": "BYTES", "shape": [1, 1], "data": [text]}
     wanted = {"name": "audio", "parameters": {"binary_data": True}}
@@ -293,8 +289,6 @@ async def ask_for_audio(connection, text):
 
 
 def test_a_flood_is_refused_as_it_comes_and_the_server_is_alive_meanwhile(server, client, tts):
-    models = ("frontend", "acoustic", "vocoder")
-
     @functools.cache
     def samples(text):
         return tts.speak(text).samples
@@ -303,17 +297,17 @@ def test_a_flood_is_refused_as_it_comes_and_the_server_is_alive_meanwhile(server
         return close_to(np.frombuffer(content, np.float32), samples(text))
 
     flood(server.http, ask_for_audio, is_whole, seconds_from_now(min(SECONDS, 4)))
-    before, memory = settled(client), private_mb(map(server.stub, models))
+    before, memory = settled(client), private_mb(map(server.stub, MODELS))
     with ThreadPoolExecutor(1) as aside:
         flooding = aside.submit(flood, server.http, ask_for_audio, is_whole, seconds_from_now())
-        during = [probe(server)]
+        during = [server.probe()]
         found = flooding.result()
-    print(f"{found}\nmemory {memory:.0f} MB before, {private_mb(map(server.stub, models)):.0f} MB after")
+    print(f"{found}\nmemory {memory:.0f} MB before, {private_mb(map(server.stub, MODELS)):.0f} MB after")
     assert not found.failed and not found.wrong and len(found.answered) >= QUEUE_SIZE, found
     assert len(found.refused) >= CLIENTS - 3 * QUEUE_SIZE, found
-    assert [one.returncode for one in [*during, probe(server)]] == [0, 0], during
+    assert [one.returncode for one in [*during, server.probe()]] == [0, 0], during
     after = settled(client)
-    made = [after[model].texts - before[model].texts for model in models]
+    made = [after[model].texts - before[model].texts for model in MODELS]
     assert made[0] == made[1] == made[2] >= len(found.answered), "whom the first model takes is spoken"
 
 
@@ -333,16 +327,16 @@ def test_streams_beyond_the_most_are_refused(server):
     assert 0 < len(refused) < len(answers) and all("busy" in answer for answer in refused), refused
 
 
-@pytest.mark.parametrize("model", ["vocoder", "text_to_speech_stream"])
-def test_the_probe_notices_a_dead_model_and_a_reload_heals_it(server, model):
-    assert probe(server).returncode == 0
-    os.kill(server.stub(model), signal.SIGKILL)
-    dead = probe(server)
-    assert dead.returncode == 1 and "does not answer" in dead.stdout
-    assert server.ready()  # what Triton says of itself
-    healed = probe(server, "heal")
-    assert healed.returncode == 0 and "is loaded again" in healed.stdout, healed.stdout
-    assert probe(server).returncode == 0
+def test_a_dead_model_ends_what_waits_for_it_and_the_server_starts_again(server, client, tts):
+    """tritonserver itself would leave streams that are under way to their clients' patience."""
+    stream = client.stream(" ".join([TEXTS[1]] * 200), {})
+    next(stream)
+    server.kill(server.stub("text_to_speech_stream"))
+    with pytest.raises(ServerError, match="the connection broke"):
+        list(stream)
+    assert close_to(streamed(client, TEXTS[0], {}), tts.speak(TEXTS[0]).samples)
+    models = len(MODELS) + 1
+    assert len(list(Path("/dev/shm").glob(f"melforge-{server.process.pid}-*"))) == models
 
 
 async def ask_for_stream(connection, text):
@@ -354,14 +348,16 @@ async def ask_for_stream(connection, text):
     return 200, np.concatenate([np.float32(row["audio"]) for row in rows]).tobytes()
 
 
-def test_models_that_are_killed_again_and_again_leave_whole_answers_or_errors(server, tts):
-    draw, kills, is_over = random.Random(0), [], seconds_from_now()
+def test_what_is_killed_again_and_again_leaves_whole_answers_or_errors(server, tts):
+    turns = itertools.cycle(("text_to_speech_stream", *MODELS, "server"))
+    is_over, kills, heard = seconds_from_now(), [], []
 
     @functools.cache
     def samples(text):
         return tts.speak(text).samples
 
     def is_whole(text, content):
+        heard.append(text)
         return close_to(np.frombuffer(content, np.float32), samples(text))
 
     async def ask(connection, text):
@@ -369,15 +365,15 @@ def test_models_that_are_killed_again_and_again_leave_whole_answers_or_errors(se
 
     def kill():
         while not is_over() or len(kills) < 2:
-            kills.append(draw.choice(("frontend", "acoustic", "vocoder", "text_to_speech_stream")))
-            os.kill(server.stub(kills[-1]), signal.SIGKILL)
-            while (one := probe(server, "heal")).returncode:
-                assert server.process.poll() is None, one.stdout
+            wait_for(lambda: len(heard) > 2 * len(TEXTS_OF_STREAMS), "answers")
+            heard.clear()
+            kills.append(next(turns))
+            server.kill(server.server() if kills[-1] == "server" else server.stub(kills[-1]))
 
     with ThreadPoolExecutor(1) as aside:
         killing = aside.submit(kill)
         found = flood(server.http, ask, is_whole, killing.done, clients=6)
         killing.result()
-    print(f"{len(kills)} models killed\n{found}\n{collections.Counter(found.failed)}")
+    print(f"{len(kills)} killed: {collections.Counter(kills)}\n{found}\n{collections.Counter(found.failed)}")
     assert not found.wrong and found.answered, found
-    assert probe(server).returncode == 0
+    assert not any("Timeout" in one for one in found.failed), "nobody waits for who is dead"
