@@ -319,7 +319,20 @@ def columns(kind: str) -> Columns:
     }
 
 
-def report_of(rows: Sequence[Row], about: str, command: str) -> Report:
+RIVA_COLUMNS = {
+    "server": "address",
+    "streams": "number g",
+    **{
+        f"{name} {label}": f"{key}.{value} ms"
+        for key, name in (("first_audio", "first audio"), ("chunk_gap", "between chunks"))
+        for label, value in (("mean ms", "mean"), ("90 %", "p90"), ("95 %", "p95"), ("99 %", "p99"))
+    },
+    "x real time": "times_real_time .1f",
+}
+
+
+def report_of(rows: Sequence[Row], about: str, command: str, as_riva: bool = False) -> Report:
+    """`as_riva` adds a table of what NVIDIA's page on Riva's performance has."""
     tables, panels = [], []
     for kind, found in by(rows, lambda row: row["load"]).items():
         errors = [
@@ -341,6 +354,8 @@ def report_of(rows: Sequence[Row], about: str, command: str) -> Report:
             panels += latency_panel(
                 f"{kind}: {name}", (COUNTED[kind], "number"), found, key, label_of, labels
             )
+    if as_riva:
+        tables.append(ResultTable("What NVIDIA publishes of Riva", RIVA_COLUMNS, rows))
     return Report(command, about, versions("cpu"), {"rows": list(rows)}, tables, panels)
 
 

@@ -83,7 +83,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         for row in load.measure(target, [one], args.processes, lambda row: tell(load.line(row)))
     ]
     about = "; ".join(map(str, targets))
-    return conclude(args, load.report_of(rows, about, run.command_line("benchmark_server")), "server")
+    made = load.report_of(rows, about, run.command_line("benchmark_server"), args.riva)
+    return conclude(args, made, "server")
 
 
 def target_of(url: str, args: argparse.Namespace, texts: tuple[str, ...]) -> HttpTarget:

@@ -32,5 +32,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     from melforge.common.serve.mcp import make_server
     from melforge.common.serve.pairs import Pairs
 
-    make_server(Pairs(load_options(args, ServeSettings()), args.pairs), args.ear, args.folder).run("stdio")
+    server = make_server(Pairs(load_options(args, ServeSettings()), args.pairs), args.ear, args.folder)
+    try:
+        server.run("stdio")
+    except ExceptionGroup as errors:
+        if errors.split(BrokenPipeError)[1] is not None:
+            raise
+        raise BrokenPipeError from None  # the client is gone
     return 0

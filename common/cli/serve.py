@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
     settings, on_ray = settings_from(args, ServeSettings), settings_from(args, RaySettings)
     require_server()
-    from melforge.common.serve.keys import read_keys
+    from melforge.common.serve.keys import read_access
 
     how = load_options(args, settings)
     if settings.wyoming_port is not None:
@@ -51,14 +51,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise InputError("--processes is for one machine: with --ray give --replicas")
         from melforge.common.cluster.server import serve_on_ray
 
-        return serve_on_ray(settings, how, read_keys(settings), on_ray, args.ray or LOCAL)
+        return serve_on_ray(settings, how, read_access(settings), on_ray, args.ray or LOCAL)
     if on_ray != RaySettings():
         raise InputError("what is set for replicas on Ray needs --ray; on one machine there is --processes")
     from melforge.common.serve.processes import serve_by_processes
     from melforge.common.serve.server import serve
 
     run = serve if settings.processes == 1 else serve_by_processes
-    return run(settings, how, read_keys(settings))
+    return run(settings, how, read_access(settings))
 
 
 def application(argv: Sequence[str]) -> Any:
@@ -67,10 +67,10 @@ def application(argv: Sequence[str]) -> Any:
     settings = settings_from(args, ServeSettings)
     require_server()
     from melforge.common.cluster.server import make_application
-    from melforge.common.serve.keys import read_keys
+    from melforge.common.serve.keys import read_access
 
     on_ray = settings_from(args, RaySettings)
-    return make_application(settings, load_options(args, settings), read_keys(settings), on_ray)
+    return make_application(settings, load_options(args, settings), read_access(settings), on_ray)
 
 
 def require_server() -> None:

@@ -37,7 +37,10 @@ OPTIONS = f"""
 {MODEL_OPTIONS}"""
 FASTEST = 4.0  # the pace of the rate 100; that of -100 is its inverse
 OCTAVE = 12.0  # semitones of the pitch 100
-PIECE = 1 << 14  # samples of a message: a stop waits for one at most
+# The daemon reads byte by byte, 6 ms for 32 kB: a whole message before it sounds, and all that is in the pipe
+# before the answer to a stop. It plays a message until 20 ms of it are left, and wants the next one then.
+PIECE = 1 << 12  # samples of a message
+PIPE = 1 << 12  # bytes
 KEPT = 512  # sounds of short texts: screen readers say the same letters, keys and words again and again
 SHORT = 80  # characters, with those of tags
 SILENCE = 3e-3  # of samples at the usual volume, -50 dB
@@ -52,6 +55,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     options.add_table(parser, OPTIONS)
     args = parser.parse_args(argv)
     sys.setswitchinterval(SWITCHING_SECONDS)
+    if sys.platform == "linux":
+        import fcntl
+
+        with suppress(OSError):  # it is no pipe
+            fcntl.fcntl(sys.stdout, fcntl.F_SETPIPE_SZ, PIPE)
     pairs = Pairs(load_options(args, ServeSettings()), args.pairs)
     Module(pairs, sys.stdin.buffer, sys.stdout.buffer).run()
     return 0

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import closing
 from dataclasses import replace
 from importlib import import_module
@@ -19,7 +19,7 @@ from melforge.common.errors import InputError
 from melforge.common.serve.app import make_app
 from melforge.common.serve.errors import overloaded
 from melforge.common.serve.health import Probe
-from melforge.common.serve.keys import ApiKey
+from melforge.common.serve.keys import Access
 from melforge.common.serve.logs import set_up_logging
 from melforge.common.serve.metrics import log
 from melforge.common.serve.pairs import LoadOptions
@@ -34,9 +34,9 @@ LOADING_CHECK = 0.05  # seconds
 class Replica:
     """A replica: the server of `melforge serve` without its socket."""
 
-    async def __init__(self, settings: ServeSettings, options: LoadOptions, keys: Sequence[ApiKey]):
+    async def __init__(self, settings: ServeSettings, options: LoadOptions, access: Access):
         set_up_logging()
-        self.service = make_service(settings, options, keys)
+        self.service = make_service(settings, options, access)
         self.service.orders = None  # which other replicas would not hear of
         self.app = make_app(self.service)
         self.probe = Probe(self.service)
@@ -61,8 +61,8 @@ class Replica:
 class ReplicaOnRay(Replica):
     """Its figures are given to Ray, which shows those of all replicas, each with labels of its own."""
 
-    async def __init__(self, settings: ServeSettings, options: LoadOptions, keys: Sequence[ApiKey]):
-        await super().__init__(settings, options, keys)
+    async def __init__(self, settings: ServeSettings, options: LoadOptions, access: Access):
+        await super().__init__(settings, options, access)
         self._gauge = import_module("ray.serve.metrics").Gauge
         self._gauges: dict[str, Any] = {}
 
@@ -111,9 +111,7 @@ class RayAnswer:
         self._response.cancel()
 
 
-def make_application(
-    settings: ServeSettings, options: LoadOptions, keys: Sequence[ApiKey], how: RaySettings
-) -> Any:
+def make_application(settings: ServeSettings, options: LoadOptions, access: Access, how: RaySettings) -> Any:
     """Ray Serve's application, for `serve.run` and for Ray's own tools."""
     require_ray()
     serve = import_module("ray.serve")
@@ -140,11 +138,11 @@ def make_application(
         graceful_shutdown_timeout_s=settings.grace,
         ray_actor_options={"num_cpus": 0},
     )
-    return ingress.bind(speech.bind(settings, options, keys), settings)
+    return ingress.bind(speech.bind(settings, options, access), settings)
 
 
 def serve_on_ray(
-    settings: ServeSettings, options: LoadOptions, keys: Sequence[ApiKey], how: RaySettings, address: str
+    settings: ServeSettings, options: LoadOptions, access: Access, how: RaySettings, address: str
 ) -> int:
     """Serves until a signal comes; the exit status."""
     require_ray()
@@ -159,7 +157,7 @@ def serve_on_ray(
         listening = {"host": settings.host, "port": port}
         serve.start(http_options=listening, logging_config={"enable_access_log": False})
         try:
-            serve.run(make_application(settings, options, keys, how), name=NAME)
+            serve.run(make_application(settings, options, access, how), name=NAME)
         except RuntimeError as error:
             raise InputError(f"Ray could not begin the server: {' '.join(str(error).split())}") from None
         log("listening", url=f"http://{settings.host}:{port}", replicas=how.replicas)

@@ -45,8 +45,10 @@ def make_router(service: Service, orders: Orders) -> APIRouter:
         begun, fault = time.monotonic(), ""
         try:
             await orders.give(voice, action)
-        except (InputError, OSError) as error:
-            fault = str(error)
+        except Exception as error:
+            fault = str(error) or type(error).__name__
+            if not isinstance(error, (InputError, OSError)):
+                raise
             raise bad_request(fault, ("voice",), "invalid_value") from None
         finally:
             done = {"voice": voice, "action": action, "error": fault, "seconds": time.monotonic() - begun}

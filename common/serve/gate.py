@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from melforge.common.serve.errors import ApiError
 from melforge.common.serve.incoming import Left
+from melforge.common.serve.keys import refused
 from melforge.common.serve.metrics import log, milliseconds
 from melforge.common.serve.scheduler import LOG
 from melforge.common.serve.service import Service
@@ -42,6 +43,10 @@ STARTS = ("http.response.start", "websocket.accept", "websocket.http.response.st
 RECORD, CALLER, TOKEN = "melforge.record", "melforge.caller", "melforge.token"
 KEY_PROTOCOL = "openai-insecure-api-key."  # of a WebSocket: a browser's only place for a key or a token
 FOR_TOKENS = re.compile(r"/v1/(?:audio/.*|realtime)")  # not the route that makes them
+ENDED = (
+    "this token does not hold, or no longer: its time or its key has ended, or the server was started again; "
+    "POST /v1/realtime/client_secrets makes another one"
+)
 HOST = re.compile(r"(?:\[([^\]]*)\]|([^:]*))(?::\d*)?")  # a name or an address, and the port
 SAFE = ("GET", "HEAD", "OPTIONS")  # methods that pages of other sites may use: they cannot read the answers
 
@@ -150,11 +155,17 @@ class Gate:
 
 
 def token_of(service: Service, path: str, authorization: bytes) -> Token | None:
-    """What a short-lived token says that holds; it stands for a key where speech is made and heard."""
-    scheme, _, given = authorization.decode("latin-1").partition(" ")
-    if scheme.lower() != "bearer" or not given.startswith(PREFIX) or not FOR_TOKENS.fullmatch(path):
+    """What a short-lived token says, which stands for a key where speech is made and heard; None where there
+    is none, 401 where it does not hold.
+    """
+    scheme, _, given = authorization.partition(b" ")
+    given = given.strip()
+    if scheme.lower() != b"bearer" or not given.startswith(PREFIX.encode()) or not FOR_TOKENS.fullmatch(path):
         return None
-    return read_token(given.strip(), service.token_secret)
+    token = read_token(given.decode("latin-1"), service.token_secret)
+    if token is None and service.keys.find(given) is None:
+        raise refused(ENDED)
+    return token
 
 
 def bearer_of(scope: Scope) -> bytes:

@@ -8,8 +8,9 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from melforge.common.files import read_text
 from melforge.common.serve.errors import ApiError
 from melforge.common.serve.settings import LOOPBACK, ServeSettings
 
-KEYS_VARIABLE = "MELFORGE_API_KEYS"
+KEYS_VARIABLE, SECRET_VARIABLE = "MELFORGE_API_KEYS", "MELFORGE_TOKEN_SECRET"
+SHORTEST_SECRET = 32  # characters: a token must not tell a secret to who guesses
 TABLES = (".yaml", ".yml", ".json")  # what ends so has the owners' names as keys; other files have lines
 SHA256 = re.compile(r"(?:sha256:)?([0-9a-fA-F]{64})")
 
@@ -41,6 +43,14 @@ class ApiKey:
     @property
     def has_expired(self) -> bool:
         return self.expires is not None and self.expires <= datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may ask, and what the short-lived tokens are signed with: the same in all processes of a server."""
+
+    keys: Sequence[ApiKey] = ()
+    token_secret: bytes = field(default_factory=partial(os.urandom, 32), repr=False)
 
 
 @dataclass(frozen=True)
@@ -114,6 +124,10 @@ class Keys:
         self._look()
         return self._by_name.get(name)
 
+    def find(self, key: bytes) -> ApiKey | None:
+        self._look()
+        return self._by_digest.get(self._blinded(digest_of(key)))
+
     def caller(self, authorization: bytes) -> str:
         """The owner's name of the key in a header `Authorization: Bearer KEY`; "" where none is needed.
 
@@ -121,9 +135,8 @@ class Keys:
         """
         if not self:
             return ""
-        self._look()
         scheme, _, given = authorization.partition(b" ")
-        found = self._by_digest.get(self._blinded(digest_of(given.strip())))
+        found = self.find(given.strip())
         if scheme.lower() != b"bearer" or found is None:
             raise refused("a valid API key is needed: Authorization: Bearer KEY")
         if found.has_expired:
@@ -155,6 +168,17 @@ def open_keys(settings: ServeSettings, keys: Sequence[ApiKey]) -> Keys:
     """These keys, which are read again where they came from a file of this machine."""
     path = Path(settings.keys) if settings.keys else None
     return Keys(keys, WatchedFile(path, key_file) if path and path.exists() else None)
+
+
+def read_access(settings: ServeSettings, environment: Mapping[str, str] = os.environ) -> Access:
+    """The API keys, and the secret that several servers share; else one that nobody else has."""
+    keys, secret = read_keys(settings, environment), environment.get(SECRET_VARIABLE)
+    if secret is None:
+        return Access(keys)
+    if len(secret) < SHORTEST_SECRET:
+        few = f"{len(secret)} characters, of {SHORTEST_SECRET} at least"
+        raise InputError(f"${SECRET_VARIABLE} has {few}: openssl rand -hex 32 makes one, or leave it out")
+    return Access(keys, secret.encode())
 
 
 def read_keys(settings: ServeSettings, environment: Mapping[str, str] = os.environ) -> list[ApiKey]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial, wraps
 from pathlib import Path
@@ -48,6 +49,7 @@ class Tools:
         self.most = ServeSettings.max_characters  # of a text whose sound is in the answer
         self._recogniser: Recogniser | None = None
         self._hearing = anyio.Lock()
+        self._writing = set[Path]()
 
     async def speak(
         self,
@@ -58,32 +60,41 @@ class Tools:
         file: Annotated[str | None, FILE] = None,
     ) -> list[Any]:
         """Speak a text, into a sound file or into the answer."""
-        path = None if file is None else self.inside(file)
-        if path is not None:
-            if path.suffix.lower().removeprefix(".") not in FORMATS:
-                raise InputError(f"{file}: a sound file ends in .{', .'.join(FORMATS)}")
-            if path.exists():
-                raise InputError(f"{file} exists already: give another name")
-            require_writable_file(path)
-        elif len(text) > self.most:
+        if file is None and len(text) > self.most:
             way_out = "cut it" if self.folder is None else "give a file"
             raise InputError(f"{len(text)} characters, of {self.most} at most in an answer: {way_out}")
-        stream = await anyio.to_thread.run_sync(self.stream_of, text, voice, speed)
-        chunks, told, utterances = [], 0, len(stream.utterances)
-        async for chunk in in_threads(stream):
-            chunks.append(chunk)
-            if stream.spoken > told:  # what is reported has to grow
-                told = stream.spoken
-                await context.report_progress(told, utterances, f"sentence {told} of {utterances}")
-        samples, rate = np.concatenate(chunks), stream.sampling_rate
-        said = [f"{len(samples) / rate:.1f} s of speech" + (f" in {path}" if path else "")]
-        said += [f"{one.symbol!r} cannot be spoken and was left out" for one in stream.analysis.unspoken]
-        said += [*map(str, stream.problems), *stream.analysis.warnings]
-        if path is not None:
-            await anyio.to_thread.run_sync(write_audio, path, samples, rate)
-            return said
+        with nullcontext() if file is None else self.new_file(file) as path:
+            stream = await anyio.to_thread.run_sync(self.stream_of, text, voice, speed)
+            chunks, told, utterances = [], 0, len(stream.utterances)
+            async for chunk in in_threads(stream):
+                chunks.append(chunk)
+                if stream.spoken > told:  # what is reported has to grow
+                    told = stream.spoken
+                    await context.report_progress(told, utterances, f"sentence {told} of {utterances}")
+            samples, rate = np.concatenate(chunks), stream.sampling_rate
+            said = [f"{len(samples) / rate:.1f} s of speech" + (f" in {path}" if path else "")]
+            said += [f"{one.symbol!r} cannot be spoken and was left out" for one in stream.analysis.unspoken]
+            said += [*map(str, stream.problems), *stream.analysis.warnings]
+            if path is not None:
+                await anyio.to_thread.run_sync(write_audio, path, samples, rate)
+                return said
         sound = await anyio.to_thread.run_sync(encode_audio, samples, rate, RETURNED)
         return [Audio(data=sound, format="mpeg"), *said]
+
+    @contextmanager
+    def new_file(self, name: str) -> Iterator[Path]:
+        """The path of a sound file that is to be written, by one call at a time."""
+        path = self.inside(name)
+        if path.suffix.lower().removeprefix(".") not in FORMATS:
+            raise InputError(f"{name}: a sound file ends in .{', .'.join(FORMATS)}")
+        if path.exists() or path in self._writing:
+            raise InputError(f"{name} exists already: give another name")
+        require_writable_file(path)
+        self._writing.add(path)
+        try:
+            yield path
+        finally:
+            self._writing.remove(path)
 
     def stream_of(self, text: str, voice: str | None, speed: float) -> Stream:
         pairs = self.pairs

@@ -12,7 +12,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from multiprocessing import get_context, parent_process
@@ -25,7 +25,7 @@ from prometheus_client.multiprocess import mark_process_dead
 
 from melforge.common.serve.app import HANGING_CHECK
 from melforge.common.serve.health import STEP_LIMIT
-from melforge.common.serve.keys import ApiKey
+from melforge.common.serve.keys import Access
 from melforge.common.serve.logs import exit_now, set_up_logging
 from melforge.common.serve.metrics import FOLDER_VARIABLE, log
 from melforge.common.serve.pairs import LoadOptions
@@ -37,7 +37,7 @@ MOST_FAILURES = 3  # processes in a row that die before they listen; after that 
 PAUSE = 1.0  # seconds before a process that failed is replaced
 
 
-def serve_by_processes(settings: ServeSettings, options: LoadOptions, keys: Sequence[ApiKey]) -> int:
+def serve_by_processes(settings: ServeSettings, options: LoadOptions, access: Access) -> int:
     """Serves until a signal comes; the exit status. What keeps the first one from listening is raised."""
     set_up_logging()
     with ExitStack() as stack:
@@ -48,7 +48,7 @@ def serve_by_processes(settings: ServeSettings, options: LoadOptions, keys: Sequ
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="melforge-figures-"))
         os.environ[FOLDER_VARIABLE] = folder
         try:
-            return Front(settings, options, keys, port).run()
+            return Front(settings, options, access, port).run()
         finally:
             del os.environ[FOLDER_VARIABLE]
 
@@ -64,8 +64,8 @@ def reserved(host: str, port: int) -> Iterator[int]:
 class Front:
     """Starts the processes, replaces those that die, and stops them all."""
 
-    def __init__(self, settings: ServeSettings, options: LoadOptions, keys: Sequence[ApiKey], port: int):
-        self._given = settings, options, keys, port
+    def __init__(self, settings: ServeSettings, options: LoadOptions, access: Access, port: int):
+        self._given = settings, options, access, port
         self._settings = settings
         self._running: dict[SpawnProcess, Connection] = {}
         self._listening: set[SpawnProcess] = set()
@@ -161,7 +161,7 @@ class Front:
 
 
 def _serve_one(
-    settings: ServeSettings, options: LoadOptions, keys: Sequence[ApiKey], port: int, link: Connection
+    settings: ServeSettings, options: LoadOptions, access: Access, port: int, link: Connection
 ) -> None:
     """Runs in a process; reports that it listens (None), or why it cannot."""
     os.setsid()  # a terminal's Ctrl-C is for the front, which passes it on
@@ -169,7 +169,7 @@ def _serve_one(
     set_up_logging()
 
     async def run() -> None:
-        service = make_service(settings, options, keys)
+        service = make_service(settings, options, access)
         await service.load_first()
         if service.fault is not None:
             service.stop()

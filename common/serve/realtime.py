@@ -24,6 +24,7 @@ from melforge.common.serve.answer import answer_for, pieces
 from melforge.common.serve.errors import ApiError
 from melforge.common.serve.gate import RECORD, TOKEN, caller_of
 from melforge.common.serve.incoming import read_json
+from melforge.common.serve.keys import refused
 from melforge.common.serve.live import Sentence, Session, each, ended, in_turn, request_of, serve_session
 from melforge.common.serve.openai_api import body_schema
 from melforge.common.serve.realtime_beta import BETA_HEADER, BETA_PROTOCOL, from_beta, to_beta
@@ -410,7 +411,9 @@ def make_router(service: Service) -> APIRouter:
         fields = checked(service, RealtimeFields().updated(wanted.session))
         expires = int(time.time()) + wanted.expires_after.seconds
         key = caller_of(request)
-        value = write_token(Token(key, expires, wanted.session), service.token_secret(key) or b"")
+        if (secret := service.token_secret(key)) is None:
+            raise refused(f"the API key {key!r} has ended")
+        value = write_token(Token(key, expires, wanted.session), secret)
         if len(value) > MOST_CHARACTERS:
             size = len(json.dumps(wanted.session))
             raise ApiError(400, f"session: {size} bytes are too many for a token", "session", "invalid_value")

@@ -8,7 +8,7 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any
 
@@ -16,7 +16,7 @@ import uvicorn
 
 from melforge.common.serve.app import make_app, upkeep
 from melforge.common.serve.connections import HttpConnection, LiveConnection, most_connections
-from melforge.common.serve.keys import ApiKey
+from melforge.common.serve.keys import Access
 from melforge.common.serve.logs import exit_now, set_up_logging
 from melforge.common.serve.metrics import log
 from melforge.common.serve.pairs import LoadOptions, Pairs
@@ -62,13 +62,13 @@ def make_server(service: Service) -> Server:
     return Server(config)
 
 
-def serve(settings: ServeSettings, options: LoadOptions, keys: Sequence[ApiKey]) -> int:
+def serve(settings: ServeSettings, options: LoadOptions, access: Access) -> int:
     """Serves until a signal comes; the exit status."""
     set_up_logging()
     listening = listen(settings.host, settings.port)
 
     async def run() -> None:
-        await answer(make_service(settings, options, keys), listening, wyoming_uri(settings))
+        await answer(make_service(settings, options, access), listening, wyoming_uri(settings))
 
     try:
         asyncio.run(run())
@@ -82,7 +82,7 @@ def serve_without_http(settings: ServeSettings, options: LoadOptions, uri: str) 
     set_up_logging()
 
     async def run() -> None:
-        await answer(make_service(settings, options, []), None, uri)
+        await answer(make_service(settings, options, Access()), None, uri)
 
     asyncio.run(run())
     return 0
@@ -94,12 +94,12 @@ def wyoming_uri(settings: ServeSettings) -> str | None:
     return None if port is None else f"tcp://{host}:{port}"
 
 
-def make_service(settings: ServeSettings, options: LoadOptions, keys: Sequence[ApiKey]) -> Service:
+def make_service(settings: ServeSettings, options: LoadOptions, access: Access) -> Service:
     """In an event loop."""
     sys.setswitchinterval(SWITCHING_SECONDS)
     pairs = Pairs(options, settings.pairs, settings.memory_limit)
     workers = settings.workers or options.workers(settings.processes)
-    return Service(settings, pairs, workers, keys)
+    return Service(settings, pairs, workers, access)
 
 
 def bind(host: str, port: int, shared: bool = False) -> socket.socket:

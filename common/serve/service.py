@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import hmac
 import math
 import os
 from collections import Counter
@@ -22,7 +23,7 @@ from melforge.common.runner import AnalysedText, ChunkSizes, Stream, TextToSpeec
 from melforge.common.serve.allowance import LIMITED, Allowances
 from melforge.common.serve.errors import RETRY_AFTER, ApiError, bad_request, overloaded
 from melforge.common.serve.hearing import Transcriber
-from melforge.common.serve.keys import ApiKey, open_keys
+from melforge.common.serve.keys import Access, open_keys
 from melforge.common.serve.metrics import Metrics, log, shared_folder
 from melforge.common.serve.orders import Orders
 from melforge.common.serve.pairs import Pair, Pairs
@@ -61,10 +62,9 @@ class Service:
     is a worker for each core, which also encodes what it speaks, and one that only makes first sounds.
     """
 
-    def __init__(
-        self, settings: ServeSettings, pairs: Pairs, workers: int, keys: Sequence[ApiKey] = ()
-    ) -> None:
-        self.settings, self.pairs, self.keys = settings, pairs, open_keys(settings, keys)
+    def __init__(self, settings: ServeSettings, pairs: Pairs, workers: int, access: Access) -> None:
+        self.settings, self.pairs, self.keys = settings, pairs, open_keys(settings, access.keys)
+        self._token_secret = access.token_secret
         self.usage = Usage(settings.usage) if settings.usage else None
         self.tracing = tracing_by()
         self.metrics = Metrics()
@@ -95,10 +95,13 @@ class Service:
 
     def token_secret(self, key: str) -> bytes | None:
         """What signs the short-lived tokens for a key of this name; None where there is none any more."""
-        if not self.keys:
-            return b""
-        found = self.keys.named(key)
-        return None if found is None or found.has_expired else found.digest
+        digest = b""
+        if self.keys:
+            found = self.keys.named(key)
+            if found is None or found.has_expired:
+                return None
+            digest = found.digest
+        return hmac.digest(self._token_secret, digest, "sha256")
 
     def note_state(self) -> None:
         """Updates the metrics that describe the current state."""

@@ -1,7 +1,8 @@
 """What callers used, by day: rows of a table in SQLite, or in Postgres by a URL.
 
 A thread writes them, all that came meanwhile in one transaction. The last bytes of an answer wait for theirs,
-so that what a client has in full is in the table, however the process ends.
+so that what a client has in full is in the table, however the process ends. Whether a transaction ended whose
+connection was lost meanwhile, the number of each writer's last batch tells, which is written with it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
+from uuid import uuid4
 
 from melforge.common.errors import InputError, require_package
 from melforge.common.files import require_writable_file
@@ -82,6 +84,11 @@ ADD = (
     f"ON CONFLICT ({', '.join(NAMES)}) DO UPDATE SET "
     + ", ".join(f"{name} = melforge_usage.{name} + excluded.{name}" for name in COUNTED)
 )
+WRITERS = "CREATE TABLE IF NOT EXISTS melforge_usage_writers (writer TEXT PRIMARY KEY, batch BIGINT NOT NULL)"
+NUMBER = (
+    "INSERT INTO melforge_usage_writers (writer, batch) VALUES (?, ?) ON CONFLICT (writer) "
+    "DO UPDATE SET batch = excluded.batch WHERE melforge_usage_writers.batch < excluded.batch"
+)
 READ = f"SELECT {', '.join(COLUMNS)} FROM melforge_usage WHERE day >= ? AND day <= ?"
 
 
@@ -126,11 +133,12 @@ class Database:
             cursor.execute(statement.replace("?", "%s") if self.on_postgres else statement, row)
         return cursor
 
-    def write(self, connection: Any, rows: Sequence[Sequence[Any]]) -> None:
-        """All of them, or none."""
+    def write(self, connection: Any, writer: str, batch: int, rows: Sequence[Sequence[Any]]) -> None:
+        """All rows of a writer's batch, or none; a batch that is there already adds nothing."""
         if not self.on_postgres:
             connection.execute("BEGIN IMMEDIATE")
-        self.execute(connection, ADD, rows)
+        if self.execute(connection, NUMBER, [(writer, batch)]).rowcount:
+            self.execute(connection, ADD, rows)
         connection.commit()
 
     @contextmanager
@@ -142,11 +150,12 @@ class Database:
             connection.close()
 
     def create(self) -> None:
-        """The table, if it is not there; an InputError says what stands in the way."""
-        for more in (True, True, False):  # another process may create it at this moment
+        """The tables, if they are not there; an InputError says what stands in the way."""
+        for more in (True, True, False):  # another process may create them at this moment
             try:
                 with self.connected() as connection:
                     self.execute(connection, CREATE)
+                    self.execute(connection, WRITERS)
                     connection.commit()
                 return
             except Exception as error:
@@ -173,6 +182,7 @@ class Usage:
         self.database.create()
         self.unwritten = 0  # requests
         self._failing = False
+        self._name = uuid4().hex
         self._connection: Any = None  # the thread's
         self._entries: queue.SimpleQueue[Entry | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="usage", daemon=True)
@@ -189,35 +199,41 @@ class Usage:
         self._thread.join(seconds)
 
     def _work(self) -> None:
-        rows, tried, count, ended = dict[UsageRow, Used](), 0.0, 0, False
+        rows, tried, ended = dict[UsageRow, Used](), 0.0, False
+        batch, number, checkpoint = dict[UsageRow, Used](), 0, CHECKPOINT
         while not ended:
-            entries = self._come(RETRY if rows else None)
+            entries = self._come(RETRY if batch or rows else None)
             ended = None in entries
             asked = [entry for entry in entries if entry is not None]
             for place, used, _ in asked:
                 rows.setdefault(place, Used()).add(used)
-            self.unwritten = sum(used.requests for used in rows.values())
-            if rows and (not self._failing or ended or time.monotonic() - tried >= RETRY):
+            self.unwritten = sum(used.requests for used in (*batch.values(), *rows.values()))
+            if not self._failing or ended or time.monotonic() - tried >= RETRY:
                 tried = time.monotonic()
-                if self._write(rows):
-                    rows, self.unwritten, count = {}, 0, count + 1
+                while batch or rows:
+                    if not batch:  # one that failed stays as it is: it may be in the table
+                        batch, rows, number = rows, {}, number + 1
+                    if not self._write(number, batch):
+                        break
+                    self.unwritten -= sum(used.requests for used in batch.values())
+                    batch = {}
             for _, _, then in asked:
                 with suppress(RuntimeError):  # its event loop is closed
                     then()
-            if count >= CHECKPOINT and not self.database.on_postgres and self._connection:
-                count = 0
+            if number >= checkpoint and not self.database.on_postgres and self._connection:
+                checkpoint = number + CHECKPOINT
                 with suppress(sqlite3.Error):
                     self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
         self._disconnect()
 
-    def _write(self, rows: Mapping[UsageRow, Used]) -> bool:
+    def _write(self, batch: int, rows: Mapping[UsageRow, Used]) -> bool:
         """Whether that was possible. A connection that the database has ended meanwhile is made again."""
         # Processes that write at the same time lock rows in one order.
         ordered = [(*place, *astuple(rows[place])) for place in sorted(rows)]
         for known in (True, False) if self._connection else (False,):
             try:
                 self._connection = self._connection or self.database.connect()
-                self.database.write(self._connection, ordered)
+                self.database.write(self._connection, self._name, batch, ordered)
             except Exception as error:
                 self._disconnect()
                 if not known:

@@ -15,13 +15,14 @@ TEXT = "Hello there. Here is more of it."
 def run_with_replica(voice, use):
     """What `use(replica)` gives."""
     from melforge.common.cluster.server import Replica
+    from melforge.common.serve.keys import Access
     from melforge.common.serve.pairs import LoadOptions
     from melforge.common.serve.settings import ServeSettings
 
     async def run():
         options = LoadOptions(voice=str(voice), device="cpu", threads=1)
         replica = Replica.__new__(Replica)
-        await Replica.__init__(replica, ServeSettings(workers=1), options, ())
+        await Replica.__init__(replica, ServeSettings(workers=1), options, Access())
         try:
             return await use(replica)
         finally:

@@ -1,11 +1,14 @@
 """The module of Speech Dispatcher: by its protocol, and with the daemon itself and its client."""
 
+import fcntl
 import os
 import re
 import subprocess
 import sys
+import termios
 import threading
 import time
+from array import array
 from contextlib import contextmanager, suppress
 
 import numpy as np
@@ -213,12 +216,20 @@ def test_the_daemon_is_answered_as_it_asks(daemon):
     assert b"200-orchard\ten\tnone" in listed and b"200-daniel\ten\tnone" in listed
 
 
-def test_a_daemon_that_dies_takes_the_module_along():
+def test_a_stop_leaves_little_to_read_and_a_daemon_that_dies_takes_the_module_along():
     words = [sys.executable, "-m", "melforge", "speech-dispatcher"]
     environment, pipe = os.environ | {"PYTHONPATH": str(ROOT)}, subprocess.PIPE
-    with subprocess.Popen(words, env=environment, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+    how = {"env": environment, "stdin": pipe, "stdout": pipe, "stderr": pipe, "bufsize": 0}  # as the daemon
+    with subprocess.Popen(words, **how) as process:
         one = Daemon(None, process.stdin, process.stdout)
         one.ask("INIT", until=b"299 OK")
+        one.ask("SPEAK", LONG, ".", until=b"705 AUDIO")
+        end, waiting = time.monotonic() + PATIENCE, array("i", [0])
+        while not waiting[0]:  # bytes in the pipe
+            assert time.monotonic() < end
+            fcntl.ioctl(process.stdout, termios.FIONREAD, waiting)
+        left = sum(map(len, one.ask("STOP", until=b"703")))
+        assert left < 16384
         one.ask("SPEAK", LONG, ".", until=b"705 AUDIO")
         process.stdout.close()
         process.stdin.close()

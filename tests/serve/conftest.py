@@ -6,9 +6,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -81,13 +81,16 @@ def wait_for(condition: Callable[[], object], what: str = "") -> None:
 
 @contextmanager
 def running(
-    keys: tuple[bytes, ...] | str = (), voice: str | None = "hazel", **settings: Any
+    keys: tuple[bytes, ...] | str = (),
+    voice: str | None = "hazel",
+    environment: Mapping[str, str] | None = None,
+    **settings: Any,
 ) -> Iterator[Running]:
     """A server with these keys, or those of a file, a voice, or all shipped ones, and these settings.
 
     Its first pair is loaded.
     """
-    from melforge.common.serve.keys import ApiKey, digest_of, read_keys
+    from melforge.common.serve.keys import ApiKey, digest_of, read_access
     from melforge.common.serve.pairs import LoadOptions, Pairs
     from melforge.common.serve.server import listen, make_server, serving_riva, wyoming_uri
     from melforge.common.serve.service import Service
@@ -98,14 +101,13 @@ def running(
     made: dict[str, Any] = {}
 
     async def serve() -> None:
-        if isinstance(keys, str):
-            told = ServeSettings(keys=keys, **settings)
-            given = read_keys(told)
-        else:
-            told = ServeSettings(**settings)
+        told = ServeSettings(keys=keys if isinstance(keys, str) else None, **settings)
+        access = read_access(told, environment or {})
+        if not isinstance(keys, str):
             given = [ApiKey(f"owner {number}", digest_of(key)) for number, key in enumerate(keys, start=1)]
+            access = replace(access, keys=given)
         pairs = Pairs(options, told.pairs, told.memory_limit)
-        service = Service(told, pairs, told.workers or 2, given)
+        service = Service(told, pairs, told.workers or 2, access)
         async with AsyncExitStack() as stack:
             stack.callback(service.stop)
             wyoming = None

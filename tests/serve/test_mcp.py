@@ -3,7 +3,9 @@
 import asyncio
 import base64
 import io
+import json
 import os
+import subprocess
 import sys
 
 import numpy as np
@@ -178,6 +180,53 @@ def test_a_call_that_is_cancelled_writes_nothing_and_the_next_one_is_answered(pa
 
     assert not asyncio.run(run()).is_error
     assert [path.name for path in tmp_path.iterdir()] == ["hello.wav"]
+
+
+def test_two_calls_do_not_write_one_file(pairs, tmp_path):
+    from mcp import Client
+
+    from melforge.common.serve.mcp import make_server
+
+    async def run():
+        begun = asyncio.Event()
+
+        async def note(done, total, message):
+            begun.set()
+
+        async with asyncio.timeout(PATIENCE), Client(make_server(pairs, None, tmp_path)) as client:
+            long = {"text": TEXT * 20, "file": "same.wav"}
+            first = asyncio.create_task(client.call_tool("speak", long, progress_callback=note))
+            await begun.wait()
+            return await client.call_tool("speak", {"text": "Hello.", "file": "same.wav"}), await first
+
+    second, first = asyncio.run(run())
+    assert second.is_error and "same.wav exists already" in second.content[0].text
+    assert not first.is_error and len(read_audio(tmp_path / "same.wav")[0]) > 20 * 22050
+
+
+def test_a_client_that_dies_takes_the_server_along(tmp_path):
+    words = [sys.executable, "-m", "melforge", "mcp", "--folder", str(tmp_path), "--device", "cpu"]
+    environment, pipe = os.environ | {"PYTHONPATH": str(ROOT)}, subprocess.PIPE
+    about = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "one", "version": "1"},
+    }
+    call = {"name": "speak", "arguments": {"text": TEXT * 500, "file": "long.wav"}}
+    with subprocess.Popen(words, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as server:
+        for message in (
+            {"id": 0, "method": "initialize", "params": about},
+            {"method": "notifications/initialized"},
+            {"id": 1, "method": "tools/call", "params": {**call, "_meta": {"progressToken": 1}}},
+        ):
+            server.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        server.stdin.flush()
+        while "notifications/progress" not in server.stdout.readline():
+            pass
+        server.stdout.close()
+        server.stdin.close()
+        assert server.wait(PATIENCE) == 0 and not server.stderr.read()
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_that_is_none_is_refused(tmp_path):

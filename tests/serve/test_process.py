@@ -136,7 +136,7 @@ def test_a_pair_that_cannot_be_loaded_ends_the_start_with_a_sentence(tmp_path, n
 
 @pytest.mark.serve
 def test_keys_are_asked_for_where_others_can_call(tmp_path):
-    from melforge.common.serve.keys import Keys, read_keys
+    from melforge.common.serve.keys import Keys, read_access, read_keys
 
     file = tmp_path / "keys"
     file.write_text("# mine\nfirst\n\n second  Ann Lee\n")
@@ -148,6 +148,8 @@ def test_keys_are_asked_for_where_others_can_call(tmp_path):
         read_keys(ServeSettings(host="0.0.0.0"), {})
     with pytest.raises(InputError, match=r"\$MELFORGE_API_KEYS holds no API key"):
         read_keys(ServeSettings(), {"MELFORGE_API_KEYS": " "})
+    with pytest.raises(InputError, match=r"\$MELFORGE_TOKEN_SECRET has 5 characters, of 32 at least"):
+        read_access(ServeSettings(), {"MELFORGE_TOKEN_SECRET": "short"})
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
     with pytest.raises(InputError, match=r"latin\.txt line 1 is not UTF-8"):
         read_keys(ServeSettings(keys=str(tmp_path / "latin.txt")), {})

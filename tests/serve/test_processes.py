@@ -75,6 +75,10 @@ def test_one_that_is_killed_is_replaced_and_no_cut_answer_looks_whole(direct):
         assert processes[0] not in (after := children_of(server.process.pid)) and processes[1] in after
         assert [line["pid"] for line in lines if line["event"] == "a process ended"] == processes[:1]
         assert ask(0) == "whole"
+        token = httpx.post(f"{server.url}/v1/realtime/client_secrets", json={}).json()["value"]
+        for _ in range(20):  # connections, of which each process gets some
+            answer = httpx.get(f"{server.url}/v1/audio/voices", headers={"Authorization": f"Bearer {token}"})
+            assert answer.status_code == 200
 
         def counted():
             page = httpx.get(server.url + "/metrics").text.splitlines()

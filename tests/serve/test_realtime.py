@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import hashlib
 import io
 import json
 import math
@@ -43,6 +44,7 @@ HEAD = [
 CREATED = ["conversation.item.added", "conversation.item.done"]
 CREATE, CANCEL = {"type": "response.create"}, {"type": "response.cancel"}
 HEARD = "conversation.item.input_audio_transcription"
+SHARED = {"MELFORGE_TOKEN_SECRET": "a secret of several servers, long enough"}
 
 
 @pytest.fixture(scope="module")
@@ -659,15 +661,39 @@ def test_the_beta_form_transcribes_too(server):
 
 @pytest.fixture(scope="module")
 def guarded():
-    with running((b"right", b"other")) as one:
+    with running((b"right", b"other"), environment=SHARED) as one:
         yield one
 
 
-def test_processes_with_the_same_keys_know_each_other_s_tokens(guarded):
+@pytest.mark.parametrize(
+    ("keys", "environment", "status"),
+    [
+        ((b"right", b"new"), SHARED, 200),
+        ((b"new", b"right"), SHARED, 401),
+        ((b"right", b"other"), {}, 401),  # as after a start without the setting
+        ((), {}, 401),
+    ],
+)
+def test_servers_with_the_same_keys_and_secret_know_each_other_s_tokens(guarded, keys, environment, status):
     made = client_of(guarded, "right").realtime.client_secrets.create().value
-    for keys, status in (((b"right", b"new"), 200), ((b"new", b"right"), 401)):
-        with running(keys) as another, another.client(made) as client:
-            assert client.get("/v1/audio/voices").status_code == status
+    with running(keys, environment=environment) as another, another.client(made) as client:
+        answer = client.get("/v1/audio/voices")
+        assert answer.status_code == status
+        if status == 401:
+            assert "this token does not hold, or no longer" in answer.json()["error"]["message"]
+
+
+def test_what_the_file_of_keys_holds_signs_no_token(guarded):
+    digest = hashlib.sha256(b"right").digest()
+    for secret in (digest, hashlib.pbkdf2_hmac("sha256", digest, b"melforge token", 100_000)):
+        forged = write_token(Token("owner 1", int(time.time()) + 600, {}), secret)
+        with guarded.client(forged) as client:
+            assert client.get("/v1/audio/voices").status_code == 401
+
+
+def test_a_key_that_looks_like_a_token_is_a_key():
+    with running((b"ek_mine",)) as one, one.client("ek_mine") as client:
+        assert client.get("/v1/audio/voices").status_code == 200
 
 
 def test_a_token_opens_sessions_that_are_as_it_says(guarded, connected, talk, caplog):

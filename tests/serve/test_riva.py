@@ -426,8 +426,12 @@ def test_the_measuring_client_has_rows_of_both_protocols(server, tmp_path, capsy
     texts.write_text("Hello there.\nThe second text.\n")
     words = ["--server", f"{server.url},grpc://127.0.0.1:{server.riva}", "--texts", str(texts)]
     words += ["--model", "fastpitch-hifigan", "--voice", "hazel", "--streams", "1,3", "-o", str(tmp_path)]
-    assert benchmark(words) == 0
+    assert benchmark([*words, "--riva", "--iterations", "1"]) == 0
     assert f"grpc://127.0.0.1:{server.riva}, closed loop, 3 streams: first audio" in capsys.readouterr().err
+    _, table = (tmp_path / "server.md").read_text().split("## What NVIDIA publishes of Riva\n")
+    assert [line.split(" | ")[:2][-1].strip() for line in table.splitlines() if line.startswith("| ")] == [
+        *("streams", "-------", "1", "1", "3", "3")
+    ]
     rows = json.loads((tmp_path / "server.json").read_text())["rows"]
     assert [(row["address"][:4], row["number"]) for row in rows] == [
         ("http", 1),

@@ -110,3 +110,48 @@ def test_pipecat_hears(server, spoken):
     assert not any(isinstance(frame, of.ErrorFrame) for frame in (*frames, *upstream))
     assert [frame.text for frame in frames if isinstance(frame, of.TranscriptionFrame)] == [HEARD]
     wait_until_idle(server)
+
+
+@pytest.mark.pipecat_nvidia
+def test_pipecat_hears_a_stream_as_it_comes(server, spoken):
+    from pipecat.frames import frames as of
+    from pipecat.pipeline.pipeline import Pipeline
+    from pipecat.pipeline.worker import PipelineParams, PipelineWorker
+    from pipecat.processors.frame_processor import FrameProcessor
+    from pipecat.services.nvidia.stt import NvidiaSTTService
+    from pipecat.workers.runner import WorkerRunner
+
+    class Listener(FrameProcessor):
+        async def process_frame(self, frame, direction):
+            await super().process_frame(frame, direction)
+            found.put_nowait(frame)
+            await self.push_frame(frame, direction)
+
+    async def next_of(kinds):
+        while not isinstance(frame := await found.get(), kinds):
+            pass
+        return frame
+
+    async def hear():
+        service = NvidiaSTTService(server=f"127.0.0.1:{server.riva}", use_ssl=False, sample_rate=RATE)
+        params = PipelineParams(audio_in_sample_rate=RATE)
+        worker, runner = PipelineWorker(Pipeline([service, Listener()]), params=params), WorkerRunner()
+        await runner.add_workers(worker)
+        running = asyncio.create_task(runner.run())
+        heard = []
+        for _ in range(2):
+            for start in range(0, len(spoken), 320):
+                part = spoken[start : start + 320].tobytes()
+                await worker.queue_frame(of.InputAudioRawFrame(part, RATE, 1))
+            heard.append((await next_of((of.TranscriptionFrame, of.ErrorFrame))).text)
+        await worker.queue_frame(of.EndFrame())
+        await running
+        return heard
+
+    async def in_time():
+        async with asyncio.timeout(PATIENCE):
+            return await hear()
+
+    found = asyncio.Queue()
+    assert asyncio.run(in_time()) == [HEARD, HEARD]
+    wait_until_idle(server)

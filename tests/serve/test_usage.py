@@ -5,16 +5,18 @@ import csv
 import json
 import os
 import resource
+import select
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx
 import openai
@@ -82,7 +84,7 @@ def _answers(url):
 def postgres(postgres_server):
     """The URL of a database without a table."""
     with Database(postgres_server).connected() as connection:
-        connection.cursor().execute("DROP TABLE IF EXISTS melforge_usage")
+        connection.cursor().execute("DROP TABLE IF EXISTS melforge_usage, melforge_usage_writers")
         connection.commit()
     return postgres_server
 
@@ -276,6 +278,69 @@ def test_speech_goes_on_where_usage_cannot_be_written_and_it_is_written_later(tm
         wait_for(lambda: unwritten() == 0.0, "another attempt")
         assert sums(rows_of(place), "requests") == (6,)
         assert [line["requests"] for line in lines if line["event"] == "usage is written again"] == [5]
+
+
+@contextlib.contextmanager
+def cutting(place, monkeypatch, ended):
+    """A way to the database that is cut at each COMMIT, after it if it `ended`, until the event is set."""
+    healed = threading.Event()
+    if "://" not in place:
+
+        class Connection(sqlite3.Connection):
+            def commit(self):
+                if ended or healed.is_set():
+                    super().commit()
+                if not healed.is_set():
+                    raise sqlite3.OperationalError("disk I/O error")
+
+        connect = sqlite3.connect
+        monkeypatch.setattr(
+            sqlite3, "connect", lambda *how, **more: connect(*how, factory=Connection, **more)
+        )
+        yield place, healed
+        return
+    url = urlsplit(place)
+
+    def passing(client):
+        with client, socket.create_connection((url.hostname, url.port)) as server:
+            while ready := select.select([client, server], [], [])[0]:
+                source, other = (client, server) if ready[0] is client else (server, client)
+                data = source.recv(1 << 16)
+                # What the client sends first, and what the server says when it is done.
+                cut = b"commit\0" in data if not ended else source is server and b"COMMIT\0" in data
+                if not data or (cut and not healed.is_set()):
+                    return
+                other.sendall(data)
+
+    def accepting():
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=passing, args=listening.accept()[:1], daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=accepting, daemon=True).start()
+        port = listening.getsockname()[1]
+        yield place.replace(f":{url.port}/", f":{port}/"), healed
+        listening.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize("ended", [True, False], ids=["ended", "not-ended"])
+def test_a_connection_lost_at_commit_counts_nothing_twice(place, monkeypatch, ended):
+    monkeypatch.setattr("melforge.common.serve.usage.RETRY", 0.01)
+    Database(place).create()
+    asking = Asking("Ann", "speech")
+    monkeypatch.setattr(Database, "create", lambda self: None)
+    with cutting(place, monkeypatch, ended) as (way, healed):
+        usage, tried = Usage(way), threading.Semaphore(0)
+        for _ in range(3):
+            usage.add(asking, "a-b", "c", Used(requests=1), tried.release)
+            assert tried.acquire(timeout=PATIENCE)
+        assert usage.unwritten == 3
+        healed.set()
+        wait_for(lambda: not usage.unwritten, "another attempt")
+        usage.add(asking, "a-b", "c", Used(requests=1), lambda: None)
+        usage.close(PATIENCE)
+        assert sums(rows_of(place), "requests") == (4,)
 
 
 @pytest.mark.postgres
