@@ -5,9 +5,12 @@ from __future__ import annotations
 import io
 import math
 import os
+import shutil
 import struct
+import tempfile
 import warnings
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import IO, BinaryIO
 
@@ -23,14 +26,13 @@ FORMATS = {  # file suffix -> libsndfile's container and coding
     "mp3": ("MP3", "MPEG_LAYER_III"),
 }
 LOWEST_RATE, HIGHEST_RATE = 4000, 384000  # Hz, of recordings that others send
-DECODED_AT_ONCE = 1 << 20  # samples
+DECODED_AT_ONCE = 1 << 18  # samples
 AT_ONCE = 1 << 16  # samples in a call of libsndfile, whose encoders keep them on the stack
 LOUDEST = 2.0**31  # of samples: some files hold whole numbers as floats; far above, spectra are infinite
 RIFF_HEAD = b"RIFF\0\0\0\0WAVE"
 PCM, A_LAW, MU_LAW = 1, 6, 7  # codings of a wav file
 SAMPLE_BYTES = {PCM: 2, A_LAW: 1, MU_LAW: 1}
 UNKNOWN_SIZE = 0xFFFFFFFF  # in a wav header: until the stream ends
-LONGEST = 2**62  # samples; FLAC that was written to a pipe does not tell how many it has
 NO_FILE = 7  # libsndfile's word for some damaged mp3 too
 USUAL_RATE = 48000  # Hz; a recording of a higher one may have as many samples, and so last less long
 
@@ -88,7 +90,7 @@ def decode_audio(
 def decode_blocks(
     sound: BinaryIO | Path, longest: float = math.inf, start: float = 0.0, length: float = math.inf
 ) -> Iterator[tuple[np.ndarray, int]]:
-    """The same in blocks of at most 2^20 samples, each with the rate; at least one, which may be empty.
+    """The same in blocks of at most 2^18 samples, each with the rate; at least one, which may be empty.
 
     Several channels are averaged to one, or the loudest is taken where they cancel each other. An InputError
     if it is no sound, has a rate unusual for speech or impossible samples, or is longer than `longest`
@@ -101,10 +103,12 @@ def decode_blocks(
     try:
         with soundfile.SoundFile(sound) as file:
             if not file.frames and (whole := _unfinished_wav(sound)):
-                yield from decode_blocks(whole, longest, start, length)
+                with whole:
+                    yield from decode_blocks(whole, longest, start, length)
                 return
-            if file.frames > LONGEST:
-                file.seekable = lambda: False  # soundfile would seek to where each block ends
+            # Else soundfile seeks to where each block ends: mp3 is decoded otherwise from there on, and FLAC from
+            # a pipe has no known end.
+            file.seekable = lambda: False
             rate = file.samplerate
             if not LOWEST_RATE <= rate <= HIGHEST_RATE:
                 usual = f"speech has {LOWEST_RATE} to {HIGHEST_RATE}"
@@ -146,24 +150,28 @@ def _mono(block: np.ndarray) -> np.ndarray:
 
 def _unfinished_wav(sound: BinaryIO | Path) -> BinaryIO | None:
     """A wav file whose header says that it has no samples, as of a recorder that died, but has some: as a
-    file object whose header leaves their number open. None for other files.
+    copy on disk whose header leaves their number open. None for other files.
     """
-    if not isinstance(sound, Path):
-        sound.seek(0)
-    content = bytearray(sound.read_bytes() if isinstance(sound, Path) else sound.read())
-    place = len(RIFF_HEAD)
-    if content[:4] + content[8:place] != RIFF_HEAD[:4] + RIFF_HEAD[8:]:
-        return None
-    while (head := content[place : place + 8])[:4] != b"data":
-        if len(head) < 8:
+    with sound.open("rb") if isinstance(sound, Path) else nullcontext(sound) as file:
+        file.seek(0)
+        start, place = file.read(len(RIFF_HEAD)), len(RIFF_HEAD)
+        if start[:4] + start[8:] != RIFF_HEAD[:4] + RIFF_HEAD[8:]:
             return None
-        place += 8 + (size := int.from_bytes(head[4:], "little")) + size % 2
-    rest = content[place + 8 : place + 16]  # samples, or a further chunk
-    end = place + 16 + int.from_bytes(rest[4:], "little")
-    if any(head[4:]) or not rest or (rest[:4].isalnum() and 0 <= len(content) - end <= 1):
-        return None
-    content[place + 4 : place + 8] = UNKNOWN_SIZE.to_bytes(4, "little")
-    return io.BytesIO(content)
+        while (head := file.read(8))[:4] != b"data":
+            if len(head) < 8:
+                return None
+            place += 8 + (size := int.from_bytes(head[4:], "little")) + size % 2
+            file.seek(place)
+        rest = file.read(8)  # samples, or a further chunk
+        end, length = place + 16 + int.from_bytes(rest[4:], "little"), file.seek(0, io.SEEK_END)
+        if any(head[4:]) or not rest or (rest[:4].isalnum() and 0 <= length - end <= 1):
+            return None
+        copy = tempfile.TemporaryFile()  # noqa: SIM115 (the caller closes it)
+        file.seek(0)
+        shutil.copyfileobj(file, copy)
+        copy.seek(place + 4)
+        copy.write(UNKNOWN_SIZE.to_bytes(4, "little"))
+        return copy
 
 
 def to_pcm16(audio: np.ndarray) -> np.ndarray:

@@ -103,7 +103,7 @@ def alignment_of(
     return align(np.concatenate(log_probs), words, recogniser.labels, every, step)
 
 
-def transcript_of(recogniser: Recogniser, heard: Sequence[tuple[Piece, Heard]], seconds: float) -> Transcript:
+def transcript_of(recogniser: Recogniser, heard: Iterable[tuple[Piece, Heard]], seconds: float) -> Transcript:
     """The transcript of a recording of what was heard in its pieces, in their order."""
     rate = recogniser.sampling_rate
     words: list[HeardWord] = []

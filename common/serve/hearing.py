@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cached_property
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 import numpy as np
 
@@ -41,6 +41,8 @@ NO_EAR = (
 )
 LANGUAGES = {"en": "english"}  # as Whisper names them
 NICENESS = 10  # of the thread: speech goes first
+
+T = TypeVar("T")
 
 
 class Transcriber:
@@ -114,25 +116,25 @@ class Transcriber:
     def _transcribe(self, file: BinaryIO, given_up: threading.Event) -> Transcript:
         """Reads the file twice: it is known to be sound before the work, and is never whole in memory."""
 
+        def unless_stopped(item: T) -> T:
+            if given_up.is_set() or self._stopping.is_set():
+                raise overloaded("the server is about to stop")
+            return item
+
         def decoded() -> Iterator[tuple[np.ndarray, int]]:
             file.seek(0)
             blocks = decode_blocks(file, self._settings.recording_seconds)
-            while not (given_up.is_set() or self._stopping.is_set()):
+            while True:
                 with c_libraries_silenced():
                     block = next(blocks, None)
                 if block is None:
                     return
-                yield block
-            raise overloaded("the server is about to stop")
+                yield unless_stopped(block)
 
         lengths, rates = zip(*((len(block), rate) for block, rate in decoded()), strict=True)
         rate, recogniser = rates[0], self._recogniser
         blocks = resample_blocks((block for block, _ in decoded()), rate, recogniser.sampling_rate)
-        heard = []
-        for piece in hear_blocks(recogniser, blocks):
-            if given_up.is_set() or self._stopping.is_set():
-                raise overloaded("the server is about to stop")
-            heard.append(piece)
+        heard = map(unless_stopped, hear_blocks(recogniser, blocks))
         return transcript_of(recogniser, heard, sum(lengths) / rate)
 
     def stop(self) -> None:

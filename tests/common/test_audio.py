@@ -15,6 +15,7 @@ import torch
 from melforge.common.audio.contract import MelContract, require_same_contract
 from melforge.common.audio.mel import magnitude_spectrogram, mel_basis, mel_spectrogram
 from melforge.common.audio.sound_files import (
+    DECODED_AT_ONCE,
     decode_audio,
     encode_audio,
     read_audio,
@@ -330,6 +331,15 @@ def test_a_wav_whose_header_counts_no_samples_is_read_to_its_end(tmp_path, subty
     for empty in ends:  # there are no samples, or only a further chunk
         path.write_bytes(empty)
         assert len(read_audio(path)[0]) == 0
+
+
+@pytest.mark.parametrize("suffix", ["flac", "ogg", "mp3"])
+def test_what_is_decoded_in_blocks_has_the_samples_of_what_is_decoded_at_once(tmp_path, suffix):
+    path = tmp_path / f"a.{suffix}"
+    noise = np.random.default_rng(0).standard_normal(DECODED_AT_ONCE + 50_000) * 0.05
+    write_audio(path, noise.astype(np.float32), 16000)
+    with soundfile.SoundFile(path) as file:
+        np.testing.assert_array_equal(read_audio(path)[0], file.read(dtype="float32"))
 
 
 def test_flac_that_does_not_tell_its_length_is_read_to_its_end(tmp_path):

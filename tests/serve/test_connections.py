@@ -90,11 +90,14 @@ def test_a_body_that_is_no_http_has_one_answer_and_leaves_no_fault(server, caplo
 
 
 @pytest.mark.serve
-def test_a_message_that_is_no_utf_8_leaves_no_fault_though_its_sender_closes_behind_it(server, caplog):
+@pytest.mark.parametrize("before", [b"", b"\x82\x81\0\0\0\0x"], ids=["alone", "behind a binary one"])
+def test_a_message_that_is_no_utf_8_leaves_no_fault_though_its_sender_closes_behind_it(
+    server, caplog, before
+):
     with connected(server.url) as one:
         one.sendall(f"GET {SPEECH}/live HTTP/1.1\r\nHost: localhost\r\n".encode() + UPGRADE + b"\r\n")
         assert one.recv(12) == b"HTTP/1.1 101"
-        one.sendall(b"\x81\x81\0\0\0\0\xff" + b"\x88\x80\0\0\0\0")  # both at once
+        one.sendall(before + b"\x81\x81\0\0\0\0\xff" + b"\x88\x80\0\0\0\0")  # all at once
         assert one.makefile("rb").read().endswith(b"\x88\x00")  # the close is answered
     assert not [line for line in caplog.records if "UTF-8" not in line.message]
 
