@@ -17,9 +17,6 @@ from melforge.common.text.style import PITCH, PLAIN, Style
 from melforge.common.weights.voices import ModelSource
 from melforge.fastpitch.config import DEFAULT_PITCH, LONGEST_SYMBOL, FastPitchConfig
 
-# What goes from the encoder's CUDA graph to the decoder's, and the axis that is as long as the text.
-SHARED = {"encoded": 1, "pitch": 2, "repeats": 1, "lengths": None}
-
 
 class FastPitchAcoustic(ParallelModel[FastPitchConfig]):
     """Symbols to mel, with pitch that can be changed. Where engines are captured, each is one CUDA graph with
@@ -38,7 +35,7 @@ class FastPitchAcoustic(ParallelModel[FastPitchConfig]):
             )
         self.pitch_units = pitch_units(source)
         both = engines["encoder"], engines["decoder"]
-        super().__init__(source, engines, *both, Regulation(regulating, expanding), SHARED)
+        super().__init__(source, engines, *both, Regulation(regulating, expanding))
         self.padding_id = self.config.padding_idx
 
     @property

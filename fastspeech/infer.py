@@ -18,9 +18,6 @@ from melforge.common.text.style import Style
 from melforge.common.weights.voices import ModelSource
 from melforge.fastspeech.config import FastSpeechConfig
 
-# What goes from the encoder's CUDA graph to the decoder's, and the axis that is as long as the text.
-SHARED = {"encoded": 1, "repeats": 1, "lengths": None}
-
 
 class FastSpeechAcoustic(ParallelModel[FastSpeechConfig]):
     """Symbols to mel, with `encoder` and `decoder`, or with `synthesis` in buckets.
@@ -39,7 +36,7 @@ class FastSpeechAcoustic(ParallelModel[FastSpeechConfig]):
         self.is_whole = whole is not None
         self.by_symbol = frozenset() if self.is_whole else frozenset({"rate"})
         both = whole or engines["encoder"], whole or engines["decoder"]
-        super().__init__(source, engines, *both, Regulation(regulating, expanding), SHARED)
+        super().__init__(source, engines, *both, Regulation(regulating, expanding))
         self.padding_id = self.config.padding_idx
 
     @property

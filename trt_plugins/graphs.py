@@ -95,8 +95,16 @@ def describe(tensor: torch.Tensor, block: list[int]) -> Any:
     return TiledTensor(tensor, tuple(tensor.shape), tensor.stride(), tuple(map(constexpr, block)))
 
 
+def lies_in_rows(tensor: torch.Tensor) -> bool:
+    """Whether the last axis is the innermost in memory, and so on; rows may be a part of longer ones."""
+    strides = [step for size, step in zip(tensor.shape, tensor.stride(), strict=True) if size > 1]
+    return strides == sorted(strides, reverse=True)
+
+
 class TritonLaunch(NamedTuple):
-    """A Triton kernel with its grid, arguments and options."""
+    """A Triton kernel with its grid, arguments and options. A ValueError for tensors that do not lie in rows:
+    kernels count in the axes' order.
+    """
 
     kernel: Any
     grid: tuple[int, ...]
@@ -105,6 +113,10 @@ class TritonLaunch(NamedTuple):
     shows: Sequence[tuple[str, Callable[[], torch.Tensor]]] = ()  # layers that are in its outputs then
 
     def __call__(self) -> None:
+        for tensor in self.arguments:
+            if isinstance(tensor, torch.Tensor) and not lies_in_rows(tensor):
+                shape, strides = tuple(tensor.shape), tensor.stride()
+                raise ValueError(f"{self.kernel}: a tensor {shape} lies in memory by strides of {strides}")
         collected = _collected.get()
         if collected is not None:
             collected.append(self)

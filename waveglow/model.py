@@ -44,7 +44,8 @@ class InvertibleConv(nn.Module):
         self.conv = nn.Conv1d(channels, channels, 1, bias=False)
         rotation = torch.linalg.qr(torch.randn(channels, channels))[0]
         rotation[:, 0] *= torch.linalg.det(rotation).sign()  # no reflection: the determinant starts at +1
-        self.conv.weight = nn.Parameter(rotation[:, :, None])
+        # In rows: Adam's fused kernel wants gradients, which are, to lie as their weights do.
+        self.conv.weight = nn.Parameter(rotation.contiguous()[:, :, None])
         self.register_buffer("inverse", None)
 
     def store_inverse(self) -> None:

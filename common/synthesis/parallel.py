@@ -19,9 +19,10 @@ from melforge.common.config.deployment import Bucket
 from melforge.common.engines import Engine, Run, as_capturable
 from melforge.common.errors import InputError
 from melforge.common.speech import Controls, control_fields
+from melforge.common.stages import Dim, Stage
 from melforge.common.synthesis.acoustic import AcousticModel, Config
 from melforge.common.synthesis.driver import WarmUp
-from melforge.common.synthesis.regulation import Regulation, TwoEngines
+from melforge.common.synthesis.regulation import INDEX, Regulation, TwoEngines
 from melforge.common.synthesis.stage_engines import StageEngines
 from melforge.common.text.style import PLAIN, Style
 from melforge.common.weights.voices import ModelSource
@@ -49,9 +50,8 @@ class Rendered:
 class ParallelModel(AcousticModel[Config]):
     """An encoder and a decoder, with a length regulator between them.
 
-    `shared` names what the decoder takes of the regulated encoder's outputs, each with the axis that is as
-    long as the text (None: no axis is). Where engines can be captured, each is a CUDA graph with what is
-    computed for it.
+    The decoder takes of the regulated encoder's outputs what its stage names. Where engines can be captured,
+    each is a CUDA graph with what is computed for it.
     """
 
     two_graphs: TwoGraphs | None = None
@@ -63,10 +63,10 @@ class ParallelModel(AcousticModel[Config]):
         encoder: Engine,
         decoder: Engine,
         regulation: Regulation,
-        shared: Mapping[str, int | None],
     ):
         super().__init__(source, engines, encoder, decoder)
         self.longest_mel = min(self.longest_mel, LONGEST_MEL)
+        shared = shared_with(decoder.stage)
         # Looked up at each call: a test or a benchmark may put another engine in their place. Weak: else the
         # engines' memory would go only when Python looks for cycles.
         mine = weakref.proxy(self)
@@ -159,6 +159,20 @@ class ParallelModel(AcousticModel[Config]):
         if self.is_captured:
             what = f"{self.source.model}, captured"
             yield WarmUp(what, str(bucket or ""), lambda: self.capture(bucket, batch))
+
+
+def shared_with(decoder: Stage) -> dict[str, int | None]:
+    """What a decoder's stage takes of the regulated encoder's outputs, each with the axis that is as long as
+    the text; None: no axis is.
+    """
+    taken = {
+        tensor.name: next(
+            (a for a, d in enumerate(tensor.dims) if isinstance(d, Dim) and d.name == "text"), None
+        )
+        for tensor in decoder.inputs
+        if tensor.name not in INDEX
+    }
+    return {"repeats": 1, **taken}
 
 
 def settings_of_symbols(

@@ -10,6 +10,8 @@ import numpy as np
 from melforge.common.arrays import Array, repeat_index, to_device
 from melforge.common.engines import Run
 
+INDEX = "repeat_index", "mel_lengths"  # the decoder's inputs that are made of `repeats`
+
 
 @dataclass(frozen=True)
 class Regulation:

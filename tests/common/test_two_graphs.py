@@ -17,6 +17,8 @@ from melforge.common.synthesis import two_graphs
 from melforge.common.synthesis.loading import make_driver
 from melforge.common.text.style import PLAIN, Style
 from melforge.common.weights.voices import load_voice
+from melforge.trt_plugins.graphs import collecting
+from melforge.trt_plugins.transformer.length_regulator import expanding
 from tests.conftest import quick_for_the_voice
 
 FORMS = {"fastpitch": None, "fastspeech": "dynamic"}  # in buckets FastSpeech has another
@@ -132,6 +134,18 @@ class TestWithoutGpu:
         usual = plain.synthesise([first]).durations[0]
         assert np.array_equal(made.durations[0, :2], usual[:2])
         assert made.durations[0, 2 : len(first)].sum() > 1.5 * usual[2:].sum()
+
+    @pytest.mark.triton
+    def test_before_a_decoder_kernels_give_what_it_takes(self, model, drivers):
+        """A decoder on PyTorch's kernels takes nothing else."""
+        driver, taken = drivers()[0], set()
+        encoded = {
+            **driver.two_graphs.encode(*driver.pad(TEXTS[0]), **driver.settings_of([Controls()] * 2, 17))
+        }
+        given = {name: encoded[name] for name in driver.two_graphs._shared}
+        with collecting() as launches:
+            expanding(taken.update)({**given, "frames": torch.arange(100)})
+        assert taken == {tensor.name for tensor in driver.decoder.stage.inputs} and len(launches) == 1
 
     def test_buckets_are_used_and_counted(self, model, drivers):
         driver, plain = drivers(**BUCKETS)

@@ -9,17 +9,18 @@ from torch import nn
 
 from melforge.common.config.deployment import Deployment
 from melforge.common.engines.layer_outputs import layer_names, listening, match
-from melforge.common.engines.torch_engine import build_network
+from melforge.common.engines.torch_engine import TorchEngine, build_network
 from melforge.common.export.to_onnx import source_stages
 from melforge.common.registry import get_model
 from melforge.common.speech import Audio, Timings
-from melforge.common.stages import plan_of
+from melforge.common.stages import plan_of, stages_of
 from melforge.common.synthesis.chunk_check import CHUNK_TOLERANCE, chunk_error
 from melforge.common.synthesis.loading import make_driver
 from melforge.common.verify.compare import Comparison, SpeechComparison, shared_frames
 from melforge.common.verify.report import conclusion, out_of_tolerance, within_tolerance
-from melforge.common.verify.stages import Setup, perturb, share_layers
+from melforge.common.verify.stages import ComparedEngine, Setup, perturb, share_layers
 from melforge.common.verify.verification import verify
+from melforge.common.weights.ears import stored_source
 
 TEXT = "Hello."
 
@@ -38,6 +39,18 @@ def run(sources, model: str, wrong: str = "", patterns: tuple[str, ...] = (), de
     pair = {kind: source, get_model(partner).kind: sources(partner)}
     pair = {kind: pair[kind] for kind in ("acoustic", "vocoder")}
     return verify(TEXT, pair, {kind: setup}, decoder)
+
+
+def test_outputs_of_kernels_are_compared_up_to_the_longest_items_end(monkeypatch):
+    """Jasper's features of recordings in a longer batch, by PyTorch in the kernels' place."""
+    source = stored_source("jasper", None, None)
+    stage = next(s for s in stages_of("jasper", source.config) if s.name == "masked_features")
+    monkeypatch.setattr(TorchEngine, "precision", "fp32", raising=False)
+    monkeypatch.setattr(Setup, "engine", lambda setup, stage, bucket: TorchEngine(stage, source, "cpu"))
+    setup = Setup(source, "cuda", "cpu", Deployment(kernels=(stage.name,)), layers_of("jasper"))
+    audio = np.random.default_rng(0).normal(size=(2, 80 * source.config.hop_length)).astype(np.float32)
+    ComparedEngine(stage, source, setup, None)(audio=audio, lengths=np.array([9000, 11000]))
+    assert setup.comparisons and all(one.ok for one in setup.comparisons.values()), setup.comparisons
 
 
 MODELS = ("fastpitch", "fastspeech", "tacotron2", "hifigan", "waveglow")

@@ -13,6 +13,7 @@ from melforge.common.engines.limits import limits_like
 from melforge.common.registry import MODELS
 from melforge.common.weights.ears import list_ears, load_ear
 from melforge.common.weights.voices import ModelSource, load_voice
+from melforge.trt_plugins.graphs import TritonLaunch, collecting
 
 SHIPPED = "shipped"
 # Of all kinds: without tensor cores in Triton, with tiles that threads load, and with tiles that are copied.
@@ -49,7 +50,6 @@ def test_after_a_kernel_that_does_not_compile_others_do(tmp_path, monkeypatch):
     from triton import language as tl
 
     from melforge.trt_plugins import ahead
-    from melforge.trt_plugins.graphs import TritonLaunch
 
     @triton.jit
     def copy(source, target, fits: tl.constexpr):
@@ -85,3 +85,13 @@ def test_kernels_for_another_gpu_are_built_into_the_cache(tmp_path, monkeypatch,
     assert 0 < found <= sum(int(row["kernels"]) for row in rows)
     assert build_main(words) == 0
     assert len(list(tmp_path.glob("triton/*/*.cubin"))) == found  # they are there
+
+
+def test_a_tensor_that_does_not_lie_in_rows_is_launched_nowhere():
+    """A transposed one, which looks like any other; a part of longer rows does."""
+    x = torch.empty(4, 3, 5)
+    with collecting() as launches:
+        TritonLaunch(None, (1,), (x, x[:, :, 1:3], x[0], x[:, :1].mT), {})()
+        with pytest.raises(ValueError, match=r"\(4, 5, 3\) lies in memory by strides of \(15, 1, 5\)"):
+            TritonLaunch(None, (1,), (x, x.mT), {})()
+    assert len(launches) == 1

@@ -6,7 +6,6 @@ import torch
 
 from melforge.common.engines import limits
 from melforge.common.noise import draw
-from melforge.common.stages import stages_of
 from melforge.common.weights.voices import load_voice
 from melforge.tacotron2.decode import SeededNoise
 from melforge.trt_plugins import noise
@@ -31,21 +30,20 @@ def test_the_kernel_draws_the_hosts_bits(what):
 @pytest.mark.gpu
 @pytest.mark.triton
 def test_waveglows_noise_is_the_same_on_a_gpu():
-    engine = kernels_of(load_voice().source("waveglow"))
+    source = load_voice().source("waveglow")
+    engine, config = kernels_of(source), source.config
     for seed, first, last in ((0, 0, 1), (5, 0, 640), (5, 37, 300)):
-        drawn = draw_noise(engine.config, first, last, seed, engine.draw)
-        assert drawn.is_cuda and np.array_equal(drawn.cpu(), draw_noise(engine.config, first, last, seed))
+        drawn = draw_noise(config, first, last, seed, engine.draw)
+        assert drawn.is_cuda and np.array_equal(drawn.cpu(), draw_noise(config, first, last, seed))
 
 
 @pytest.mark.gpu
 @pytest.mark.triton
 @pytest.mark.parametrize("has_triton", [True, False])
+@pytest.mark.filterwarnings("ignore:.*PyTorch's kernels")
 def test_tacotron2s_noise_is_the_same_on_a_gpu(has_triton, monkeypatch):
-    from melforge.trt_plugins.tacotron2_decoder.engine import DecoderLoop
-
     source = load_voice().source("tacotron2")
-    stage = next(s for s in stages_of("tacotron2", source.config) if s.name == "decoder_loop")
-    engine, channels = DecoderLoop(stage, source, "cuda"), source.config.prenet_dim
+    engine, channels = kernels_of(source, "decoder_loop"), source.config.prenet_dim
     if not has_triton:
         monkeypatch.setattr(limits, "can_launch", lambda: False)
     on_gpu, on_host = SeededNoise([3, 0, 3], channels, engine.draw), SeededNoise([3, 0, 3], channels)
