@@ -106,8 +106,8 @@ def decode_blocks(
                 with whole:
                     yield from decode_blocks(whole, longest, start, length)
                 return
-            # Else soundfile seeks to where each block ends: mp3 is decoded otherwise from there on, and FLAC from
-            # a pipe has no known end.
+            # Else soundfile seeks to where each block ends: mp3 is decoded otherwise from there on, and FLAC
+            # from a pipe has no known end.
             file.seekable = lambda: False
             rate = file.samplerate
             if not LOWEST_RATE <= rate <= HIGHEST_RATE:

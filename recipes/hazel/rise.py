@@ -84,8 +84,8 @@ def train(
     """Trains the pitch predictor, with the symbols int64 [N] and which of them rise, bool [N], of each text,
     and the numbers of its speakers (texts,).
 
-    `units`: mean and deviation of each speaker's pitch in Hz (2, speakers). The mean squared error of the last
-    epoch.
+    `units`: mean and deviation of each speaker's pitch in Hz (2, speakers). Returns the mean squared error of
+    the last epoch.
     """
     model.eval().requires_grad_(False)
     predictor = model.pitch_predictor
