@@ -144,7 +144,7 @@ class FastPitchTrainer(AcousticTrainer[FastPitch, FastPitchRecipe]):
         if begun:
             model.load_state_dict(state)
         if len(names) > 1:
-            means, deviations = corpus.pitch_units.round(decimals=2).tolist()
+            means, deviations = corpus.pitch_units.double().round(decimals=2).tolist()
             self.info = {"speakers": names, "pitch_means": means, "pitch_deviations": deviations}
         if corpus.frontend != FRONTEND:
             self.info = {**self.info, "frontend": {"name": corpus.frontend}}
