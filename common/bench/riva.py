@@ -13,8 +13,8 @@ from riva.client.proto import riva_audio_pb2, riva_tts_pb2
 from melforge.common.bench.load import Load, TimedAnswer
 from melforge.common.bench.targets import HttpTarget
 from melforge.common.serve.client import ServerError
-from melforge.common.serve.nim import ENGLISH
 from melforge.common.serve.pairs import OPENAI_MODELS
+from melforge.common.serve.protocols.nim import ENGLISH
 
 METHOD = "/nvidia.riva.tts.RivaSpeechSynthesis/SynthesizeOnline"
 TTS: Any = riva_tts_pb2  # protobuf makes their classes when they are imported

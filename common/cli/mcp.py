@@ -29,8 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     require_package("mcp", "the Model Context Protocol")
     if args.folder is not None and not Path(args.folder).is_dir():
         raise InputError(f"--folder {args.folder} is no folder: make it, or give another one")
-    from melforge.common.serve.mcp import make_server
     from melforge.common.serve.pairs import Pairs
+    from melforge.common.serve.protocols.mcp import make_server
 
     server = make_server(Pairs(load_options(args, ServeSettings()), args.pairs), args.ear, args.folder)
     try:

@@ -16,22 +16,13 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from melforge.common.serve import (
-    accounts,
-    admin,
-    health,
-    live,
-    nim,
-    openai_api,
-    realtime,
-    transcriptions,
-    web,
-)
+from melforge.common.serve import accounts, admin, health, web
 from melforge.common.serve.allowance import LIMITED
 from melforge.common.serve.errors import ERRORS, ApiError
 from melforge.common.serve.gate import Gate
 from melforge.common.serve.health import STEP_LIMIT
 from melforge.common.serve.metrics import log
+from melforge.common.serve.protocols import live, nim, openai_api, realtime, transcriptions
 from melforge.common.serve.service import Service
 from melforge.common.serve.settings import listed
 

@@ -155,7 +155,7 @@ async def answer(service: Service, listening: socket.socket | None, wyoming: str
     try:
         async with AsyncExitStack() as stack:
             if wyoming is not None:
-                from melforge.common.serve.wyoming import serving_wyoming
+                from melforge.common.serve.protocols.wyoming import serving_wyoming
 
                 await stack.enter_async_context(serving_wyoming(service, wyoming, over))
             await stack.enter_async_context(serving_riva(service))
@@ -193,7 +193,7 @@ async def serving_riva(service: Service) -> AsyncIterator[int | None]:
     if settings.riva_port is None:
         yield None
         return
-    from melforge.common.serve.riva import start_riva
+    from melforge.common.serve.protocols.riva import start_riva
 
     server, port = await start_riva(service, settings.host, settings.riva_port)
     log("listening", url=f"grpc://{settings.host}:{port}", protocol="riva")

@@ -112,7 +112,7 @@ def running(
             stack.callback(service.stop)
             wyoming = None
             if (uri := wyoming_uri(told)) is not None:
-                from melforge.common.serve.wyoming import serving_wyoming
+                from melforge.common.serve.protocols.wyoming import serving_wyoming
 
                 listens = await stack.enter_async_context(serving_wyoming(service, uri, asyncio.Event()))
                 wyoming = listens.sockets[0].getsockname()[1]

@@ -127,7 +127,7 @@ def test_json_and_batches_have_the_bytes_of_the_plain_answer(server):
 
 
 def test_texts_of_a_batch_wait_for_those_before_them_to_be_read(made, monkeypatch):
-    from melforge.common.serve import batch
+    from melforge.common.serve.protocols import batch
 
     answers, make = [], batch.BatchAnswer.__init__
     monkeypatch.setattr(

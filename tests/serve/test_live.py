@@ -6,7 +6,7 @@ import json
 import pytest
 from websockets.exceptions import ConnectionClosedOK
 
-from melforge.common.serve.live import GrowingText
+from melforge.common.serve.protocols.live import GrowingText
 from tests.serve.conftest import PATIENCE, running, samples_of, wait_for
 
 pytestmark = pytest.mark.serve

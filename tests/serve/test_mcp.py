@@ -32,7 +32,7 @@ def ask(pairs, tmp_path):
     """Calls a tool of a server of the folder `spoken`: the answer, and how far it said to be."""
     from mcp import Client
 
-    from melforge.common.serve.mcp import make_server
+    from melforge.common.serve.protocols.mcp import make_server
 
     folder = tmp_path / "spoken"
     folder.mkdir()
@@ -161,7 +161,7 @@ def test_a_client_starts_the_command_and_ends_it(tmp_path):
 def test_a_call_that_is_cancelled_writes_nothing_and_the_next_one_is_answered(pairs, tmp_path):
     from mcp import Client
 
-    from melforge.common.serve.mcp import make_server
+    from melforge.common.serve.protocols.mcp import make_server
 
     async def run():
         begun = asyncio.Event()
@@ -185,7 +185,7 @@ def test_a_call_that_is_cancelled_writes_nothing_and_the_next_one_is_answered(pa
 def test_two_calls_do_not_write_one_file(pairs, tmp_path):
     from mcp import Client
 
-    from melforge.common.serve.mcp import make_server
+    from melforge.common.serve.protocols.mcp import make_server
 
     async def run():
         begun = asyncio.Event()

@@ -5,7 +5,7 @@ import io
 import pytest
 import soundfile
 
-from melforge.common.serve.nim import lexicon_of, voice_fields
+from melforge.common.serve.protocols.nim import lexicon_of, voice_fields
 from tests.serve.conftest import own_pcm, running, samples_of
 
 pytestmark = pytest.mark.serve

@@ -474,7 +474,7 @@ def test_a_wrong_event_is_an_error_and_the_socket_stays_open(server, fits):
 
 
 def test_items_wait_up_to_a_limit_and_old_ones_are_forgotten(connected, talk):
-    from melforge.common.serve.realtime_items import MOST_ITEMS, MOST_WAITING
+    from melforge.common.serve.protocols.realtime_items import MOST_ITEMS, MOST_WAITING
 
     connection = connected(model="gpt-realtime")
     for _ in range(MOST_WAITING):
@@ -503,7 +503,7 @@ def test_a_server_without_that_model_or_an_ear_says_so_before_it_opens(server):
 
 
 def test_who_leaves_ends_the_work_and_no_task_is_left(server, connected, talk, monkeypatch):
-    from melforge.common.serve.realtime import RealtimeSession
+    from melforge.common.serve.protocols.realtime import RealtimeSession
 
     loops, run = [], RealtimeSession.run
 

@@ -15,7 +15,7 @@ from melforge.common.recognition.loading import load_recogniser
 from melforge.common.recognition.long_recordings import transcribe
 from melforge.common.recognition.transcript import HeardWord, Transcript
 from melforge.common.serve.hearing import Transcriber
-from melforge.common.serve.transcriptions import TranscriptionFields, WholeForm, answer_of
+from melforge.common.serve.protocols.transcriptions import TranscriptionFields, WholeForm, answer_of
 from tests.serve.conftest import own_pcm, running, samples_of, wait_for
 from tests.serve.test_api import require_error
 

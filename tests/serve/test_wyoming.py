@@ -304,7 +304,7 @@ def test_home_assistant_finds_it():
     from zeroconf import ServiceStateChange
     from zeroconf.asyncio import AsyncServiceBrowser, AsyncServiceInfo, AsyncZeroconf
 
-    from melforge.common.serve.wyoming import ANNOUNCED, announce
+    from melforge.common.serve.protocols.wyoming import ANNOUNCED, announce
 
     async def run():
         seen = asyncio.Queue()

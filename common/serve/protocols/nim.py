@@ -22,9 +22,9 @@ from melforge.common.serve.errors import ApiError
 from melforge.common.serve.gate import caller_of, record_of
 from melforge.common.serve.incoming import read_body
 from melforge.common.serve.pairs import OPENAI_MODELS, Pairs
+from melforge.common.serve.protocols.transcriptions import read_form
 from melforge.common.serve.requests import OWN_CONTROLS, SpeechFields, SpeechRequest, parse
 from melforge.common.serve.service import Service
-from melforge.common.serve.transcriptions import read_form
 
 ENGLISH = "English-US"  # what NVIDIA's English models are called in the names of their voices
 REGIONS = {"en": "en-US"}

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from melforge.common.audio.wire import DEFAULT_RATE
 from melforge.common.serve.errors import ApiError
-from melforge.common.serve.live import DEFAULTS
+from melforge.common.serve.protocols.live import DEFAULTS
 from melforge.common.serve.requests import SpeechRequest, given
 
 PCM = "audio/pcm"

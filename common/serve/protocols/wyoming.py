@@ -40,7 +40,8 @@ from melforge.common.errors import InputError
 from melforge.common.files import version
 from melforge.common.serve.answer import answer_for, described
 from melforge.common.serve.errors import ApiError, overloaded
-from melforge.common.serve.live import (
+from melforge.common.serve.metrics import log
+from melforge.common.serve.protocols.live import (
     DEFAULTS,
     MOST_WAITING,
     GrowingText,
@@ -50,7 +51,6 @@ from melforge.common.serve.live import (
     in_turn,
     request_of,
 )
-from melforge.common.serve.metrics import log
 from melforge.common.serve.scheduler import LOG
 from melforge.common.serve.service import Service, Speaking
 from melforge.common.serve.settings import LOOPBACK

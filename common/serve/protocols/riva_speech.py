@@ -9,10 +9,10 @@ from typing import Any
 
 from melforge.common.serve.answer import described, kept_parts, pieces
 from melforge.common.serve.errors import ApiError
-from melforge.common.serve.live import Sentence, in_turn, wait_for_room
-from melforge.common.serve.nim import ZERO_SHOT, speech_request, voice_models
+from melforge.common.serve.protocols.live import Sentence, in_turn, wait_for_room
+from melforge.common.serve.protocols.nim import ZERO_SHOT, speech_request, voice_models
+from melforge.common.serve.protocols.riva_calls import ENCODINGS, TTS, RivaCall
 from melforge.common.serve.requests import SpeechFields
-from melforge.common.serve.riva_calls import ENCODINGS, TTS, RivaCall
 from melforge.common.serve.service import Service, Speaking
 from melforge.common.synthesis.timestamps import utterance_timestamps
 

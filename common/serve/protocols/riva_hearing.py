@@ -28,10 +28,10 @@ from melforge.common.recognition.endpoints import PAUSE, GrowingRecording
 from melforge.common.recognition.transcript import Transcript
 from melforge.common.serve.errors import ApiError
 from melforge.common.serve.incoming import in_time
-from melforge.common.serve.nim import REGIONS, require_language
-from melforge.common.serve.riva_calls import ASR, ENCODINGS, RivaCall
+from melforge.common.serve.protocols.nim import REGIONS, require_language
+from melforge.common.serve.protocols.riva_calls import ASR, ENCODINGS, RivaCall
+from melforge.common.serve.protocols.transcriptions import UPLOAD_SECONDS, note_heard
 from melforge.common.serve.service import Service
-from melforge.common.serve.transcriptions import UPLOAD_SECONDS, note_heard
 
 # Codings of samples without a head, by NVIDIA's names.
 CODINGS = {"ENCODING_UNSPECIFIED": PCM, "LINEAR_PCM": PCM, "MULAW": MU_LAW, "ALAW": A_LAW}

@@ -11,11 +11,11 @@ from pydantic import BaseModel
 
 from melforge.common.errors import InputError
 from melforge.common.serve.answer import SpeechAnswer
-from melforge.common.serve.batch import BatchAnswer
 from melforge.common.serve.errors import ApiError
 from melforge.common.serve.gate import caller_of, record_of
 from melforge.common.serve.incoming import read_json
 from melforge.common.serve.pairs import OPENAI_MODELS, Pairs
+from melforge.common.serve.protocols.batch import BatchAnswer
 from melforge.common.serve.requests import BatchFields, PhonemizeRequest, SpeechFields, SpeechRequest, parse
 from melforge.common.serve.service import Service
 from melforge.common.serve.usage import Used

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from melforge.common.serve.errors import ApiError, overloaded
-from melforge.common.serve.live import MOST_WAITING
-from melforge.common.serve.realtime_fields import AudioOutput, ResponseFields
+from melforge.common.serve.protocols.live import MOST_WAITING
+from melforge.common.serve.protocols.realtime_fields import AudioOutput, ResponseFields
 
 MOST_ITEMS = 2 * MOST_WAITING  # older ones are forgotten
 ROOT = "root"  # the item before the first

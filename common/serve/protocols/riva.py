@@ -17,9 +17,9 @@ import grpc.aio
 from melforge.common.serve.connections import most_connections
 from melforge.common.serve.errors import ApiError
 from melforge.common.serve.health import Probe
-from melforge.common.serve.riva_calls import HEALTH, RivaCall, Work, answer_call
-from melforge.common.serve.riva_hearing import RivaHearing
-from melforge.common.serve.riva_speech import RivaSpeech
+from melforge.common.serve.protocols.riva_calls import HEALTH, RivaCall, Work, answer_call
+from melforge.common.serve.protocols.riva_hearing import RivaHearing
+from melforge.common.serve.protocols.riva_speech import RivaSpeech
 from melforge.common.serve.service import Service
 
 HEALTH_CHECKS = "grpc.health.v1.Health"

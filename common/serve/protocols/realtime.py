@@ -25,10 +25,18 @@ from melforge.common.serve.errors import ApiError
 from melforge.common.serve.gate import RECORD, TOKEN, caller_of
 from melforge.common.serve.incoming import read_json
 from melforge.common.serve.keys import refused
-from melforge.common.serve.live import Sentence, Session, each, ended, in_turn, request_of, serve_session
-from melforge.common.serve.openai_api import body_schema
-from melforge.common.serve.realtime_beta import BETA_HEADER, BETA_PROTOCOL, from_beta, to_beta
-from melforge.common.serve.realtime_fields import (
+from melforge.common.serve.protocols.live import (
+    Sentence,
+    Session,
+    each,
+    ended,
+    in_turn,
+    request_of,
+    serve_session,
+)
+from melforge.common.serve.protocols.openai_api import body_schema
+from melforge.common.serve.protocols.realtime_beta import BETA_HEADER, BETA_PROTOCOL, from_beta, to_beta
+from melforge.common.serve.protocols.realtime_fields import (
     PCM,
     AudioOutput,
     MessageItem,
@@ -39,11 +47,11 @@ from melforge.common.serve.realtime_fields import (
     merged,
     valid,
 )
-from melforge.common.serve.realtime_items import Conversation, Item, SpokenResponse, new_id
+from melforge.common.serve.protocols.realtime_items import Conversation, Item, SpokenResponse, new_id
+from melforge.common.serve.protocols.transcriptions import note_heard
 from melforge.common.serve.requests import parse
 from melforge.common.serve.service import Service, Speaking
 from melforge.common.serve.tokens import MOST_CHARACTERS, Token, write_token
-from melforge.common.serve.transcriptions import note_heard
 
 SHORTEST = 0.1  # seconds of a recording
 CODINGS = {PCM: sound_files.PCM, "audio/pcmu": sound_files.MU_LAW, "audio/pcma": sound_files.A_LAW}
