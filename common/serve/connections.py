@@ -8,6 +8,7 @@ from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.exceptions import InvalidState
 
@@ -98,8 +99,8 @@ class HttpConnection(H11Protocol):
 
 
 class LiveConnection(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket, which fails where a message is no UTF-8 and its sender has closed behind it, and
-    logs an error where one is refused.
+    """uvicorn's WebSocket, which fails where a message is no UTF-8 and its sender has closed behind it, or an
+    answer comes behind the end, and logs an error where one is refused.
     """
 
     def data_received(self, data: bytes) -> None:
@@ -109,6 +110,8 @@ class LiveConnection(WebSocketsSansIOProtocol):
             self.handle_parser_exception()
 
     async def send(self, message: Any) -> None:
+        if self.close_sent and self.handshake_complete:
+            raise ClientDisconnected
         await super().send(message)
         self.handshake_complete |= self.close_sent
 
