@@ -99,8 +99,8 @@ class HttpConnection(H11Protocol):
 
 
 class LiveConnection(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket, which fails where a message is no UTF-8 and its sender has closed behind it, or
-    where the one before is answered only then, and logs an error where one is refused.
+    """uvicorn's WebSocket, which fails where a message is no UTF-8 and its sender has closed behind it, or an
+    answer comes behind the end, and logs an error where one is refused.
     """
 
     def data_received(self, data: bytes) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from websockets.sync.client import connect
 
-from melforge.common.serve import connections
+from melforge.common.serve import connections, live
 from melforge.common.serve.logs import BURST, MOST_LINES, WINDOW, JsonLines, Seldom, c_libraries_silenced
 from tests.serve.conftest import PATIENCE, SPEECH, UPGRADE, own_pcm, running, serving, wait_for
 from tests.serve.test_api import speak_instead
@@ -100,6 +100,34 @@ def test_a_message_that_is_no_utf_8_leaves_no_fault_though_its_sender_closes_beh
         one.sendall(before + b"\x81\x81\0\0\0\0\xff" + b"\x88\x80\0\0\0\0")  # all at once
         assert one.makefile("rb").read().endswith(b"\x88\x00")  # the close is answered
     assert not [line for line in caplog.records if "UTF-8" not in line.message]
+
+
+@pytest.mark.serve
+def test_a_mistake_that_is_answered_behind_the_end_of_its_socket_leaves_no_fault(server, caplog, monkeypatch):
+    begun, going_on, lines, add = threading.Event(), threading.Event(), [], live.GrowingText.add
+
+    def held(*how):
+        begun.set()
+        assert going_on.wait(PATIENCE)
+        return add(*how)
+
+    monkeypatch.setattr(live.GrowingText, "add", held)
+    monkeypatch.setattr("melforge.common.serve.gate.log", lambda event, **fields: lines.append(fields))
+    message = json.dumps({"type": "text", "text": "Yes."}).encode()
+    with connected(server.url) as one:
+        one.sendall(f"GET {SPEECH}/live HTTP/1.1\r\nHost: localhost\r\n".encode() + UPGRADE + b"\r\n")
+        assert one.recv(12) == b"HTTP/1.1 101"
+        one.sendall(bytes([0x81, 0x80 + len(message), 0, 0, 0, 0]) + message)
+        assert begun.wait(PATIENCE)
+        answers = one.makefile("rb")
+        one.sendall(b"\x82\x81\0\0\0\0x" + b"\x89\x80\0\0\0\0")  # binary, and a ping
+        while answers.read(1) != b"\x8a":
+            pass
+        one.sendall(b"\x83\x80\0\0\0\0")  # no such message: read when the binary one is taken
+        going_on.set()
+        answers.read()
+    wait_for(lambda: lines)
+    assert not [line for line in caplog.records if line.exc_info]
 
 
 @pytest.mark.serve
