@@ -121,7 +121,7 @@ def run_once(engine: Any, source: ModelSource, bucket: Bucket | None, batch: int
         for launch in engine.new_shape(batch, padded(sizes["mel"])).launches:
             launch()
         return
-    run = engine.capturable()
+    run = engine.capturable()  # of Tacotron 2's decoder a step
     if regulates and stage.name == "encoder":
         numbers = 3 if any(tensor.name == "pitch" for tensor in stage.outputs) else 1
         inputs["settings"] = torch.empty(batch, numbers, sizes["text"], device=META)

@@ -184,22 +184,27 @@ def compile_missing(launches: Iterable[TritonLaunch]) -> None:
         future.result()
 
 
+def compiled_together(run: Run) -> Run:
+    """A run that launches kernels, which are compiled together before the first is launched."""
+    compiled = False
+
+    def run_compiled(inputs: Mapping[str, Array]) -> dict[str, Array]:
+        nonlocal compiled
+        if not compiled and _collected.get() is None:
+            with collecting() as launches:
+                run(inputs)
+            compile_missing(launches)
+            compiled = True
+        return run(inputs)
+
+    return run_compiled
+
+
 class KernelNetwork(CapturedNetwork):
-    """A network that launches our kernels. They are compiled together, before the first is launched."""
+    """A network that launches our kernels."""
 
     def capturable(self, bucket: Bucket | None = None) -> Run:
-        run, compiled = super().capturable(bucket), False
-
-        def run_compiled(inputs: Mapping[str, Array]) -> dict[str, Array]:
-            nonlocal compiled
-            if not compiled and _collected.get() is None:
-                with collecting() as launches:
-                    run(inputs)
-                compile_missing(launches)
-                compiled = True
-            return run(inputs)
-
-        return run_compiled
+        return compiled_together(super().capturable(bucket))
 
 
 Zeros = Callable[..., torch.Tensor]  # as torch.zeros: a shape and a dtype

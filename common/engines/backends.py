@@ -31,7 +31,8 @@ def engine_class(backend: str) -> Any:
 def kernel_kind(stage: Stage, source: ModelSource, device: str) -> tuple[Any, str | None]:
     """The class of a stage's engines on `--backend cuda`; and where it is not on kernels of our own, why.
 
-    A class on our own kernels says what they need by `needs`, and names the one on PyTorch's, `otherwise`.
+    A class on our own kernels says what they need by `needs`, and names another one or that on PyTorch's,
+    `otherwise`.
     An InputError where neither runs.
     """
     if device == "cpu":
@@ -39,14 +40,18 @@ def kernel_kind(stage: Stage, source: ModelSource, device: str) -> tuple[Any, st
     kind = load_attribute(plan_of(stage.model).kernels[stage.name])
     if not isinstance(kind, type):  # a function of the configuration
         kind = kind(source.config)
-    if not hasattr(kind, "needs"):
-        return kind, None
-    try:
-        needs = kind.needs(source.config)
-    except InputError as error:  # what our kernels do not know of a configuration
-        return kind.otherwise, str(error)
-    reason = needs.lacking(device)
-    return (kind.otherwise, reason) if reason else (kind, None)
+    reason: str | None = None
+    while hasattr(kind, "needs"):
+        try:
+            needs = kind.needs(source.config)
+        except InputError as error:  # what our kernels do not know of a configuration
+            lacking: str | None = str(error)
+        else:
+            lacking = needs.lacking(device)
+        if lacking is None:
+            return kind, None
+        kind, reason = kind.otherwise, reason or lacking
+    return kind, reason
 
 
 def make_engine(

@@ -68,7 +68,7 @@ class TorchEngine(Engine):
     backend = "torch"
 
     def __init__(self, stage: Stage, source: ModelSource, device: str = "cpu", threads: int | None = None):
-        if device != "cpu" and not torch.cuda.is_available():
+        if device not in ("cpu", META) and not torch.cuda.is_available():
             raise InputError(f"device {device!r}: PyTorch sees no GPU here; use the device cpu")
         self.stage, self.device = stage, device
         self._threads = 1 if stage.small_steps else threads or os.cpu_count() or 1

@@ -12,7 +12,9 @@ import torch.nn.functional as F
 from melforge.common.audio.contract import MelContract
 from melforge.common.cli import run
 from melforge.common.config.deployment import Deployment
+from melforge.common.engines import Engine
 from melforge.common.engines.limits import H200
+from melforge.common.registry import load_attribute
 from melforge.common.stages import plan_of
 from melforge.common.weights.voices import ModelSource, load_voice
 from melforge.tacotron2.config import Tacotron2Config
@@ -21,6 +23,7 @@ from melforge.tacotron2.stages import stages
 from melforge.trt_plugins import kernel
 from melforge.trt_plugins.tacotron2_decoder.launch import SOURCE, Sizes, needs_of, plan, sizes_of
 from melforge.trt_plugins.tacotron2_decoder.weights import arrange, by_block, fold, fragments, products
+from tests.trt_plugins.vocoder_kernels import interpreted_error
 
 # Nothing in it is a multiple of what the kernel deals in but of what it asks for.
 RAGGED = Tacotron2Config(
@@ -248,16 +251,28 @@ def loop_stage(config: Tacotron2Config):
     return next(stage for stage in stages(config) if stage.name == "decoder_loop")
 
 
-def both(network: Tacotron2, given: dict, **changes) -> tuple[dict, dict]:
-    """What the kernel makes, and PyTorch in float32."""
-    from melforge.trt_plugins.tacotron2_decoder.engine import DecoderLoop
+@pytest.fixture(params=["engine:DecoderLoop", "streamed:StreamedDecoderLoop"], ids=["launch", "steps"])
+def loop(request):
+    """Makes an engine of a network: all steps in one launch, or some kernels for each."""
+    kind = load_attribute(f"melforge.trt_plugins.tacotron2_decoder.{request.param}")
 
+    def loop(network: Tacotron2) -> Engine:
+        if lacking := kind.needs(network.config).lacking("cuda"):
+            pytest.skip(lacking)
+        return kind(loop_stage(network.config), source_of(network), "cuda")
+
+    return loop
+
+
+def both(loop, network: Tacotron2, given: dict, **changes) -> tuple[dict, dict]:
+    """What kernels make, and PyTorch in float32."""
     given = {name: x.cuda() for name, x in (given | changes).items()}
-    engine = DecoderLoop(loop_stage(network.config), source_of(network), "cuda")
-    found = engine(**given)
+    found = loop(network)(**given)
     wanted = network.cuda().decode_loop(**given)
     network.cpu()
-    return found, dict(zip(found, wanted, strict=True))
+    return found, dict(
+        zip((tensor.name for tensor in loop_stage(network.config).outputs), wanted, strict=True)
+    )
 
 
 def assert_close(found: dict, wanted: dict, mel: float, gate: float, alignment: float) -> None:
@@ -276,17 +291,17 @@ def assert_close(found: dict, wanted: dict, mel: float, gate: float, alignment: 
     "lengths", [[128], [100, 128], [17, 90, 61, 33, 4], [40, 1, 128, 77, 128, 9, 33, 64]], ids=len
 )
 @pytest.mark.parametrize("config", [Tacotron2Config(), RAGGED], ids=["published", "ragged"])
-def test_the_kernel_makes_what_pytorch_makes(config, lengths, dropout):
+def test_the_kernel_makes_what_pytorch_makes(loop, config, lengths, dropout):
     network = seeded_network(config, gate_gain=1.0)
-    found, wanted = both(network, inputs(network, lengths, 50, dropout))
+    found, wanted = both(loop, network, inputs(network, lengths, 50, dropout))
     assert_close(found, wanted, mel=5e-3, gate=5e-3, alignment=1e-3)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("batch", "text"), [(1, 512), (3, 500), (4, 512), (8, 300)])
-def test_long_texts(batch, text):
+def test_long_texts(loop, batch, text):
     network = seeded_network(Tacotron2Config(), gate_gain=1.0)
-    found, wanted = both(network, inputs(network, [text - 7 * i for i in range(batch)], 20))
+    found, wanted = both(loop, network, inputs(network, [text - 7 * i for i in range(batch)], 20))
     assert_close(found, wanted, mel=5e-3, gate=5e-3, alignment=1e-3)
 
 
@@ -305,43 +320,48 @@ def best_threshold(gates: torch.Tensor) -> tuple[float, list[int]]:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("config", [Tacotron2Config(), RAGGED], ids=["published", "ragged"])
-def test_items_stop_each_for_itself_and_the_launch_with_the_last(config):
+def test_items_stop_each_for_itself_and_the_launch_with_the_last(loop, config):
     network = seeded_network(config)
     given = inputs(network, [30, 12, 25], 60)
-    never, wanted = both(network, given)
+    never, wanted = both(loop, network, given)
     assert not never["stopped"].any() and (never["mel_lengths"] == 60 * config.n_frames_per_step).all()
     threshold, steps = best_threshold(wanted["gate"])
-    found, wanted = both(network, given, gate_threshold=torch.tensor([threshold]))
+    found, wanted = both(loop, network, given, gate_threshold=torch.tensor([threshold]))
     assert found["mel_lengths"].tolist() == [step * config.n_frames_per_step for step in steps]
     assert found["gate"].size(1) == max(steps) + 1 and found["stopped"].all()
     assert_close(found, wanted, mel=2e-2, gate=5e-2, alignment=5e-3)
     on = seeded_network(replace(config, decoder_no_early_stopping=True))
-    found, wanted = both(on, given, gate_threshold=torch.tensor([threshold]))
+    found, wanted = both(loop, on, given, gate_threshold=torch.tensor([threshold]))
     assert found["gate"].size(1) == 60 and torch.equal(found["mel_lengths"], wanted["mel_lengths"])
 
 
 @pytest.mark.gpu
-def test_the_limit_may_be_one_step_and_the_gate_may_fire_at_once():
+def test_the_limit_may_be_one_step_and_the_gate_may_fire_at_once(loop):
     network = seeded_network(RAGGED)
     for limit, threshold in ((1, 1.0), (1, 0.0), (2, 1.0), (9, 0.0)):
         given = inputs(network, [5, 9], limit)
-        found, wanted = both(network, given, gate_threshold=torch.tensor([threshold]))
+        found, wanted = both(loop, network, given, gate_threshold=torch.tensor([threshold]))
         assert_close(found, wanted, mel=1e-2, gate=5e-2, alignment=1e-3)
         assert found["gate"].size(1) == (1 if threshold == 0.0 else limit)
 
 
 @pytest.mark.gpu
-def test_launches_follow_each_other_and_repeat_themselves():
-    from melforge.trt_plugins.tacotron2_decoder.engine import DecoderLoop
-
+def test_launches_follow_each_other_and_repeat_themselves(loop):
     network = seeded_network(Tacotron2Config())
-    engine = DecoderLoop(loop_stage(network.config), source_of(network), "cuda")
+    engine = loop(network)
     given = {name: x.cuda() for name, x in inputs(network, [64, 30], 200).items()}
     first = engine(**given)
     with torch.cuda.stream(torch.cuda.Stream()):
         for _ in range(20):
             again = engine(**given)
             assert all(torch.equal(first[name], again[name]) for name in first)
+
+
+@pytest.mark.triton
+@pytest.mark.parametrize("items", [1, 5])
+def test_interpreted_steps_are_near_pytorchs(items):
+    """Weights are in half precision. Five items are two groups."""
+    assert interpreted_error("tacotron2", str(items)) < 1e-3
 
 
 @pytest.mark.gpu
@@ -354,6 +374,8 @@ def test_each_step_of_the_shipped_voice(whole_float32, lengths):
     from melforge.common.verify.stages import ComparedEngine, Setup
 
     source = load_voice("hazel").source("tacotron2")
+    if lacking := needs_of(sizes_of(source.config)).lacking("cuda"):
+        pytest.skip(lacking)
     stage = loop_stage(source.config)
     network = build_network(stage, source).cuda()
     torch.manual_seed(2)
@@ -383,6 +405,8 @@ def test_a_cpu_is_refused_and_a_batch_of_nine_is_two():
     stage = loop_stage(RAGGED)
     with pytest.raises(ValueError, match="runs on an NVIDIA GPU"):
         DecoderLoop(stage, source_of(network), "cpu")
+    if lacking := DecoderLoop.needs(RAGGED).lacking("cuda"):
+        pytest.skip(lacking)
     engine = DecoderLoop(stage, source_of(network), "cuda")
     assert engine.memory_bytes and engine.memory_owner is engine
     given = {name: x.cuda() for name, x in inputs(network, [4] * 9, 3).items()}

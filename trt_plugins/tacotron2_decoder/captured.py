@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
@@ -12,13 +13,12 @@ from melforge.common.arrays import pad_to
 from melforge.common.engines import TEXT_STEP, check_inputs
 from melforge.common.engines.cuda_graphs import Captured, new_stream
 from melforge.common.engines.torch_engine import TorchEngine
-from melforge.common.stages import Stage
 from melforge.common.stages.choose import KERNELS
 from melforge.tacotron2.model import DecoderState, Tacotron2
 from melforge.trt_plugins.noise import DrawsOnGpu
 
 if TYPE_CHECKING:
-    from melforge.common.weights.voices import ModelSource
+    pass
 
 INPUTS = "memory", "processed_memory", "lengths", "prenet_noise", "prenet_dropout", *DecoderState._fields
 OUTPUTS = "frames", "gates", "alignment", *DecoderState._fields
@@ -33,9 +33,9 @@ class CapturedDecoderLoop(DrawsOnGpu, TorchEngine):
     precision = "fp32"
     prefers_batches = True
 
-    def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
-        super().__init__(stage, source, device, threads)
-        self._captured = Captured(stage.full_name, lambda inputs: self._run, new_stream(device))
+    @cached_property
+    def _captured(self) -> Captured:
+        return Captured(self.stage.full_name, lambda inputs: self._run, new_stream(self.device))
 
     def __call__(self, **inputs: Tensor) -> dict[str, Tensor]:
         check_inputs(self.stage, inputs)

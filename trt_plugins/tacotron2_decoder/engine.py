@@ -19,7 +19,6 @@ from melforge.common.stages import Stage
 from melforge.tacotron2.model import Tacotron2
 from melforge.trt_plugins.kernel import Launch
 from melforge.trt_plugins.noise import DrawsOnGpu
-from melforge.trt_plugins.tacotron2_decoder.captured import CapturedDecoderLoop
 from melforge.trt_plugins.tacotron2_decoder.launch import (
     COPIES,
     INPUTS,
@@ -32,6 +31,7 @@ from melforge.trt_plugins.tacotron2_decoder.launch import (
     needs_of,
     sizes_of,
 )
+from melforge.trt_plugins.tacotron2_decoder.streamed import StreamedDecoderLoop
 from melforge.trt_plugins.tacotron2_decoder.weights import arrange, fold, products
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class DecoderLoop(DrawsOnGpu):
     backend = "cuda"
     precision = "half products"
     prefers_batches = True
-    otherwise = CapturedDecoderLoop
+    otherwise = StreamedDecoderLoop
 
     def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
         if stage.name != "decoder_loop":
