@@ -50,6 +50,11 @@ def key_of(seed: int) -> int:
     return seed % (1 << 64)
 
 
+def keys_of(seeds: Sequence[int]) -> np.ndarray:
+    """Those of several, with their bits in int64 [B]."""
+    return np.array([key_of(seed) for seed in seeds], np.uint64).view(np.int64)
+
+
 @cache
 def table(distribution: Distribution) -> np.ndarray:
     """The value for each 16 bits, float32 [65536], in rising order.

@@ -13,7 +13,7 @@ from melforge.common.config.deployment import Deployment
 from melforge.common.engines import Engine
 from melforge.common.errors import InputError
 from melforge.common.registry import MODELS
-from melforge.common.speech import Audio, Controls, Timings, require_as_many, speaker_shares
+from melforge.common.speech import Audio, Controls, Timings, require_as_many, speaker_shares, usual_controls
 from melforge.common.stages.choose import KINDS, deployment_of, parse_backends
 from melforge.common.synthesis.admission import Admission
 from melforge.common.synthesis.chunks import ChunkSizes
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from melforge.common.weights.voices import FrontendSpec, ModelSource
 
 BATCH_SIZE = 8
+SENTENCES = 16  # of one text at a time, on a GPU
 # So many batches of texts are sorted by length at a time: answers leave early and memory stays bounded.
 SORTED_BATCHES = 8
 # What the runner does itself. Every model honours a seed: one that draws no noise speaks the same for all.
@@ -219,7 +220,8 @@ class TextToSpeech:
 
     def require_controls(self, controls: Controls) -> None:
         """An InputError where neither model knows a control that was asked for: it would change nothing."""
-        require_controls(controls, self.acoustic.source, self.vocoder.source)
+        if controls is not usual_controls():
+            require_controls(controls, self.acoustic.source, self.vocoder.source)
 
     def speak(self, text: str | AnalysedText, controls: Controls | None = None, retries: int = 0) -> Audio:
         """Speaks one text of any length.
@@ -227,7 +229,7 @@ class TextToSpeech:
         An utterance that the acoustic model reports a problem with is spoken again with `retries` further
         seeds, then in smaller pieces; what is still wrong stands in the answer's `problems`.
         """
-        return next(self.speak_each([text], controls, batch_size=1, retries=retries))[1]
+        return next(self.speak_each([text], controls, self._sentences_at_a_time, retries))[1]
 
     def speak_many(
         self,
@@ -259,7 +261,7 @@ class TextToSpeech:
         its texts are as many as the controls is known only when one has no controls, or at its end.
         """
         one_each = isinstance(controls, Sequence)
-        given = controls if one_each else [controls or Controls()]
+        given = controls if one_each else [controls or usual_controls()]
         for one in dict.fromkeys(given):
             self.require_controls(one)
         if one_each and isinstance(texts, Sized):
@@ -283,7 +285,7 @@ class TextToSpeech:
         sizes: ChunkSizes | None = None,
     ) -> Stream:
         """Speaks one text in chunks that join to what `speak` gives; the first leaves as early as it can."""
-        controls = controls or Controls()
+        controls = controls or usual_controls()
         self.require_controls(controls)
         (analysed,) = self.analyse_each([text], [controls.speaker])
         job = make_job(self, 0, analysed, controls)
@@ -296,6 +298,13 @@ class TextToSpeech:
         its error is raised where its own chunk is asked for. Nobody reads these streams meanwhile.
         """
         speak_ahead(self, streams)
+
+    @property
+    def _sentences_at_a_time(self) -> int:
+        """Of one text: several where that takes less time, and each has the bits that it has alone."""
+        if not (self.acoustic.prefers_batches and self.acoustic.exact_batches):
+            return 1
+        return min(self.batch_size or SENTENCES, self.acoustic.largest_batch)
 
     def choose_batch_size(self, batch_size: int | None) -> int:
         """Utterances at a time, where a call asks for so many, or leaves it open."""

@@ -109,6 +109,12 @@ class Controls:
 
 
 @cache
+def usual_controls() -> Controls:
+    """The defaults, made and checked once."""
+    return Controls()
+
+
+@cache
 def control_fields() -> dict[str, tuple[type, Control, Any]]:
     """Type, range and default of each control by its name. The type of a name or whole number is text.
 
@@ -164,7 +170,7 @@ def controls_of_each(controls: Controls | Sequence[Controls] | None, count: int)
     An InputError where there are more or fewer than texts.
     """
     if controls is None or isinstance(controls, Controls):
-        return [controls or Controls()] * count
+        return [controls or usual_controls()] * count
     require_as_many(controls, count)
     return list(controls)
 

@@ -23,6 +23,7 @@ class HifiganVocoder(Vocoder[HifiganConfig]):
         # Smaller pieces waste time on overlaps, larger ones overflow the caches.
         self.piece = 960 if source.config.source else 360
         self._join = self.kernel_between("join_source", self.generator) or join_source
+        self._draw = self.kernel_between("draw", self.generator)
         if source.config.source and engines.on_kernels and engines.captures:
             one_graph = importlib.import_module("melforge.common.synthesis.one_graph").WholeMelGraph
             self.one_graph = one_graph(self.generator, self._run)
@@ -39,13 +40,15 @@ class HifiganVocoder(Vocoder[HifiganConfig]):
             return super().beside(mel, lengths, controls)
         return {"source": self._source(self.pitch.of_batch(mel, lengths), [one.seed for one in controls])}
 
-    def audio_of(self, mel: Array, lengths: Array, controls: Sequence[Controls]) -> Array:
+    def audio_of(self, mel: Array, rows: Array, controls: Sequence[Controls]) -> Array:
         if self.one_graph:
-            noise = self._noise([one.seed for one in controls], mel.shape[2])
-            made = self.one_graph.audio({"mel": mel, "lengths": lengths, "noise": noise})
+            given = {"mel": mel, "rows": rows}
+            if self._draw is None:
+                given["noise"] = self._noise([one.seed for one in controls], mel.shape[2])
+            made = self.one_graph.audio(given)
             if made:
                 return made["audio"]
-        return super().audio_of(mel, lengths, controls)
+        return super().audio_of(mel, rows, controls)
 
     def _run(self) -> Run:
         """All of a padded batch, to be captured."""
@@ -53,9 +56,11 @@ class HifiganVocoder(Vocoder[HifiganConfig]):
         find, generate = (as_capturable(engine).capturable() for engine in engines)
 
         def run(given: Arrays) -> dict[str, Array]:
-            known = {"mel": given["mel"], "lengths": given["lengths"]}
-            source = self._joined(find(known)["pitch"], given["noise"])
-            return generate({**known, "source": source})
+            mel, (lengths, keys) = given["mel"], given["rows"]
+            known = {"mel": mel, "lengths": lengths}
+            drawn = self._draw and self._draw(keys, mel.shape[2] * self.config.noise_channels)
+            noise = given["noise"] if drawn is None else drawn
+            return generate({**known, "source": self._joined(find(known)["pitch"], noise)})
 
         return run
 

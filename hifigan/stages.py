@@ -63,5 +63,8 @@ PLAN = vocoder_plan(
     ahead="melforge.trt_plugins.ahead:compile_ahead",
     first="pitch",
     first_engine="melforge.trt_plugins.pitch.engine:PitchKernels",
-    between={"join_source": "melforge.trt_plugins.hifigan.engine:kernel_join"},
+    between={
+        "join_source": "melforge.trt_plugins.hifigan.engine:kernel_join",
+        "draw": "melforge.trt_plugins.noise:kernel_draw",
+    },
 )

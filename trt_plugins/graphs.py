@@ -68,7 +68,8 @@ class KernelModule:
 
     def __getattr__(self, name: str) -> Any:
         os.environ.setdefault("TRITON_CACHE_DIR", str(cache_folder() / "triton"))
-        return getattr(importlib.import_module(self._name), name)
+        kernel = self.__dict__[name] = getattr(importlib.import_module(self._name), name)
+        return kernel
 
 
 class TiledTensor(NamedTuple):
@@ -174,14 +175,36 @@ def compile_missing(launches: Iterable[TritonLaunch]) -> None:
         with torch.cuda.device(device), contextlib.suppress(OutOfResources):  # a launch says that
             _ = getattr(kernel, "result", lambda: kernel)().run
 
+    missing = {kind: one for one in launches if (kind := _kind_of(device, one)) not in _loaded}
+    if not missing:
+        return
     with compiling_together() as (compilers, mode):
-        kernels = [one.kernel.warmup(*one.arguments, grid=one.grid, **one.options) for one in launches]
+        kernels = [
+            one.kernel.warmup(*one.arguments, grid=one.grid, **one.options) for one in missing.values()
+        ]
         loaded = [compilers.submit(load, kernel) for kernel in {id(k): k for k in kernels}.values()]
         if wait(mode.raw_futures, PATIENCE).not_done:
             count, folder = len(mode.raw_futures), os.environ["TRITON_CACHE_DIR"]
             print(f"compiling {count} kernels for this GPU into {folder}", file=sys.stderr)
     for future in loaded:
         future.result()
+    _loaded.update(missing)
+
+
+_loaded: set[tuple] = set()  # the kinds of launches that `compile_missing` loaded
+
+
+def _kind_of(device: int, launch: TritonLaunch) -> tuple:
+    """What Triton compiles a kernel for; to ask it takes as long as to launch."""
+    kinds: list[object] = []
+    for one in launch.arguments:
+        if isinstance(one, torch.Tensor):
+            kinds.append((one.dtype, one.data_ptr() % 16))
+        elif isinstance(one, int):
+            kinds.append((type(one), one == 1, one % 16 == 0))
+        else:
+            kinds.append(type(one))  # tiles, whose sizes are among the options
+    return (device, launch.kernel, *kinds, *launch.options.items())
 
 
 def compiled_together(run: Run) -> Run:
@@ -263,6 +286,7 @@ class GraphedShape(ABC):
     audio: torch.Tensor
     launches: list[TritonLaunch]
     graph: torch.cuda.CUDAGraph | None = None
+    met = False  # it ran
     memory: SharedMemory | None = None
 
     @abstractmethod
@@ -290,9 +314,12 @@ class GraphedShape(ABC):
         if self.graph is None:
             compile_missing(self.launches)
             self.launch()  # CUDA loads at a first launch, which cannot be captured
-            torch.cuda.current_stream().synchronize()
-            self.graph, _ = capture(self.launch)
-        self.graph.replay()
+            if self.met or len(self.audio) == 1:  # few larger batches come again
+                torch.cuda.current_stream().synchronize()
+                self.graph, _ = capture(self.launch)
+            self.met = True
+        else:
+            self.graph.replay()
         whole = self.inputs["mel"].shape[-1]
         return self.audio[:, : self.audio.shape[1] // whole * frames].clone()
 
@@ -300,8 +327,9 @@ class GraphedShape(ABC):
 class ShapedGenerator(Engine):
     """A vocoder's stage on our own kernels, on torch's current stream: CUDA tensors in and out.
 
-    The first call with a batch size and length launches the kernels once (Triton compiles what its cache
-    lacks) and captures them in a CUDA graph; later calls replay it. The last SHAPES graphs are kept.
+    The first call with a batch size and length launches the kernels (Triton compiles what its cache lacks)
+    and captures them in a CUDA graph, of larger batches the second; later calls replay it. The last SHAPES
+    graphs are kept.
     Calls may come on different streams.
     """
 

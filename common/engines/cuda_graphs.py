@@ -222,7 +222,9 @@ class Captured:
     `make` gives the function for inputs of such shapes: what it holds, such as a TensorRT context, is then
     the graph's alone. A graph that does not give bit for bit what the function gives is not used; a warning
     says so, or why there is none. Inputs that are `shared` are read where they are, such as in the memory of
-    another graph, and a graph is for these addresses only.
+    another graph, and a graph is for these addresses only. Batches of more than `at_once` items (None: of
+    none) run without a graph when their shapes come for the first time: few come again, and to capture takes
+    longer.
     """
 
     def __init__(
@@ -231,8 +233,11 @@ class Captured:
         make: Callable[[Mapping[str, Tensor]], Run],
         stream: torch.cuda.Stream,
         shared: Collection[str] = (),
+        at_once: int | None = None,
     ):
         self.name = name
+        self._at_once = at_once
+        self._met: Recent[tuple, bool] = Recent(MOST_SHAPES)  # by shapes, that ran without a graph
         # By shapes; None where there is no graph.
         self.graphs: Recent[tuple, Graph | None] = Recent(MOST_SHAPES, lambda graph: self.wait())
         self._make, self._stream, self._shared = make, stream, shared
@@ -250,8 +255,11 @@ class Captured:
         with own_stream(self._stream) as stream:
             if self._done is not None:
                 stream.wait_event(self._done)
-            graph = self.graphs.get_or_make(key, lambda: self._capture(inputs, stream))
-            outputs = graph(inputs, own) if graph else None
+            if self._waits(key, inputs):
+                outputs = self._directly(inputs, stream, own)
+            else:
+                graph = self.graphs.get_or_make(key, lambda: self._capture(inputs, stream))
+                outputs = graph(inputs, own) if graph else None
             self._done = stream.record_event()
             return outputs
 
@@ -263,6 +271,24 @@ class Captured:
         """Until the last run is over: then its memory may be read on the host, or given away."""
         if self._done is not None:
             self._done.synchronize()
+
+    def _waits(self, key: tuple, inputs: Mapping[str, Tensor]) -> bool:
+        """Whether a graph of these shapes waits for the time that they come again."""
+        if key in self.graphs or self._at_once is None or len(next(iter(inputs.values()))) <= self._at_once:
+            return False
+        first = key not in self._met
+        self._met.get_or_make(key, lambda: True)
+        return first
+
+    def _directly(
+        self, inputs: Mapping[str, Tensor], stream: torch.cuda.Stream, own: bool
+    ) -> dict[str, Tensor]:
+        held = {
+            n: t if n in self._shared else t.to(stream.device, non_blocking=True) for n, t in inputs.items()
+        }
+        with _one_capture:  # what is compiled or loaded may wait for the whole GPU
+            outputs = self._make(held)(held)
+        return self._outputs.place(outputs) if own else outputs
 
     def _capture(self, inputs: Mapping[str, Tensor], stream: torch.cuda.Stream) -> Graph | None:
         with _one_capture:  # what runs for the first time may wait for the whole GPU, too

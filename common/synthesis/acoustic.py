@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
@@ -43,6 +44,7 @@ class AcousticModel(Driver[Config]):
 
     padding_id = 0  # of symbols behind a text's end
     by_symbol: frozenset[str] = frozenset()  # the fields of `Style` that change what it speaks
+    exact_batches = False  # items of a batch have the bits that they have alone, where it prefers batches
 
     def __init__(
         self,
@@ -115,6 +117,10 @@ class AcousticModel(Driver[Config]):
                 f"frames; this model goes up to {self.longest_mel}: raise the pace or shorten the sentence",
                 rows.tolist(),
             )
+
+    def on_its_stream(self) -> AbstractContextManager[object]:
+        """What a GPU is told within goes to one stream: graphs need not change theirs, which takes time."""
+        return nullcontext()
 
     def takes(self, batch: int, bucket: Bucket | None) -> bool:
         return batch <= self.largest_batch

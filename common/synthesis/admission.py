@@ -29,8 +29,9 @@ class Admission(Generic[T]):
         self._most = most
         self._items = iter(items)
         self._listed = isinstance(items, Sized)
-        self._arrived: queue.Queue[T | _End] = queue.Queue(most)
-        self._closed = threading.Event()
+        if not self._listed:
+            self._arrived: queue.Queue[T | _End] = queue.Queue(most)
+            self._closed = threading.Event()
 
     def rounds(self) -> Iterator[list[tuple[int, T]]]:
         """Each round has at least one item and at most `most`."""

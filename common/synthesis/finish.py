@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -29,12 +30,17 @@ def finish(
     finished = np.empty(size + (0 if pause is None else round(pause * rate)), np.float32)
     np.multiply(samples, np.float32(volume), out=finished[:size])
     finished[size:] = 0
-    fade = np.linspace(0, 1, min(round(FADE * rate), size), dtype=np.float32)
+    fade = _fade(min(round(FADE * rate), size))
     if starts:
         finished[: len(fade)] *= fade
     if pause is not None:
         finished[size - len(fade) : size] *= fade[::-1]
     return finished
+
+
+@functools.lru_cache(16)
+def _fade(size: int) -> np.ndarray:
+    return np.linspace(0, 1, size, dtype=np.float32)
 
 
 def join_utterances(

@@ -10,14 +10,16 @@ from melforge.common.engines.cuda_graphs import Captured, new_stream
 
 
 class WholeMelGraph:
-    """`make` gives a run that takes `mel` [B, n_mels, T_mel], `lengths` [B] and `noise` [B, T_mel * C], and
-    gives `audio` [B, T_mel * hop]. Nothing behind an item's length may change it.
+    """`make` gives a run that takes `mel` [B, n_mels, T_mel] and `rows` int64 [2, B], lengths and keys of
+    noise, or with them the `noise` [B, T_mel * C], and gives `audio` [B, T_mel * hop]. Nothing behind an
+    item's length may change it.
     """
 
     def __init__(self, generator: Engine, make: Callable[[], Run]):
         self.generator = generator
         stream = new_stream(generator.device)
-        self._captured = Captured(generator.stage.full_name, lambda inputs: make(), stream)
+        self._captured = Captured(generator.stage.full_name, lambda inputs: make(), stream, at_once=1)
+        self.in_use = self._captured.in_use
 
     @staticmethod
     def padded(frames: int) -> int:
@@ -25,6 +27,8 @@ class WholeMelGraph:
         return -(-frames // MEL_STEP) * MEL_STEP
 
     def audio(self, inputs: Arrays) -> dict[str, Array] | None:
-        """Of mels with such lengths; None where these have no graph."""
+        """Of mels with such lengths; None where these have no graph. The next call overwrites it, but for
+        what is told the GPU before `in_use`.
+        """
         with torch.inference_mode():
-            return self._captured(inputs)
+            return self._captured(inputs, own=True)

@@ -8,7 +8,7 @@ import threading
 import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -55,6 +55,7 @@ class ParallelModel(AcousticModel[Config]):
     """
 
     two_graphs: TwoGraphs | None = None
+    exact_batches = True
 
     def __init__(
         self,
@@ -137,6 +138,11 @@ class ParallelModel(AcousticModel[Config]):
         with _long_turns if mel_lengths.max() > LONG_MEL else nullcontext():
             decoded = two.decode(encoded, mel_lengths)
         return None if decoded is None else Rendered(decoded, repeats, pitch)
+
+    def on_its_stream(self) -> AbstractContextManager[object]:
+        return (
+            self.two_graphs.on_its_stream() if self.two_graphs and self.engines.on_kernels else nullcontext()
+        )
 
     @property
     def is_captured(self) -> bool:

@@ -103,12 +103,12 @@ class TextQueue:
 
     def _speak(self, entries: Sequence[JobUtterance]) -> SpokenBatch:
         clock = Timings()
-        with self.models.models_turn:
+        with self.models.models_turn, self.models.acoustic.on_its_stream():
             with clock.stage("acoustic"):
                 spoken = speak_jobs(self.models, entries, self.retries)
-                read_mels = read_together([one.mel for one in spoken])
             with clock.stage("vocoder"):
                 read_audio = self._vocode(spoken, [job.controls for job, _ in entries])
+                read_mels = read_together([one.mel for one in spoken])  # while a GPU makes audio
         return SpokenBatch(entries, spoken, read_audio, read_mels, clock)
 
     def _vocode(self, spoken: Sequence[SpokenUtterance], controls: Sequence[Controls]) -> ReadEach:

@@ -3,6 +3,7 @@
 The second graph reads the first one's outputs where they are.
 """
 
+import functools
 from collections.abc import Mapping
 
 import numpy as np
@@ -20,7 +21,8 @@ from melforge.common.engines import (
     Run,
     attend_to_padding,
 )
-from melforge.common.engines.cuda_graphs import MOST_SHAPES, Captured, new_stream
+from melforge.common.engines.cuda_graphs import MOST_SHAPES, Captured, new_stream, own_stream
+from melforge.common.stages.choose import KERNELS
 from melforge.common.synthesis.driver import bucket_for
 from melforge.common.synthesis.regulation import Regulation
 
@@ -62,8 +64,11 @@ class TwoGraphs:
             return regulation.expanding(decoder.capturable(lengths))
 
         names = ("symbols", "lengths", *settings)
-        self.first = Captured(encoder.stage.full_name, of_encoder, stream, names)
-        self.second = Captured(decoder.stage.full_name, of_decoder, stream, (*shared, "frames"))
+        # TensorRT's contexts take as long as a graph.
+        at_once = 1 if encoder.backend == decoder.backend == KERNELS else None
+        self.first = Captured(encoder.stage.full_name, of_encoder, stream, names, at_once)
+        self.second = Captured(decoder.stage.full_name, of_decoder, stream, (*shared, "frames"), at_once)
+        self.on_its_stream = functools.partial(own_stream, stream)
 
     def encode(
         self, symbols: np.ndarray, lengths: np.ndarray, **settings: np.ndarray

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
-from melforge.common.arrays import Array, ReadEach, concatenate, pad_rows, read_later, to_device
+from melforge.common.arrays import Array, ReadEach, concatenate, pad_rows, read_later, to_device, with_rest
 from melforge.common.audio.denoiser import BIAS_FRAMES, OVERLAP, fewest_samples
 from melforge.common.config.deployment import Bucket
 from melforge.common.errors import InputError
+from melforge.common.noise import keys_of
 from melforge.common.speech import Controls, controls_of_each
 from melforge.common.synthesis.chunks import Chunks, ChunkSizes, Excerpts, Window, even_share
 from melforge.common.synthesis.driver import Driver, WarmUp, bucket_for
@@ -155,20 +156,31 @@ class Vocoder(Driver[Config]):
         device, frames = self.generator.device, mels[0].shape[1]
         if self.one_graph:
             frames = self.one_graph.padded(frames)
-        lengths = to_device(np.array([mel.shape[1] for mel in mels]), device)
-        mel = pad_rows([to_device(mel, device) for mel in mels], len(mels), frames)
-        audio = self.audio_of(mel, lengths, controls)
+        sizes = np.array([mel.shape[1] for mel in mels])
+        rows = to_device(np.stack([sizes, keys_of([one.seed for one in controls])]), device)
+        # What stands behind a mel in memory may stay there: a graph masks it.
+        whole = with_rest(mels[0], frames) if self.one_graph and len(mels) == 1 else None
+        if whole is None:
+            whole = pad_rows([to_device(mel, device) for mel in mels], len(mels), frames)
+        else:
+            whole = whole[None]
+        audio = self.audio_of(whole, rows, controls)
         strengths = [self._strength(one) for one in controls]
         if any(strengths):
-            audio = self.hum.removed(audio, strengths, lengths)
+            audio = self.hum.removed(audio, strengths, rows[0])
         read = read_later(audio)
-        ends = [mel.shape[1] * self.hop for mel in mels]
+        if self.one_graph:
+            self.one_graph.in_use()
+        ends = (sizes * self.hop).tolist()
         return lambda: [samples[:end] for samples, end in zip(read(), ends, strict=True)]
 
-    def audio_of(self, mel: Array, lengths: Array, controls: Sequence[Controls]) -> Array:
-        """Of a padded batch [B, n_mels, T_mel] that fits the stage -> [B, S]."""
-        others = self.beside(mel, lengths, controls)
-        return self.generator(mel=mel, lengths=lengths, **others)["audio"]
+    def audio_of(self, mel: Array, rows: Array, controls: Sequence[Controls]) -> Array:
+        """Of a padded batch [B, n_mels, T_mel] that fits the stage -> [B, S].
+
+        `rows` int64 [2, B] are the items' lengths, and the keys of their noise.
+        """
+        others = self.beside(mel, rows[0], controls)
+        return self.generator(mel=mel, lengths=rows[0], **others)["audio"]
 
     def takes(self, batch: int, bucket: Bucket | None) -> bool:
         return self.prefers_batches and batch <= self._largest_batch(

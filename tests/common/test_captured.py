@@ -81,6 +81,18 @@ def test_each_set_of_shapes_is_captured_once_and_takes_other_numbers(replays):
     assert stream.waited == 2  # the host, when it captured
 
 
+def test_batches_that_come_once_are_not_captured(replays):
+    function = Function()
+    call = Captured("tiny", function.make, Stream(), at_once=3)
+    for size, captured in ((3, 1), (5, 1), (4, 1), (5, 2), (5, 2), (4, 3)):
+        x = torch.randn(size)
+        assert torch.equal(call({"x": x})["twice"], x * 2)
+        assert len(call.graphs) == captured
+    kept = call({"x": torch.ones(9)}, own=True)["twice"]
+    call({"x": torch.zeros(7)}, own=True)
+    assert not kept[:7].any()  # both lie in the graphs' memory, which the next one reads
+
+
 def test_what_it_gives_is_the_callers_and_what_it_takes_stays_as_it_is(replays):
     call = Captured("tiny", Function().make, Stream())
     x = torch.ones(4)

@@ -64,7 +64,7 @@ class TestWithoutGpu:
         """Makes a driver with two graphs, and one without; the first's graphs are counted."""
 
         class Launched:
-            def __init__(self, name, make, stream, shared=()):
+            def __init__(self, name, make, stream, shared=(), at_once=None):
                 self.make, self.keys = make, []
 
             def __call__(self, inputs, own=False):
