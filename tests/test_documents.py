@@ -1,12 +1,16 @@
 """The commands in the documents: each exists with its options, and those that need nothing special run."""
 
 import functools
+import io
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -88,11 +92,16 @@ def module_of(words: list[str]) -> str | None:
 @functools.cache
 def options_of(module: str, command: tuple[str, ...]) -> frozenset[str]:
     """What --help lists."""
-    program = [module] if module.endswith(".py") else ["-m", module]
-    words = [sys.executable, *program, *command, "--help"]
-    result = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, env=ENVIRONMENT)
-    assert result.returncode == 0, result.stderr
-    return frozenset(re.findall(r"--[a-z][\w-]*", result.stdout))
+    run = runpy.run_path if module.endswith(".py") else runpy.run_module
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as printed:
+        patch.setattr(warnings, "showwarning", warnings.showwarning)
+        patch.setattr(sys, "argv", [module, *command, "--help"])
+        patch.syspath_prepend(ROOT / "scripts")
+        patch.chdir(ROOT)
+        with pytest.raises(SystemExit) as stopped:
+            run(module, run_name="__main__")
+    assert not stopped.value.code, printed.getvalue()
+    return frozenset(re.findall(r"--[a-z][\w-]*", printed.getvalue()))
 
 
 def test_there_are_commands_in_the_documents():

@@ -118,7 +118,8 @@ def tritonserver(repository: Path, workspace: Path) -> Iterator[Running]:
     names = {"http": http, "grpc": grpc, "metrics": metrics}
     words = [f"--{name}-port={port}" for name, port in names.items()]
     words += [f"--{name}-address=127.0.0.1" for name in names]
-    words += ["--model-control-mode=explicit", "--load-model=*"]
+    # Streams that tests have left would hold its end up for half a minute.
+    words += ["--model-control-mode=explicit", "--load-model=*", "--exit-timeout-secs=3"]
     script = ROOT / "examples" / "triton" / "server.py"
     command = [os.environ["MELFORGE_TRITON_PYTHON"], str(script), str(repository), *words]
     log = workspace / "log"
