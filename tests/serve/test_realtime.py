@@ -519,7 +519,7 @@ def test_who_leaves_ends_the_work_and_no_task_is_left(server, connected, talk, m
     connection.close()
 
     def tasks():
-        return sorted(task.get_coro().__qualname__ for task in asyncio.all_tasks(loops[0]))
+        return [str(task.get_coro()) for task in asyncio.all_tasks(loops[0])]
 
     service = server.service
     wait_for(lambda: not (service.running or service.scheduler.jobs or service.hearing.running))
