@@ -138,7 +138,7 @@ class SpeechJob:
 
     @property
     def for_starters(self) -> bool:
-        return not self.progress.made and self.length <= LONG
+        return not (self.progress.made or self.whole) and self.length <= LONG
 
     def __aiter__(self) -> SpeechJob:
         return self

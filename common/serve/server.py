@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import functools
 import logging
 import signal
@@ -27,6 +28,8 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 BACKLOG = 2048  # connections that the system keeps until they are accepted
 ACCEPTED = 16  # in one step of the event loop, before `HttpConnection` counts them
 SWITCHING_SECONDS = 5e-4  # until a thread that waits has its turn in Python; by default it is 5 ms
+LARGE_BUFFER = 1 << 20  # bytes
+MMAP_THRESHOLD, ARENA_MAX = -3, -8  # of glibc's malloc.h
 CLOSING_SECONDS = 2  # for connections to close after the last answer
 
 
@@ -97,9 +100,20 @@ def wyoming_uri(settings: ServeSettings) -> str | None:
 def make_service(settings: ServeSettings, options: LoadOptions, access: Access) -> Service:
     """In an event loop."""
     sys.setswitchinterval(SWITCHING_SECONDS)
+    keep_little_freed_memory()
     pairs = Pairs(options, settings.pairs, settings.memory_limit)
     workers = settings.workers or options.workers(settings.processes)
     return Service(settings, pairs, workers, access)
+
+
+def keep_little_freed_memory() -> None:
+    """Has the system get large buffers back when they are freed; call it before there are threads.
+
+    By default glibc keeps such of up to 32 MB once some were freed, and each thread those of its own.
+    """
+    if set_option := getattr(ctypes.CDLL(None), "mallopt", None):
+        set_option(MMAP_THRESHOLD, LARGE_BUFFER)
+        set_option(ARENA_MAX, 1)
 
 
 def bind(host: str, port: int, shared: bool = False) -> socket.socket:

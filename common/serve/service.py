@@ -10,7 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
@@ -36,6 +36,7 @@ from melforge.common.serve.usage import ASKING, Asking, Usage, Used
 from melforge.common.speech import Controls
 
 TAKING_SECONDS = 30.0  # for the event loop, which may be about to end
+SLOW = 0.5  # times the usual speed: below it sentences' mels are so long that two take much memory
 ENCODING_THREADS = 4  # in addition to the one thread that owns a GPU
 
 T = TypeVar("T")
@@ -81,7 +82,6 @@ class Service:
         self.failed = asyncio.Event()
         self.last_step = float("-inf")
         largest = settings.texts_together(self._shared)
-        self.together = workers * largest  # texts that are spoken at the same time
         batches = Batches(attrgetter("batch_key"), self._speak_ahead, largest)
         self.scheduler = Scheduler(
             workers,
@@ -262,6 +262,19 @@ class Service:
         if self.pairs.is_ready(pair):
             return self.pairs.get(pair)
         return await in_thread(self._loader, self.pairs.get, pair)
+
+    async def most_together(self, wanted: SpeechFields) -> int:
+        """How many such texts of one request are spoken at the same time: one a worker, or as many as this
+        computes together where the models gain by that.
+        """
+        workers = self.scheduler.workers
+        if self._shared and wanted.speed < SLOW:
+            return 1
+        with suppress(Exception):  # `speak` raises it too
+            tts = await self.load(self.require(wanted)[0])
+            if tts.acoustic.prefers_batches or tts.vocoder.prefers_batches:
+                return workers * self.settings.texts_together(self._shared)
+        return workers
 
     def require(self, wanted: SpeechFields) -> tuple[Pair, Controls]:
         """The pair and the controls of a request; 400 says what of it is impossible, but for its text."""

@@ -133,19 +133,19 @@ def test_texts_of_a_batch_wait_for_those_before_them_to_be_read(made, monkeypatc
     monkeypatch.setattr(
         batch.BatchAnswer, "__init__", lambda one, *how: (make(one, *how), answers.append(one))[0]
     )
-    with running(answer_bytes=4_000_000) as server, server.client() as client:
-        body = {"items": [seconds(30, response_format="pcm")] * 20}
-        size, most = 2 * 24000 * 30, 0
+    with running(answer_bytes=8_000_000) as server, server.client() as client:
+        body = {"items": [seconds(100, response_format="pcm")] * 8}
+        size, ahead = 2 * 24000 * 100, 2 * 24000 * 20
         with client.stream("POST", f"{SPEECH}/batch", json=body) as answer:
             parts = answer.iter_raw()
             next(parts)
-            # Nobody reads on: the rest waits, paused, when half of what is allowed is there.
-            jobs = server.service.scheduler._jobs
-            together = server.service.together
-            wait_for(lambda: len(jobs) == together and all(job.parked for job in list(jobs)))
+            # Nobody reads on: the texts behind the one that is written wait, paused.
+            jobs, workers = server.service.scheduler._jobs, server.service.scheduler.workers
+            wait_for(lambda: answers[0]._waiting > batch.WAITING and all(job.parked for job in list(jobs)))
+            assert len(jobs) <= workers
             most = answers[0]._waiting
             content = json.loads(b'{"results": [' + b"".join(parts).removeprefix(b'{"results": ['))
-        assert content["succeeded"] == 20 and most <= 4_000_000 + size
+        assert content["succeeded"] == 8 and most <= size + batch.WAITING + workers * ahead
         assert all(len(base64.b64decode(one["audio_data"])) == size for one in content["results"])
         assert answers[0]._waiting == 0
 

@@ -14,12 +14,14 @@ from melforge.common.serve.requests import BatchFields, SpeechFields, SpeechRequ
 from melforge.common.serve.scheduler import LOG
 from melforge.common.serve.service import Service
 
+WAITING = 4_000_000  # bytes of audio, with which texts behind the first stop
+
 
 class BatchAnswer(WrittenAnswer):
     """A text's audio waits until it is whole and all before it are sent.
 
-    The texts begin in their order, as many at a time as the workers can speak together. Where the audio that
-    waits has half of `answer_bytes`, only the first of them goes on, which may have as many as one answer.
+    The texts begin in their order, as many at a time as the service says. The first of them may have as many
+    bytes as one answer.
     """
 
     def __init__(
@@ -28,8 +30,8 @@ class BatchAnswer(WrittenAnswer):
         super().__init__(service, key, arrived, record, [fields.get("input") for fields in wanted.texts])
         self.wanted = wanted
         self._most = service.settings.answer_bytes
-        self._places = asyncio.Semaphore(service.together)
         self._first = 0  # text that is not sent yet
+        self._speaking = 0  # texts
         self._waiting = 0  # bytes
         self._moved = asyncio.Condition()
 
@@ -68,18 +70,28 @@ class BatchAnswer(WrittenAnswer):
     async def _speak(self, number: int, fields: dict[str, Any]) -> tuple[dict[str, Any], deque[bytes] | None]:
         """What is said of a text, and its audio; None if what is said is an error."""
         try:
-            async with self._places:
-                return await self._spoken(number, fields)
+            wanted: SpeechFields = parse(json.dumps(fields).encode(), SpeechRequest)
+            if wanted.stream_format != "audio":
+                raise ApiError(400, "stream_format: the texts of a batch are answered whole", "stream_format")
+            most = await self.service.most_together(wanted)
+            async with self._moved:
+                await self._moved.wait_for(
+                    lambda: number == self._first or (self._speaking < most and self._waiting <= WAITING)
+                )
+                self._speaking += 1
+            try:
+                return await self._spoken(number, wanted)
+            finally:
+                self._speaking -= 1
+                async with self._moved:
+                    self._moved.notify_all()
         except Exception as error:
             answer = answer_for(error)
             if answer.status == 500:
                 LOG.error("fault", exc_info=error, extra={"fields": {"id": self.record["id"]}})
             return answer.content, None
 
-    async def _spoken(self, number: int, fields: dict[str, Any]) -> tuple[dict[str, Any], deque[bytes]]:
-        wanted: SpeechFields = parse(json.dumps(fields).encode(), SpeechRequest)
-        if wanted.stream_format != "audio":
-            raise ApiError(400, "stream_format: the texts of a batch are answered whole", "stream_format")
+    async def _spoken(self, number: int, wanted: SpeechFields) -> tuple[dict[str, Any], deque[bytes]]:
         wanted.alignment = False  # it would be kept for nobody
         spoken = await self.service.speak(wanted, self.arrived, whole=True)
         job, kept, size = spoken.job, deque[bytes](), 0
@@ -91,9 +103,7 @@ class BatchAnswer(WrittenAnswer):
                 if size > self._most:
                     raise too_large(self._most)
                 async with self._moved:
-                    await self._moved.wait_for(
-                        lambda: number == self._first or self._waiting <= self._most // 2
-                    )
+                    await self._moved.wait_for(lambda: number == self._first or self._waiting <= WAITING)
         except BaseException:
             self._waiting -= size
             raise
