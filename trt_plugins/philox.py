@@ -18,7 +18,7 @@ def _store(word, table, out, place, count):
         tl.store(out + at, tl.load(table + index), mask=(at >= 0) & (at < count))
 
 
-@triton.jit(do_not_specialize=["first", "count"])
+@triton.jit(do_not_specialize=["first", "count"], do_not_specialize_on_alignment=["keys"])
 def draw_kernel(keys, table, out, first, count, BLOCK: tl.constexpr):
     """keys int64 (B,), table float32 (65536,) -> out (B, count): each key's numbers from `first` on.
 

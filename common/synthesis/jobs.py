@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -135,6 +136,13 @@ class Models(Protocol):
     ) -> Iterator[AnalysedText]: ...
 
     def speak_ahead(self, streams: Sequence[Any]) -> None: ...
+
+
+@contextmanager
+def turn_of(models: Models) -> Iterator[None]:
+    """What a call holds while it uses the models; a GPU is told all of it on one stream."""
+    with models.models_turn, models.acoustic.on_its_stream():
+        yield
 
 
 def make_job(models: Models, number: int, text: AnalysedText, controls: Controls) -> Job:

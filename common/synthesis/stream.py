@@ -13,7 +13,7 @@ from melforge.common.audio.mel import mel_levels
 from melforge.common.speech import Problem, Timings
 from melforge.common.synthesis.chunks import Chunks, ChunkSizes
 from melforge.common.synthesis.finish import complete_peaks, finish, require_finite, soft_clip
-from melforge.common.synthesis.jobs import Job, Models, alike_jobs, speak_jobs
+from melforge.common.synthesis.jobs import Job, Models, alike_jobs, speak_jobs, turn_of
 from melforge.common.synthesis.utterances import SpokenUtterance, describe_problem, run_each
 
 
@@ -97,7 +97,7 @@ class Stream:
     def begin(self, spoken: SpokenUtterance) -> None:
         """The next utterance is spoken: its chunks are next."""
         mel, vocoder = spoken.mel[None], self.tts.vocoder
-        with self.tts.models_turn, self.timings.stage("vocoder"):  # a source's pitch is found at once
+        with turn_of(self.tts), self.timings.stage("vocoder"):  # a source's pitch is found at once
             self._speaking = spoken, vocoder.vocode_chunks(mel, self._sizes, self.job.controls)
         self._stretch()
 
@@ -113,7 +113,7 @@ class Stream:
 
     def _speak(self) -> tuple[SpokenUtterance, Iterator[np.ndarray]]:
         if self._speaking is None:
-            with self.tts.models_turn, self.timings.stage("acoustic"):
+            with turn_of(self.tts), self.timings.stage("acoustic"):
                 (spoken,) = speak_jobs(self.tts, [(self.job, self.spoken)], self.retries)
             self.begin(spoken)
         assert self._speaking
@@ -145,7 +145,7 @@ class Stream:
             is_first = True
             held = np.zeros(0, np.float32)
             while left:
-                with self.tts.models_turn, self.timings.stage("vocoder"):
+                with turn_of(self.tts), self.timings.stage("vocoder"):
                     samples = require_finite(next(chunks))
                 if isinstance(volumes, np.ndarray):
                     volume = volumes[len(volumes) - left :][: len(samples)]
@@ -192,7 +192,7 @@ def _speak_padded(
     spare = min(tts.acoustic.padded_batch(len(batch)), largest) - len(batch)
     padded = [batch[0]] * spare + [*batch]
     clock = Timings()
-    with tts.models_turn, clock.stage("acoustic"):
+    with turn_of(tts), clock.stage("acoustic"):
         spoken = speak_jobs(tts, padded, retries)[spare:]
     work = sum(one.mel.shape[1] for one in spoken)
     for (job, _), one in zip(batch, spoken, strict=True):
@@ -202,7 +202,7 @@ def _speak_padded(
 
 def _chunks_ahead(tts: Models, waiting: Sequence[tuple[Stream, Chunks]]) -> None:
     clock = Timings()
-    with tts.models_turn, clock.stage("vocoder"):
+    with turn_of(tts), clock.stage("vocoder"):
         tts.vocoder.make_ahead([chunks for _, chunks in waiting])
     frames = [chunks.window.frames if chunks.window else 0 for _, chunks in waiting]
     for (stream, _), count in zip(waiting, frames, strict=True):

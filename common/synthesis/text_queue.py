@@ -22,6 +22,7 @@ from melforge.common.synthesis.jobs import (
     alike_jobs,
     make_job,
     speak_jobs,
+    turn_of,
 )
 from melforge.common.synthesis.utterances import SpokenUtterance, describe_problem
 
@@ -103,7 +104,7 @@ class TextQueue:
 
     def _speak(self, entries: Sequence[JobUtterance]) -> SpokenBatch:
         clock = Timings()
-        with self.models.models_turn, self.models.acoustic.on_its_stream():
+        with turn_of(self.models):
             with clock.stage("acoustic"):
                 spoken = speak_jobs(self.models, entries, self.retries)
             with clock.stage("vocoder"):
