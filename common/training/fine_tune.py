@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 FILE = "train_finetune.yaml"  # the recipe of a model that can be fine-tuned, in hparams/<model>/
 LEAST_SECONDS = 60.0  # of speech
 COPIES = 6  # held-out lines whose copies are measured
-OFF, OFF_LIMIT = 2.0, 0.25  # semitones, and the share of voiced frames that may be further off
+OFF, OFF_LIMIT = 2.0, 0.25  # semitones, and the share of voiced frames that may be further off, or voiceless
 SENTENCES = 8  # held-out texts that the model card's scores are of
 
 
@@ -200,7 +200,7 @@ def tell_copies(corpus: Path, labels: Labels, vocoder: Vocoder) -> None:
     model = vocoder.source.model
     print(
         f"{model} copies {counted(len(sounds), 'held-out line')} with {100 * off:.1f} % of the voiced frames "
-        f"more than {OFF:.0f} semitones off"
+        f"voiceless or more than {OFF:.0f} semitones off"
     )
     if off > OFF_LIMIT:
         print(f"so it does not speak this pitch well: add --model {model}, or another voice with --from")
