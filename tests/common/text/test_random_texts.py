@@ -48,7 +48,7 @@ def frontend(request):
     return get_frontend(request.param)
 
 
-MANY = int(os.environ.get("MELFORGE_RANDOM_TEXTS", "1000"))
+MANY = int(os.environ.get("MELFORGE_RANDOM_TEXTS", "2000"))
 
 
 @pytest.mark.parametrize("count", [300, pytest.param(MANY, marks=pytest.mark.slow)])
