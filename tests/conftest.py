@@ -639,7 +639,7 @@ def tiny_tacotron2(seed: int = 0, gate_bias: float = 0.0):
 def tiny_waveglow(seed: int = 0):
     import torch
 
-    sizes = {"n_flows": 4, "n_early_every": 2, "wn_layers": 3, "wn_channels": 8, "cond_channels": 6}
+    sizes = {"n_flows": 2, "n_early_every": 1, "wn_layers": 2, "wn_channels": 8, "cond_channels": 6}
     network, config = tiny("waveglow", seed, upsample_groups=80, **sizes)
     with torch.no_grad():
         for net in network.WN:

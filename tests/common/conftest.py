@@ -17,18 +17,9 @@ from melforge.common.registry import get_model
 from melforge.common.stages import plan_of
 from melforge.common.stages.choose import choose_stages
 from melforge.common.weights.voices import FrontendSpec, ModelSource, load_voice
-from tests.conftest import tiny, tiny_fastspeech, tiny_tacotron2
+from tests.conftest import tiny_fastspeech, tiny_tacotron2, tiny_waveglow
 
 SIZES = {"batch": 1, "text": 6, "mel": 12, "steps": 12 * 32, "samples": 12 * 256}
-
-
-def tiny_waveglow():
-    sizes = {"n_flows": 2, "n_early_every": 1, "wn_layers": 2, "wn_channels": 8, "upsample_kernel_size": 512}
-    network, config = tiny("waveglow", 0, upsample_groups=80, **sizes)
-    with torch.no_grad():
-        for net in network.WN:
-            net.end.weight.normal_(0, 0.1)
-    return network, config
 
 
 MADE = {"fastspeech": tiny_fastspeech, "tacotron2": tiny_tacotron2, "waveglow": tiny_waveglow}

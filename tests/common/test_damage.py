@@ -91,7 +91,7 @@ def test_a_wrong_epsilon_is_found_where_it_is(sources, model, precision, factor,
 def test_nothing_is_found_where_nothing_is_wrong(sources, model, precision):
     plain = sources(model)
     stages, loops = stages_of(plain, precision)
-    for seed in range(20):
+    for seed in range(10):
         source = damage.jittered(plain, seed)
         # The decoder's gate is one number, whose rounding is by chance very small in a single call.
         found = compare(source, source, precision, stages, loops, seed, calls=8)

@@ -24,8 +24,7 @@ from melforge.common.verify.stages import Setup
 from melforge.common.weights.voices import ModelSource
 from melforge.trt_plugins import graphs
 from tests.common import damage
-from tests.common.conftest import tiny_waveglow
-from tests.conftest import tiny_fastpitch, tiny_fastspeech, tiny_hifigan, tiny_source_filter
+from tests.conftest import tiny_fastpitch, tiny_fastspeech, tiny_hifigan, tiny_source_filter, tiny_waveglow
 
 HOST = "cpu:0"  # which no engine takes for a machine without a GPU
 MADE = {

@@ -260,7 +260,7 @@ def checkpoint(tmp_path_factory) -> Path:
     }
     stated = {key: getattr(config, key) for key in ("n_mel_channels", "n_flows", "n_group", "n_early_every")}
     stated["n_early_size"] = config.n_early_size
-    stated["WN_config"] = {"n_layers": 3, "kernel_size": 3, "n_channels": 8}
+    stated["WN_config"] = {"n_layers": config.wn_layers, "kernel_size": 3, "n_channels": 8}
     path = tmp_path_factory.mktemp("published") / "nvidia_waveglow.pt"
     torch.save({"state_dict": state, "config": stated, "epoch": 7}, path)
     return path
