@@ -11,9 +11,7 @@ from melforge.tacotron2.model import DecoderState
 from melforge.trt_plugins.tacotron2_decoder.captured import INPUTS
 from melforge.trt_plugins.tacotron2_decoder.streamed import StreamedDecoderLoop
 from tests.trt_plugins.test_tacotron2_decoder import RAGGED, inputs, loop_stage, seeded_network, source_of
-from tests.trt_plugins.triton_interpreter import take_tensors_as_bounds
 
-take_tensors_as_bounds()
 network = seeded_network(RAGGED, gate_gain=1.0)
 given = inputs(network, [13 - 2 * item for item in range(int(sys.argv[1]))], 3)
 given |= network.initial_state(given["memory"])._asdict()

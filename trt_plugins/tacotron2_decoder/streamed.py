@@ -10,7 +10,7 @@ from torch import Tensor
 
 from melforge.common.config.deployment import Bucket
 from melforge.common.engines import Run
-from melforge.common.engines.layer_outputs import show
+from melforge.common.engines.layer_outputs import calls_to_show, show
 from melforge.common.engines.limits import PLAIN, Needs
 from melforge.common.stages import Stage
 from melforge.tacotron2.model import DecoderState, Tacotron2
@@ -63,6 +63,13 @@ def step_weights(network: Tacotron2) -> StepWeights:
     )
 
 
+def begins(state: DecoderState) -> bool:
+    """Whether it is that before the first step, where somebody hears and the host may ask."""
+    seen = state.attention_cumulative
+    captures = seen.is_cuda and torch.cuda.is_current_stream_capturing()
+    return bool(calls_to_show()) and not captures and not bool(seen.any())
+
+
 class StreamedDecoderLoop(CapturedDecoderLoop):
     """Weights in half precision, all else in single. The steps between two looks at the gates are a graph."""
 
@@ -94,15 +101,19 @@ class StreamedDecoderLoop(CapturedDecoderLoop):
 
     def _make_steps(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         state, rows = DecoderState(*(inputs[name] for name in DecoderState._fields)), []
+        heard = calls_to_show() if begins(state) else 0
         for step, noise in enumerate(inputs["prenet_noise"]):
-            gate, state = self._step(inputs, noise, state, f"#{step + 1}" if step else "")
+            gate, state, layers = self._step(inputs, noise, state)
             rows.append((state.frame, gate, state.attention_weights))
+            for name, tensor in layers.items() if step < heard else ():
+                show(f"decoder.{name}{f'#{step + 1}' if step else ''}", lambda tensor=tensor: tensor)
         frames, gates, alignment = (torch.stack(each, 1) for each in zip(*rows, strict=True))
         return {"frames": frames, "gates": gates, "alignment": alignment, **state._asdict()}
 
     def _step(
-        self, inputs: Mapping[str, Tensor], noise: Tensor, state: DecoderState, call: str
-    ) -> tuple[Tensor, DecoderState]:
+        self, inputs: Mapping[str, Tensor], noise: Tensor, state: DecoderState
+    ) -> tuple[Tensor, DecoderState, dict[str, Tensor]]:
+        """The gate's logits (B,), the next state, and the outputs of the decoder's layers."""
         weights, memory = self._weights, inputs["memory"]
         items, text, channels = memory.shape
         new, together = memory.new_empty, min(MOST_ITEMS, power_above(items))
@@ -171,8 +182,5 @@ class StreamedDecoderLoop(CapturedDecoderLoop):
             "linear_projection": frame,
             "gate_layer": made[:, -1:],
         }
-        for name, tensor in layers.items():
-            show(f"decoder.{name}{call}", lambda tensor=tensor: tensor)
-        return gate, DecoderState(
-            frame, attended, attention_cell, hidden, cell, attention, cumulative, context
-        )
+        after = DecoderState(frame, attended, attention_cell, hidden, cell, attention, cumulative, context)
+        return gate, after, layers
