@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from melforge.common.weights.voices import FrontendSpec, ModelSource
 
 BATCH_SIZE = 8
-SENTENCES = 16  # of one text at a time, on a GPU
 # So many batches of texts are sorted by length at a time: answers leave early and memory stays bounded.
 SORTED_BATCHES = 8
 # What the runner does itself. Every model honours a seed: one that draws no noise speaks the same for all.
@@ -229,7 +228,7 @@ class TextToSpeech:
         An utterance that the acoustic model reports a problem with is spoken again with `retries` further
         seeds, then in smaller pieces; what is still wrong stands in the answer's `problems`.
         """
-        return next(self.speak_each([text], controls, self._sentences_at_a_time, retries))[1]
+        return next(self.speak_each([text], controls, batch_size=1, retries=retries))[1]
 
     def speak_many(
         self,
@@ -298,13 +297,6 @@ class TextToSpeech:
         its error is raised where its own chunk is asked for. Nobody reads these streams meanwhile.
         """
         speak_ahead(self, streams)
-
-    @property
-    def _sentences_at_a_time(self) -> int:
-        """Of one text: several where that takes less time, and each has the bits that it has alone."""
-        if not (self.acoustic.prefers_batches and self.acoustic.exact_batches):
-            return 1
-        return min(self.batch_size or SENTENCES, self.acoustic.largest_batch)
 
     def choose_batch_size(self, batch_size: int | None) -> int:
         """Utterances at a time, where a call asks for so many, or leaves it open."""

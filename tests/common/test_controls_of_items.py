@@ -210,24 +210,6 @@ def test_streams_whose_acoustic_step_was_made_together_are_those_alone(pair, mon
         np.testing.assert_allclose(np.concatenate(made), wanted.samples, rtol=0, atol=2e-3)
 
 
-@pytest.mark.parametrize("acoustic", ["fastpitch", "tacotron2"])
-def test_a_paragraph_is_spoken_as_batches_where_these_have_the_same_bits(acoustic, monkeypatch):
-    tts = TextToSpeech.load(acoustic, "hifigan", device="cpu")
-    calls, synthesise = [], tts.acoustic.synthesise
-    monkeypatch.setattr(tts.acoustic, "synthesise", lambda *a: calls.append(len(a[0])) or synthesise(*a))
-    text = "It works. It really does. All of it, too."
-    alone = tts.speak(text)
-    assert calls == [1, 1, 1]
-    monkeypatch.setattr(tts.acoustic.decoder, "prefers_batches", True)
-    together = tts.speak(text)
-    assert calls[3:] == ([3] if acoustic == "fastpitch" else [1, 1, 1])
-    assert together.starts == alone.starts and len(together.samples) == len(alone.samples)
-    np.testing.assert_allclose(together.samples, alone.samples, rtol=0, atol=2e-3)
-    tts.batch_size = 2
-    tts.speak(text)
-    assert calls[-2:] == ([2, 1] if acoustic == "fastpitch" else [1, 1])
-
-
 def test_what_cannot_be_spoken_ahead_is_an_error_of_its_own_stream(tts, monkeypatch):
     monkeypatch.setattr(tts.acoustic.decoder, "prefers_batches", True)
     synthesise = tts.acoustic.synthesise
