@@ -1,11 +1,14 @@
 """Tables, voices and Triton's repositories in object stores: moto's (S3), Google's and Azure's emulators."""
 
 import contextlib
+import itertools
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,8 @@ from melforge.common.cli.triton import main as triton_main
 from melforge.common.errors import InputError
 from melforge.common.remote import is_address
 from melforge.common.runner import TextToSpeech
+from tests.flood import IN_TIME, seconds_from_now
+from tests.serve.test_processes import children_of
 from tests.triton.conftest import free_ports
 
 ROOT = Path(__file__).parents[2]
@@ -144,6 +149,66 @@ def test_a_run_into_a_store_that_was_killed_goes_on_to_the_same_bytes(store, tin
     process.wait()
     assert main(words) == 0
     assert content_of(store, "bucket/run") == whole
+
+
+@contextlib.contextmanager
+def front(port: int, to: str) -> Iterator[subprocess.Popen]:
+    """What may be killed in front of a store, once it listens."""
+    command = [sys.executable, "-m", "tests.front", str(port), to]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "listens\n"
+        yield process
+        process.kill()
+
+
+@pytest.mark.slow
+@IN_TIME
+@pytest.mark.parametrize("store", [pytest.param("s3", marks=pytest.mark.s3)], indirect=True)
+def test_workers_runs_and_a_store_that_are_killed_again_and_again_leave_the_same_bytes(
+    store, tiny_voice, whole, tmp_path, monkeypatch
+):
+    (port,) = free_ports(1)
+    behind = os.environ["AWS_ENDPOINT_URL"].rpartition(":")[2]
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+    store.put_file(str(tmp_path / "in.txt"), "bucket/in.txt")
+    turns = itertools.cycle(("worker", "store for a moment", "run", "store"))
+    kills, ends, rounds, is_over = Counter(), Counter(), 0, seconds_from_now()
+
+    def speak_once(folder: str, seen: set[str]) -> int:
+        """Runs the command; where more objects have come something is killed. The status."""
+        words = words_of(
+            tiny_voice, "s3://bucket/in.txt", f"s3://{folder}", "--format", "flac", "--workers", 2
+        )
+        command = [sys.executable, "-m", "melforge", "speak", *words]
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        with contextlib.ExitStack() as stack:
+            before = stack.enter_context(front(port, behind))
+            process = stack.enter_context(subprocess.Popen(command, cwd=tmp_path, env=environment))
+            while process.poll() is None:
+                now = set(store.find(folder))
+                workers = children_of(process.pid) if now - seen else []
+                if workers:
+                    seen |= now
+                    kills[turn := next(turns)] += 1
+                    kill = {"worker": workers[0], "run": process.pid}.get(turn, before.pid)
+                    os.kill(kill, signal.SIGKILL)
+                    if turn == "store for a moment":
+                        before.wait()
+                        before = stack.enter_context(front(port, behind))
+                    elif turn != "worker":
+                        process.wait()
+                time.sleep(0.1)
+            ends[process.returncode] += 1
+            return process.returncode
+
+    while not is_over() or len(kills) < 4:
+        rounds += 1
+        folder, seen = f"bucket/run{rounds}", set()
+        while (status := speak_once(folder, seen)) != 0:
+            assert status in (2, -signal.SIGKILL)
+        assert content_of(store, folder) == whole
+        store.rm(folder, recursive=True)
+    print(f"{rounds} tables, killed: {dict(kills)}, ends: {dict(ends)}")
 
 
 def test_a_voice_in_a_store_speaks_and_is_fetched_again_when_it_changes(
