@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from melforge.common.arrays import length_mask
+from melforge.common.audio.sharpness import sharpen_layer
 from melforge.common.cli.options import add_options
 from melforge.common.cli.training import durations_option, parse_recipe, recipe_parser
 from melforge.common.text.frontends import get_frontend
@@ -50,6 +51,7 @@ class FastPitchRecipe(AcousticRecipe):
     pitch_loss_weight: float
     energy_loss_weight: float
     speaker_rate_factor: float  # of the learning rate, for the embeddings of speakers
+    sharpness: float  # of the mels of the weights for inference, see `common.audio.sharpness`
 
 
 RECIPE = FastPitchRecipe
@@ -123,6 +125,9 @@ def continued(
 
 class FastPitchTrainer(AcousticTrainer[FastPitch, FastPitchRecipe]):
     leave_out = ("attention.",)
+    sharpness = (
+        0.0  # of the weights for inference: before the first step they are those that the run began with
+    )
 
     def __init__(
         self,
@@ -198,10 +203,20 @@ class FastPitchTrainer(AcousticTrainer[FastPitch, FastPitchRecipe]):
             "pitch_hz": masked_mean(off, inside & (pitch != 0)).item(),
         }
 
+    def step(self, key: LengthGroup, members: Tensor, mel: Tensor) -> dict[str, Tensor]:
+        self.sharpness = self.recipe.sharpness
+        return super().step(key, members, mel)
+
+    def shipped_model(self) -> FastPitch:
+        model = self.averaged_model()
+        last = model.proj
+        last.weight.data, last.bias.data = sharpen_layer(last.weight.data, last.bias.data, self.sharpness)
+        return model
+
     @torch.no_grad()
     def samples(self) -> Iterator[tuple[str, np.ndarray, None]]:
         """Of up to SAMPLES held-out sentences, each by the speaker whose it is."""
-        model, corpus = self.averaged_model(), self.corpus
+        model, corpus = self.shipped_model(), self.corpus
         by_speaker = {int(corpus.speaker[one]): one for one in reversed(corpus.validation().members)}
         chosen = dict.fromkeys([*by_speaker.values(), *corpus.validation().members])
         for one in list(chosen)[:SAMPLES]:

@@ -23,3 +23,9 @@ def sharpen(mel: Array, amounts: np.ndarray) -> Array:
     around = sum(mel[:, (bands + offset).clip(0, bands[-1])] for offset in offsets) / len(offsets)
     amounts_there = amounts if is_numpy(mel) else to_device(amounts, mel.device)
     return mel + (mel - around) * amounts_there[:, None, None]
+
+
+def sharpen_layer(weight: Array, bias: Array, amount: float) -> tuple[Array, Array]:
+    """Weight [n_mels, C] and bias [n_mels] of a linear layer that answers as this one, but sharpened."""
+    amounts = np.array([amount], np.float32)
+    return sharpen(weight[None], amounts)[0], sharpen(bias[None, :, None], amounts)[0, :, 0]

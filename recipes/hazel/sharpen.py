@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from melforge.common.audio.sharpness import sharpen
+from melforge.common.audio.sharpness import sharpen_layer
 from melforge.common.cli.options import share
 from melforge.common.cli.parser import Parser
 from melforge.common.errors import InputError
@@ -26,10 +26,10 @@ LAST_LAYERS = {"fastpitch": "proj", "fastspeech": "mel_linear"}
 
 def sharpened(state: Mapping[str, np.ndarray], layer: str, amount: float) -> dict[str, np.ndarray]:
     """Weights whose `layer` answers (T, n_mels) as `sharpen` makes it; the others as they are."""
-    bands = len(state[f"{layer}.bias"])
-    contrast = sharpen(np.eye(bands, dtype=np.float32)[None], np.array([amount], np.float32))[0]
     names = f"{layer}.weight", f"{layer}.bias"
-    new = {name: (contrast @ state[name].astype(np.float32)).astype(state[name].dtype) for name in names}
+    weight, bias = (state[name].astype(np.float32) for name in names)
+    sharper = sharpen_layer(weight, bias, amount)
+    new = {name: value.astype(state[name].dtype) for name, value in zip(names, sharper, strict=True)}
     return {**state, **new}
 
 

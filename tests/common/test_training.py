@@ -12,6 +12,7 @@ import torch
 from safetensors import safe_open
 
 from melforge.common.audio.contract import MelContract
+from melforge.common.audio.sharpness import sharpen
 from melforge.common.config.hparams import load_hparams
 from melforge.common.engines.torch_engine import TorchEngine
 from melforge.common.errors import InputError
@@ -628,6 +629,21 @@ def test_batches_are_read_ahead_in_their_order_and_an_error_reaches_the_step():
     with pytest.raises(InputError, match="shorter"):
         next(fetched)
     assert set(asked) >= set(range(7))
+
+
+def test_fastpitchs_weights_for_inference_answer_with_sharpened_mels(made_run):
+    run = made_run(fastpitch_train, "--steps", 1, values="sharpness=0.3")
+    trainer = run.trainer
+    next(run.steps())
+    decoded = torch.randn(2, 7, trainer.config.out_fft_output_size, device=trainer.device)
+    with torch.no_grad():
+        plain, ours = (
+            model.proj(decoded).transpose(1, 2).cpu()
+            for model in (trainer.averaged_model(), trainer.shipped_model())
+        )
+    wanted = sharpen(plain, np.full(2, 0.3, np.float32))
+    torch.testing.assert_close(ours, wanted, atol=1e-5, rtol=0)
+    assert (wanted - plain).abs().max() > 1e-3
 
 
 def test_fastpitchs_losses_are_means_inside_the_utterances(made_run):
