@@ -65,7 +65,7 @@ class PaddedEngine(CapturableEngine):
 class CapturedNetwork(PaddedEngine):
     """A stage on PyTorch's kernels, in half precision but for stages and engines that are all float32.
 
-    A stage that takes no `lengths` is given the length of the longest item, for all of them: it must mask
+    A stage that takes no lengths is given the length of the longest item, for all of them: it must mask
     what is behind it.
     """
 
@@ -85,7 +85,7 @@ class CapturedNetwork(PaddedEngine):
         self._network, self._method = network, self.method_of(network)
         self.memory_owner = network
         self.memory_bytes = sum(tensor.nbytes for tensor in (*network.parameters(), *network.buffers()))
-        self._masks = any(tensor.name == "lengths" for tensor in stage.inputs)
+        self._masks = any(tensor.name in ("lengths", "mel_lengths") for tensor in stage.inputs)
 
     @property
     def precision(self) -> str:
