@@ -27,7 +27,9 @@ from melforge.trt_plugins.hifigan.source_filter import join_source
 from melforge.trt_plugins.noise import draw
 from melforge.trt_plugins.transformer.length_regulator import expanding, regulating
 
-STACK = 64  # bytes of a thread's stack that cost nothing: a few spilled registers, or tables of a sine
+# Bytes of a thread's stack that cost nothing: a few spilled registers, or tables of a sine. More are a sign
+# of slowness, unless a tile was measured with them, as HiFi-GAN's on sm_80 (its engine.py).
+STACK = 64
 
 
 class Target:

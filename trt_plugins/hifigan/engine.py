@@ -59,8 +59,11 @@ TILES = (
     ConvTile(64, 64, 4, 4, 1.5),
     ConvTile(64, 32, 4, 4, 2.4),
 )
-# Where registers hold the operands of products too, the largest tile takes more threads.
-OF_REGISTERS = tuple(tile._replace(warps=8) if tile.rows == 128 else tile for tile in TILES)
+# Two programs of the largest tile share a multiprocessor with so much memory. Where registers hold operands
+# of products too, 136 bytes a thread are spilled then (sm_80: 128), and yet a mel takes 2.11 ms as sm_80,
+# with eight warps 3.22 (docs/gpus.md). Elsewhere a program is alone there, and takes more threads.
+TWO_PROGRAMS = 128 << 10
+OF_ONE = tuple(tile._replace(warps=8) if tile.rows == 128 else tile for tile in TILES)
 MOST_ROWS = max(tile.rows for tile in TILES)
 # With ALONE's four stages only one program fits a multiprocessor; with three, two programs overlap products
 # and loads. So ALONE is faster if there are few programs, and slower otherwise.
@@ -85,7 +88,7 @@ def tile_for(product: ConvProduct, rows: int, limits: Limits) -> ConvTile:
         few = tile.stages == ALONE.stages and tile.rows == ALONE.rows and all_programs <= 2 * processors
         return max(rounds, 1) * tile.rows * tile.columns * (ALONE_COST if few else tile.cost)
 
-    tiles = TILES if limits.multiplies_shared else OF_REGISTERS
+    tiles = TILES if limits.shared_bytes >= TWO_PROGRAMS else OF_ONE
     fitting = (tile._replace(columns=min(tile.columns, product.columns)) for tile in tiles)
     return min(fitting, key=time)
 
