@@ -30,7 +30,7 @@ NEEDS = {
     "weights, recordings or a corpus": r"\b(FILE|DIR|FOLDER|NAME|RUN|WEIGHTS)\b|\.pt\b|corpus|recordings"
     r"|runs/|dev-clean|recipes\.|\./two",
     "a server, or others' programs": r"melforge (serve|say|wyoming|mcp|triton-client)|curl|docker|helm"
-    r"|probe\.py|ray",
+    r"|(probe|watch)\.py|ray",
     "an install": r"\bpip\b|-m venv|parquet|sounddevice",
     "minutes": r"benchmark|pytest|verify|melforge export|scripts/export|hifigan-onnx|--write|\.train\b"
     r"|link_package",

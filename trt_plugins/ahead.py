@@ -22,7 +22,14 @@ from melforge.common.stages import plan_of, stages_of
 from melforge.common.stages.choose import kernel_stages
 from melforge.common.synthesis.warm_up import RunSize, sizes_of
 from melforge.common.weights.voices import ModelSource
-from melforge.trt_plugins.graphs import ShapedGenerator, TritonLaunch, collecting, compiling_together, padded
+from melforge.trt_plugins.graphs import (
+    ShapedGenerator,
+    TritonLaunch,
+    collecting,
+    compiling_together,
+    keep_kernels,
+    padded,
+)
 from melforge.trt_plugins.hifigan.source_filter import join_source
 from melforge.trt_plugins.noise import draw
 from melforge.trt_plugins.transformer.length_regulator import expanding, regulating
@@ -138,4 +145,5 @@ def run_once(engine: Any, source: ModelSource, bucket: Bucket | None, batch: int
 
 def compile_ahead(source: ModelSource, runs: Sequence[RunSize], limits: Limits) -> set[str]:
     """Compiles what a model's stages launch into Triton's cache; what distinguishes the kernels."""
+    keep_kernels()
     return set(compiled(launches_for(source, runs, limits), limits))

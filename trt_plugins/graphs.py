@@ -60,6 +60,11 @@ def overflows(weight: torch.Tensor) -> bool:
     return not weight.is_meta and not bool(weight.isfinite().all())
 
 
+def keep_kernels() -> None:
+    """Triton keeps what it compiles in Melforge's cache, unless $TRITON_CACHE_DIR names another folder."""
+    os.environ.setdefault("TRITON_CACHE_DIR", str(cache_folder() / "triton"))
+
+
 class KernelModule:
     """A module of Triton kernels, imported where one is launched: Triton may be missing."""
 
@@ -67,7 +72,7 @@ class KernelModule:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
-        os.environ.setdefault("TRITON_CACHE_DIR", str(cache_folder() / "triton"))
+        keep_kernels()
         kernel = self.__dict__[name] = getattr(importlib.import_module(self._name), name)
         return kernel
 

@@ -44,7 +44,11 @@ def status_of(server):
 
 def run(command):
     """Runs the server to its end; its status, negative where a signal ended it, and whether it was to end."""
-    server = os.posix_spawnp(command[0], command, os.environ, setpgroup=0, setsigmask=())
+    try:
+        server = os.posix_spawnp(command[0], command, os.environ, setpgroup=0, setsigmask=())
+    except OSError as error:
+        print(f"error: {command[0]}: {error.strerror}", file=sys.stderr)
+        return 2, True
     told, dead = False, set()
     while (status := status_of(server)) is None:
         came = signal.sigtimedwait(SIGNALS, PERIOD)

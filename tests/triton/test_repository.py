@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+import subprocess
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -304,3 +306,9 @@ def test_parameters_are_controls():
     ):
         with pytest.raises(InputError, match=message):
             speaking.controls_of(parameters, *sources)
+
+
+def test_a_server_that_is_not_there_is_a_sentence_of_who_watches_it():
+    script = Path(speaking.__file__).with_name("watch.py")
+    ended = subprocess.run([sys.executable, script, "no-server"], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (2, "error: no-server: No such file or directory\n")

@@ -65,7 +65,8 @@ function stop() {
 function showError(error) {
   page.status("");
   const wanted = error?.status === 401;
-  const again = keptToken() && "Please enter the key again: its two hours are over, or the server was started again.";
+  const again =
+    keptToken() && "Please enter the key again: its two hours are over, or the server was started again.";
   const words = wanted ? again : error?.message;
   at("error").textContent = words ?? "";
   if (!wanted) return;
