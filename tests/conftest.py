@@ -152,6 +152,13 @@ def has_products() -> bool:
     return has_gpu() and PRODUCTS.lacking("cuda") is None
 
 
+def has_room_for_decoder() -> bool:
+    """Whether Tacotron 2's decoder of the published sizes, the largest, is one launch."""
+    from melforge.trt_plugins.tacotron2_decoder.launch import Sizes, needs_of
+
+    return has_gpu() and needs_of(Sizes()).lacking("cuda") is None
+
+
 def has_postgres() -> bool:
     return has_module("pg8000") and any(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 
@@ -175,6 +182,9 @@ def program(name: str) -> Callable[[], bool]:
 NEEDS: dict[str, Need] = {
     "gpu": Need("an NVIDIA GPU", "", has_gpu),
     "products": Need("a GPU that runs our kernels of products, of 8.0 on", "", has_products),
+    "decoder_launch": Need(
+        "a GPU with room for Tacotron 2's decoder in one launch: docs/gpus.md", "", has_room_for_decoder
+    ),
     "two_gpus": Need("two NVIDIA GPUs", "", has_two_gpus),
     "no_gpu": Need("a machine without an NVIDIA GPU", "CUDA_VISIBLE_DEVICES=''", lambda: not has_gpu()),
     "trt": Need("TensorRT or TensorRT for RTX", "pip install -e '.[trt]'", has_tensorrt),

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import asynccontextmanager
 
 import numpy as np
 import pytest
@@ -158,21 +159,28 @@ def test_a_client_starts_the_command_and_ends_it(tmp_path):
     assert not answer.is_error and (tmp_path / "hello.ogg").exists()
 
 
-def test_a_call_that_is_cancelled_writes_nothing_and_the_next_one_is_answered(pairs, tmp_path):
+@asynccontextmanager
+async def under_way(pairs, folder, text, file):
+    """A client of ours, and its call that speaks, which has begun."""
     from mcp import Client
 
     from melforge.common.serve.protocols.mcp import make_server
 
+    begun = asyncio.Event()
+
+    async def note(done, total, message):
+        begun.set()
+
+    async with asyncio.timeout(PATIENCE), Client(make_server(pairs, None, folder)) as client:
+        said = {"text": text, "file": file}
+        call = asyncio.create_task(client.call_tool("speak", said, progress_callback=note))
+        await begun.wait()
+        yield client, call
+
+
+def test_a_call_that_is_cancelled_writes_nothing_and_the_next_one_is_answered(pairs, tmp_path):
     async def run():
-        begun = asyncio.Event()
-
-        async def note(done, total, message):
-            begun.set()
-
-        async with asyncio.timeout(PATIENCE), Client(make_server(pairs, None, tmp_path)) as client:
-            long = {"text": TEXT * 500, "file": "long.wav"}
-            call = asyncio.create_task(client.call_tool("speak", long, progress_callback=note))
-            await begun.wait()
+        async with under_way(pairs, tmp_path, TEXT * 500, "long.wav") as (client, call):
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await call
@@ -183,21 +191,9 @@ def test_a_call_that_is_cancelled_writes_nothing_and_the_next_one_is_answered(pa
 
 
 def test_two_calls_do_not_write_one_file(pairs, tmp_path):
-    from mcp import Client
-
-    from melforge.common.serve.protocols.mcp import make_server
-
     async def run():
-        begun = asyncio.Event()
-
-        async def note(done, total, message):
-            begun.set()
-
-        async with asyncio.timeout(PATIENCE), Client(make_server(pairs, None, tmp_path)) as client:
-            long = {"text": TEXT * 20, "file": "same.wav"}
-            first = asyncio.create_task(client.call_tool("speak", long, progress_callback=note))
-            await begun.wait()
-            return await client.call_tool("speak", {"text": "Hello.", "file": "same.wav"}), await first
+        async with under_way(pairs, tmp_path, TEXT * 20, "same.wav") as (client, call):
+            return await client.call_tool("speak", {"text": "Hello.", "file": "same.wav"}), await call
 
     second, first = asyncio.run(run())
     assert second.is_error and "same.wav exists already" in second.content[0].text

@@ -251,14 +251,18 @@ def loop_stage(config: Tacotron2Config):
     return next(stage for stage in stages(config) if stage.name == "decoder_loop")
 
 
-@pytest.fixture(params=["engine:DecoderLoop", "streamed:StreamedDecoderLoop"], ids=["launch", "steps"])
+LOOPS = (
+    pytest.param("engine:DecoderLoop", marks=pytest.mark.decoder_launch, id="launch"),
+    pytest.param("streamed:StreamedDecoderLoop", id="steps"),
+)
+
+
+@pytest.fixture(params=LOOPS)
 def loop(request):
     """Makes an engine of a network: all steps in one launch, or some kernels for each."""
     kind = load_attribute(f"melforge.trt_plugins.tacotron2_decoder.{request.param}")
 
     def loop(network: Tacotron2) -> Engine:
-        if lacking := kind.needs(network.config).lacking("cuda"):
-            pytest.skip(lacking)
         return kind(loop_stage(network.config), source_of(network), "cuda")
 
     return loop
@@ -365,6 +369,7 @@ def test_interpreted_steps_are_near_pytorchs(items):
 
 
 @pytest.mark.gpu
+@pytest.mark.decoder_launch
 @pytest.mark.parametrize("lengths", [[60, 41, 52], [60, 60, 60]], ids=["ragged", "full"])
 def test_each_step_of_the_shipped_voice(whole_float32, lengths):
     """From what the kernel made in the steps before. Free-running, rounding grows: 1e-4 of the memory moves
@@ -374,8 +379,6 @@ def test_each_step_of_the_shipped_voice(whole_float32, lengths):
     from melforge.common.verify.stages import ComparedEngine, Setup
 
     source = load_voice("hazel").source("tacotron2")
-    if lacking := needs_of(sizes_of(source.config)).lacking("cuda"):
-        pytest.skip(lacking)
     stage = loop_stage(source.config)
     network = build_network(stage, source).cuda()
     torch.manual_seed(2)
@@ -397,17 +400,20 @@ def test_each_step_of_the_shipped_voice(whole_float32, lengths):
     assert all(one.ok and one.calls == 60 for one in seen), [one.row() for one in seen]
 
 
+def test_a_cpu_is_refused():
+    from melforge.trt_plugins.tacotron2_decoder.engine import DecoderLoop
+
+    with pytest.raises(ValueError, match="runs on an NVIDIA GPU"):
+        DecoderLoop(loop_stage(RAGGED), source_of(seeded_network(RAGGED)), "cpu")
+
+
 @pytest.mark.gpu
-def test_a_cpu_is_refused_and_a_batch_of_nine_is_two():
+@pytest.mark.decoder_launch
+def test_a_batch_of_nine_is_two():
     from melforge.trt_plugins.tacotron2_decoder.engine import DecoderLoop, items_of
 
     network = seeded_network(RAGGED)
-    stage = loop_stage(RAGGED)
-    with pytest.raises(ValueError, match="runs on an NVIDIA GPU"):
-        DecoderLoop(stage, source_of(network), "cpu")
-    if lacking := DecoderLoop.needs(RAGGED).lacking("cuda"):
-        pytest.skip(lacking)
-    engine = DecoderLoop(stage, source_of(network), "cuda")
+    engine = DecoderLoop(loop_stage(RAGGED), source_of(network), "cuda")
     assert engine.memory_bytes and engine.memory_owner is engine
     given = {name: x.cuda() for name, x in inputs(network, [4] * 9, 3).items()}
     together = engine(**given)  # in two launches
