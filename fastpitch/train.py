@@ -125,9 +125,7 @@ def continued(
 
 class FastPitchTrainer(AcousticTrainer[FastPitch, FastPitchRecipe]):
     leave_out = ("attention.",)
-    sharpness = (
-        0.0  # of the weights for inference: before the first step they are those that the run began with
-    )
+    sharpness = 0.0  # of the weights for inference: until the first step those that the run began with
 
     def __init__(
         self,

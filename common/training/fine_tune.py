@@ -110,9 +110,8 @@ def require_fitting(source: ModelSource, corpus: Path, frontend: str) -> None:
     """An InputError where the weights expect other symbols or mels than the corpus has."""
     if source.frontend:
         theirs, ours = frontend_class(source.frontend.name), frontend_class(frontend)
-        if not (
-            issubclass(ours, theirs) or issubclass(theirs, ours)
-        ):  # British symbols stand behind American
+        # British symbols stand behind the American ones.
+        if not (issubclass(ours, theirs) or issubclass(theirs, ours)):
             raise InputError(
                 f"{source.weights} was trained with the text frontend {source.frontend.name!r}, but {corpus} "
                 f"has the symbols of {frontend!r}: start from a voice with that one"

@@ -83,4 +83,9 @@ def main(*command, again=False):
 
 
 if __name__ == "__main__":
-    sys.exit(main(*(sys.argv[1:] or sys.exit(__doc__))))
+    words = sys.argv[1:]
+    if not words or words[0].startswith("-"):
+        helps = words[:1] in (["-h"], ["--help"])
+        print(__doc__.strip(), file=sys.stdout if helps else sys.stderr)
+        sys.exit(0 if helps else 2)
+    sys.exit(main(*words))

@@ -310,5 +310,12 @@ def test_parameters_are_controls():
 
 def test_a_server_that_is_not_there_is_a_sentence_of_who_watches_it():
     script = Path(speaking.__file__).with_name("watch.py")
-    ended = subprocess.run([sys.executable, script, "no-server"], capture_output=True, text=True)
-    assert (ended.returncode, ended.stderr) == (2, "error: no-server: No such file or directory\n")
+
+    def run(*words):
+        ended = subprocess.run([sys.executable, script, *words], capture_output=True, text=True)
+        return ended.returncode, ended.stdout, ended.stderr
+
+    assert run("no-server") == (2, "", "error: no-server: No such file or directory\n")
+    status, said, _ = run("--help")
+    assert status == 0 and "watch.py tritonserver OPTIONS" in said
+    assert run("--nope") == run() == (2, "", said)
