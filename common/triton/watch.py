@@ -86,6 +86,6 @@ if __name__ == "__main__":
     words = sys.argv[1:]
     if not words or words[0].startswith("-"):
         helps = words[:1] in (["-h"], ["--help"])
-        print(__doc__.strip(), file=sys.stdout if helps else sys.stderr)
+        print(__doc__, end="", file=sys.stdout if helps else sys.stderr)
         sys.exit(0 if helps else 2)
     sys.exit(main(*words))
