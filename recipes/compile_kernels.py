@@ -1,4 +1,4 @@
-"""Compiles every kernel for every kind of GPU and writes the table of docs/gpus.md.
+"""Compiles every kernel for every kind of GPU and writes recipes/kernels.tsv.
 
 Needs Triton, and nvcc for the kernels in CUDA C++; no GPU.
 """
@@ -29,13 +29,13 @@ from melforge.common.weights.ears import list_ears, load_ear
 from melforge.common.weights.voices import ModelSource, load_voice
 
 ROOT = Path(__file__).parents[1]
-PAGE, PLUGINS = ROOT / "docs" / "gpus.md", ROOT / "trt_plugins"
+TABLE, PLUGINS = ROOT / "recipes" / "kernels.tsv", ROOT / "trt_plugins"
 TARGETS = [
     *("sm_75:40", "sm_80:108", "sm_86:46", "sm_87:16", "sm_89:128"),
     *("sm_90:132", "sm_100:148", "sm_120:170"),
 ]
 RUNS = [(Bucket(128, 640), batch) for batch in (1, 8)]
-BEGIN, END = "<!-- kernels {} -->", "<!-- end of kernels -->"
+HEADING = "# kernels {}; of each: number, most KiB of shared memory a block, registers and stack a thread"
 WEIGHTS = ("shipped", "published")
 CUDA = ("tacotron2_decoder/tacotron2_decoder.cu", "operations/repeat.cu", "operations/add_pos_enc.cu")
 
@@ -94,17 +94,16 @@ def cuda_cell(path: Path, target: str) -> str:
 
 
 def rows(targets: Sequence[str]) -> Iterator[str]:
-    yield "| kernels of | " + " | ".join(target.partition(":")[0] for target in targets) + " |"
-    yield "|---|" + "---|" * len(targets)
+    yield "\t".join(("kernels of", *(target.partition(":")[0] for target in targets)))
     named = list(itertools.product(MODELS, WEIGHTS))
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
         cells = pool.map(
             triton_cell, *zip(*((*one, target) for one in named for target in targets), strict=True)
         )
         for model, weights in named:
-            yield f"| {model}, {weights} | {' | '.join(itertools.islice(cells, len(targets)))} |"
+            yield "\t".join((f"{model}, {weights}", *itertools.islice(cells, len(targets))))
     for name in CUDA:
-        yield f"| {Path(name).name} | {' | '.join(cuda_cell(PLUGINS / name, one) for one in targets)} |"
+        yield "\t".join((Path(name).name, *(cuda_cell(PLUGINS / name, one) for one in targets)))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -113,7 +112,5 @@ def main(argv: Sequence[str] | None = None) -> int:
     for row in rows(TARGETS):
         print(row, flush=True)
         lines.append(row)
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN.partition("{")[0])
-    table = "\n".join((BEGIN.format(sources_hash()), "", *lines, "", END))
-    write_bytes(PAGE, f"{before}{table}{rest.partition(END)[2]}".encode())
+    write_bytes(TABLE, "\n".join((HEADING.format(sources_hash()), *lines, "")).encode())
     return 0

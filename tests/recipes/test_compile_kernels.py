@@ -1,11 +1,11 @@
-"""The table of docs/gpus.md is of today's kernels."""
+"""The table recipes/kernels.tsv is of today's kernels."""
 
-from recipes.compile_kernels import BEGIN, PAGE, kernel_sources, sources_hash
+from recipes.compile_kernels import HEADING, TABLE, kernel_sources, sources_hash
 
 
 def test_the_table_is_made_again_when_a_kernel_changes():
-    said = "python -m recipes.compile_kernels makes the table of docs/gpus.md"
-    assert BEGIN.format(sources_hash()) in PAGE.read_text(encoding="utf-8"), said
+    said = "python -m recipes.compile_kernels makes recipes/kernels.tsv"
+    assert HEADING.format(sources_hash()) in TABLE.read_text(encoding="utf-8"), said
 
 
 def test_comments_do_not_count(tmp_path, monkeypatch):

@@ -61,7 +61,7 @@ TILES = (
 )
 # Two programs of the largest tile share a multiprocessor with so much memory. Where registers hold operands
 # of products too, 136 bytes a thread are spilled then (sm_80: 128), and yet a mel takes 2.11 ms as sm_80,
-# with eight warps 3.22 (docs/gpus.md). Elsewhere a program is alone there, and takes more threads.
+# with eight warps 3.22. Elsewhere a program is alone there, and takes more threads.
 TWO_PROGRAMS = 128 << 10
 OF_ONE = tuple(tile._replace(warps=8) if tile.rows == 128 else tile for tile in TILES)
 MOST_ROWS = max(tile.rows for tile in TILES)
