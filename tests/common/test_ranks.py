@@ -84,7 +84,8 @@ def test_a_run_of_two_ranks_ends_alike_and_goes_on_with_batches_not_seen(corpus,
     printed = torchrun(*words, "--steps", 3).stdout
     assert printed.count("step 1 ") == 1
     begun = found_by_both(tmp_path)
-    torchrun(*words, "--resume", out / "last.pt", "--minutes", 0.05)
+    trained = load_checkpoint(out / "last.pt", torch.device("cpu"))["schedule"]["seconds"]
+    torchrun(*words, "--resume", out / "last.pt", "--minutes", trained / 60 + 0.1)
     ended = found_by_both(tmp_path)
     for first, second in (begun, ended):
         assert first["weights"] == second["weights"] and len(first["seen"]) == len(second["seen"])

@@ -291,7 +291,9 @@ def test_a_slow_reader_s_text_is_paused_and_then_spoken_whole():
     text = LONG[:1000]
     with running(riva_port=0, ahead=0.5) as server:
         wanted = http_pcm(server, text)
-        answers = client(server.riva).synthesize_online(text)
+        # Else the client's buffer grows to what the connection carries, which may be all of the speech.
+        speech = client(server.riva, options=[("grpc.http2.bdp_probe", 0)])
+        answers = speech.synthesize_online(text)
         got = [next(answers)]
         wait_for(lambda: any(job.parked for job in server.service.scheduler._jobs))
         got.extend(answers)
