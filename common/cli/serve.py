@@ -28,7 +28,7 @@ EPILOG = """examples:
   curl -s http://127.0.0.1:8000/v1/audio/speech -H 'Content-Type: application/json' \\
       -d '{"model": "tts-1", "voice": "alloy", "input": "Hello there."}' -o hello.mp3
 
-docs/serving.md has the endpoints and settings."""
+docs/serving.md has the routes, keys and limits, and how to keep it running."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
