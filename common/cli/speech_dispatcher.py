@@ -11,6 +11,7 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from typing import BinaryIO
@@ -66,14 +67,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class Module:
-    """Answers the daemon. Each message is spoken by a thread of its own, so that the next one begins while
-    the last step of one that was stopped comes to its end.
+    """Answers the daemon. A message is spoken by another thread than the one before, of which, stopped, the
+    last step runs on. Threads are kept: on a busy machine a new one has to wait.
     """
 
     def __init__(self, pairs: Pairs, commands: BinaryIO, answers: BinaryIO):
         self.pairs, self._commands, self._answers = pairs, commands, answers
         self.settings: dict[str, str] = {}
         self._writing = threading.RLock()
+        self._speakers = ThreadPoolExecutor()
         self._message: object = None  # that is spoken; what threads of others send is left out
         self._stopping: object = None  # a message whose thread is not to take another turn at writing
         self._begun = False
@@ -225,9 +227,11 @@ class Module:
         with self._writing:
             self._message, self._begun = message, False
             self.send("200 OK SPEAKING")
-        threading.Thread(target=self._speak, args=(message, reading(text))).start()
+        self._speakers.submit(self._speak, message, reading(text))
 
     def _speak(self, message: object, text: str) -> None:
+        if message is not self._message:  # it was stopped before its turn came
+            return
         try:
             for part in self.sound(text):
                 if not self._pass_on(message, part):
