@@ -13,6 +13,7 @@ from melforge.common.errors import InputError, install_command, require_package
 from melforge.common.files import cache_folder, written_whole
 
 NO_ADDRESS = "must be a file or a folder of this machine"
+HUB = "hf://"
 ADDRESS = re.compile(r"[A-Za-z][\w+.-]+://")
 
 
@@ -20,11 +21,19 @@ def is_address(text: object) -> bool:
     return ADDRESS.match(str(text)) is not None
 
 
+def require_writable(place: str) -> None:
+    """An InputError for the Hugging Face Hub, where each file that is sent would be a commit of its own."""
+    if place.startswith(HUB):
+        raise InputError(f"{place}: {HUB} is for reading; give a folder, and send it with `hf upload`")
+
+
 def store_of(address: str) -> tuple[Any, str]:
     """fsspec's file system of an address, and the path there. An InputError where its package is missing."""
     fsspec = require_package("fsspec", address, "remote")
     try:
-        return fsspec.core.url_to_fs(address, use_listings_cache=False)  # others write there too
+        store, path = fsspec.core.url_to_fs(address, use_listings_cache=False)  # others write there too
+        store.invalidate_cache()  # the Hub's has one all the same
+        return store, path
     except (ImportError, ValueError) as error:
         advice = f": {install_command('remote')}" if address.startswith("s3://") else ""
         raise InputError(f"{address}: {error}{advice}") from None
@@ -87,6 +96,7 @@ def sent(place: str) -> Iterator[Path]:
     if not is_address(place):
         yield Path(place)
         return
+    require_writable(place)
     store_of(place)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / PurePosixPath(place).name

@@ -4,6 +4,7 @@ import csv
 import importlib
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -135,9 +136,14 @@ def test_a_table_is_spoken_as_speak_speaks_it(tiny_voice, tmp_path, capsys):
     tts = TextToSpeech.load(voice=tiny_voice, device="cpu", threads=1)
     folder = tmp_path / "out"
     table = write_table(tmp_path / "in.csv", [*TEXTS, "", "..."])
-    assert main(words_of(tiny_voice, table, folder, "--workers", 1, "--price", 2)) == 2
+    more = ("--workers", 1, "--price", 2, "--progress", tmp_path / "progress.json")
+    assert main(words_of(tiny_voice, table, folder, *more)) == 2
     said = capsys.readouterr()
     assert f"{folder}: 14 of 16 texts" in said.out
+    rate, price = re.search(r"([\d.]+) x real time, ([\d.e-]+) an hour of speech\)", said.out).groups()
+    assert float(price) == pytest.approx(2 / float(rate), rel=0.05)
+    progress = json.loads((tmp_path / "progress.json").read_text())
+    assert (progress["texts"], progress["texts_done"], progress["texts_not_spoken"]) == (16, 16, 2)
     assert f"2 of 16 texts were not spoken: {folder}/not-spoken.csv" in said.err
     assert "16 of 16 texts, " in said.err and " for all of it\n" in said.err
     assert sounds_of(folder) == {

@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from melforge.common.errors import InputError
 from melforge.common.remote import is_address
 from melforge.common.runner import TextToSpeech
 from tests.flood import IN_TIME, seconds_from_now
+from tests.serve.conftest import wait_for
 from tests.serve.test_processes import children_of
 from tests.triton.conftest import free_ports
 
@@ -229,6 +231,61 @@ def test_a_voice_in_a_store_speaks_and_is_fetched_again_when_it_changes(
     store.pipe_file(about, store.cat_file(about) + b"# changed\n")
     spoken(address)
     assert len(list(copies.iterdir())) == 2
+
+
+SPEAKS_TWICE = """
+import sys
+from melforge.common.cli.speak import main
+from melforge.common.runner import TextToSpeech
+print(main(sys.argv[1:]), flush=True)
+input()
+TextToSpeech.load(voice="hf://me/voice@main", device="cpu")
+"""
+
+
+@pytest.mark.hf
+@pytest.mark.slow
+def test_a_table_and_a_voice_are_read_from_a_hub(tiny_voice, whole, tmp_path):
+    """olah, a mirror of the Hub by others, answers for repositories of git."""
+    (port,) = free_ports(1)
+    config = f'[basic]\nport = {port}\nmirrors-path = ["{tmp_path}/hub"]\n[accessibility]\noffline = true\n'
+    (tmp_path / "olah.toml").write_text(config)
+    shutil.copytree(tiny_voice, voice := tmp_path / "hub/models/me/voice")
+    (texts := tmp_path / "hub/datasets/me/texts").mkdir(parents=True)
+    shutil.copy(tmp_path / "in.txt", texts)
+
+    def commit(repository: Path) -> None:
+        for words in ("init -q -b main", "add .", "-c user.name=a -c user.email=a@b commit -q -m a"):
+            subprocess.run(["git", "-C", repository, *words.split()], check=True)
+
+    commit(voice)
+    commit(texts)
+    table, log, run = "hf://datasets/me/texts@main/in.txt", tmp_path / "log", tmp_path / "run"
+    words = words_of("hf://me/voice@main", table, run, "--format", "flac", "--workers", 1)
+    places = {"HF_ENDPOINT": f"http://localhost:{port}", "MELFORGE_CACHE": str(tmp_path / "cache")}
+    environment = os.environ | places | {"PYTHONPATH": str(ROOT)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment}
+    olah = [sys.executable, "-m", "olah.server", "-c", "olah.toml"]
+    with log.open("wb") as out, subprocess.Popen(olah, cwd=tmp_path, stdout=out, stderr=out) as hub:
+        wait_for(lambda: hub.poll() is not None or b"Uvicorn running" in log.read_bytes(), "the hub")
+        with subprocess.Popen([sys.executable, "-c", SPEAKS_TWICE, *words], **pipes) as process:
+            assert "14 of 14 texts" in process.stdout.readline()
+            (voice / "voice.yaml").write_text((voice / "voice.yaml").read_text() + "# changed\n")
+            commit(voice)
+            process.communicate("\n")
+        hub.kill()
+    assert process.returncode == 0
+    del whole["run.json"]  # which names the voice
+    assert {name: (run / name).read_bytes() for name in whole} == whole
+    assert len(list((tmp_path / "cache" / "remote").iterdir())) == 2
+
+
+def test_a_hub_is_not_written_to(tiny_voice, tmp_path):
+    (tmp_path / "in.csv").write_text("id,text\na,One.\n")
+    with pytest.raises(InputError, match="hf://me/models: hf:// is for reading; give a folder"):
+        triton_main(["hf://me/models", "--voice", str(tiny_voice), "--device", "cpu"])
+    with pytest.raises(InputError, match="hf://datasets/me/run: hf:// is for reading"):
+        main(words_of(tiny_voice, tmp_path / "in.csv", "hf://datasets/me/run"))
 
 
 def test_a_repository_of_triton_is_written_into_a_store(store, tiny_voice, tmp_path):

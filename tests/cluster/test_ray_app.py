@@ -23,13 +23,17 @@ def test_arguments_are_the_options_of_serve():
 def test_the_example_for_kubernetes_has_options_that_there_are():
     document, *state = yaml.safe_load_all((ROOT / "examples" / "ray" / "service.yaml").read_text())
     address = document["spec"]["rayClusterConfig"]["gcsFaultToleranceOptions"]["redisAddress"]
-    assert [one["kind"] for one in state] == ["Service", "StatefulSet"]
+    assert [one["kind"] for one in state] == ["Service", "StatefulSet", "PodDisruptionBudget"]
+    workers = document["spec"]["rayClusterConfig"]["workerGroupSpecs"][0]
+    chosen = {"matchLabels": {"ray.io/group": workers["groupName"]}}
+    (spread,) = workers["template"]["spec"]["topologySpreadConstraints"]
+    assert state[2]["spec"]["selector"] == spread["labelSelector"] == chosen
+    assert state[2]["spec"]["minAvailable"] < workers["minReplicas"], "nodes can be drained"
     assert address == f"{state[0]['metadata']['name']}:{state[0]['spec']['ports'][0]['port']}"
     served = yaml.safe_load(document["spec"]["serveConfigV2"])["applications"][0]
     assert served["import_path"] == "melforge.ray_app:build"
     settings = settings_from(parse(words_of(served["args"])), RaySettings)
     assert (settings.replicas, settings.most, settings.ingresses) == (2, 16, 2)
-    workers = document["spec"]["rayClusterConfig"]["workerGroupSpecs"][0]
     assert (
         workers["maxReplicas"]
         * int(workers["template"]["spec"]["containers"][0]["resources"]["limits"]["cpu"])
@@ -38,7 +42,7 @@ def test_the_example_for_kubernetes_has_options_that_there_are():
 
 
 @pytest.mark.manifests
-def test_the_head_s_memory_is_valid_on_kubernetes():
+def test_what_is_beside_the_service_is_valid_on_kubernetes():
     _, *state = yaml.safe_load_all((ROOT / "examples" / "ray" / "service.yaml").read_text())
     for document in state:
         validate(document)
