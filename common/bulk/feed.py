@@ -67,7 +67,8 @@ def feed(crew: Crew[W], count: int, shards: Iterable[Shard]) -> Iterator[ShardRe
                 if MOST_FAILURES in (failures, lost[number]):
                     raise InputError(
                         f"workers were lost {MOST_FAILURES} times, at last because {outcome}: if memory is "
-                        "short, give fewer --workers. What was spoken stays; the same command speaks the rest"
+                        "short, give fewer --workers or --workers-per-gpu. What was spoken stays; the same "
+                        "command speaks the rest"
                     )
                 if shard is not None:
                     again.append(shard)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -14,14 +15,17 @@ from multiprocessing.context import SpawnProcess
 from melforge.common.bulk.feed import WorkerLost, feed
 from melforge.common.bulk.folder import RunFolder
 from melforge.common.bulk.shards import BulkSettings, Shard, ShardReport, ShardSpeaker
+from melforge.common.synthesis.places import WorkerPlace
 
 
 def speak_here(
-    speech: BulkSettings, folder: RunFolder, shards: Iterable[Shard], workers: int
+    speech: BulkSettings, folder: RunFolder, shards: Iterable[Shard], places: Sequence[WorkerPlace]
 ) -> Iterator[ShardReport]:
-    """The shards' reports as they are finished; one worker is the calling process."""
-    if workers > 1:
-        yield from feed(Processes(speech, folder), workers, shards)
+    """The shards' reports as they are finished, of a worker in each place; a single one that has its device
+    for itself is the calling process.
+    """
+    if len(places) > 1 or places[0].share < 1:
+        yield from feed(Processes(speech, folder, places), len(places), shards)
         return
     speaker = None
     for shard in shards:
@@ -32,17 +36,20 @@ def speak_here(
 class Processes:
     """A `Crew` of processes. They die with the process that started them, however it ends."""
 
-    def __init__(self, speech: BulkSettings, folder: RunFolder):
+    def __init__(self, speech: BulkSettings, folder: RunFolder, places: Sequence[WorkerPlace]):
         self._given = speech, folder
+        self._free = list(places)
         self._running: dict[SpawnProcess, Connection] = {}
+        self._places: dict[SpawnProcess, WorkerPlace] = {}
 
     def begin(self) -> SpawnProcess:
         context = get_context("spawn")
         mine, theirs = context.Pipe()
-        process = context.Process(target=_work, args=(*self._given, theirs), daemon=True)
+        place = self._free.pop(0)
+        process = context.Process(target=_work, args=(*self._given, place, theirs), daemon=True)
         process.start()
         theirs.close()
-        self._running[process] = mine
+        self._running[process], self._places[process] = mine, place
         return process
 
     def give(self, worker: SpawnProcess, shard: Shard) -> None:
@@ -60,7 +67,10 @@ class Processes:
                 except (EOFError, OSError):
                     process.join()
                     del self._running[process]
-                    return process, WorkerLost(f"a process ended with status {process.exitcode}")
+                    place = self._places.pop(process)
+                    self._free.append(place)
+                    how = f"a process on {place.device} ended with status {process.exitcode}"
+                    return process, WorkerLost(how)
 
     def end(self) -> None:
         for process in self._running:
@@ -69,12 +79,13 @@ class Processes:
             process.join()
 
 
-def _work(speech: BulkSettings, folder: RunFolder, link: Connection) -> None:
+def _work(speech: BulkSettings, folder: RunFolder, place: WorkerPlace, link: Connection) -> None:
     """Runs in a worker process: loads the models, then speaks one shard after the other."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the parent
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        speaker = ShardSpeaker(speech, folder)
+        models = {**speech.models, "device": place.claim()}
+        speaker = ShardSpeaker(replace(speech, models=models), folder)
         link.send(None)
         while True:
             link.send(speaker.speak(link.recv()))

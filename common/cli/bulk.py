@@ -7,6 +7,7 @@ import functools
 import json
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from melforge.common.cluster.connect import LOCAL, require_ray
 from melforge.common.errors import InputError
 from melforge.common.files import require_writable_file
 from melforge.common.remote import fetch_file, is_address, require_writable
+from melforge.common.synthesis.places import WorkerPlace, describe, is_several, places_of
 
 if TYPE_CHECKING:
     from melforge.common.bulk.run import SpeakShards
@@ -37,6 +39,8 @@ tables of texts (-i FILE.csv, .jsonl or .parquet, others with --format):
   --skip-bad         rows without an id or text that could be spoken are listed, and not spoken
   --shards I/N       speak the I-th of N parts only: N machines that see the folder make the table together
   --workers N        processes that speak, each with its own models (default: one a core, or one for a GPU)
+  --workers-per-gpu N   that share a GPU, with --device cuda:all (every GPU), cuda:0,cuda:2 or one (default,
+        of several or all: as many as have 4 GB of it and two cores each, 8 at most)
   --ray [ADDRESS]    workers on the Ray cluster there, auto for the one of this machine; without an address on
         one that is started here
   --gpus-per-worker X   of a Ray cluster; a fraction shares one GPU (default: 1 where it has any)
@@ -65,7 +69,9 @@ def speak_rows(table: Table, args: argparse.Namespace) -> int:
     from melforge.common.serve.pairs import LoadOptions
 
     controls = options.controls_from(args)
-    how = LoadOptions(backend=args.backend, device=args.device, threads=args.threads).with_threads()
+    places = places_from(args)
+    device = places[0].device if places else args.device
+    how = LoadOptions(backend=args.backend, device=device, threads=args.threads).with_threads()
     speech = BulkSettings(
         models={**options.load_options(args), "threads": how.threads},
         controls=controls,
@@ -76,7 +82,7 @@ def speak_rows(table: Table, args: argparse.Namespace) -> int:
         warm_up=args.warm_up,
     )
     folder = run_folder(args.output)
-    speak = workers_from(args, how)
+    speak = workers_from(args, how, places)
     progress = Path(args.progress) if args.progress else None
     if progress is not None:
         require_writable_file(progress)
@@ -111,12 +117,25 @@ def part_of(text: str) -> tuple[int, int]:
     return int(number), int(count)
 
 
-def workers_from(args: argparse.Namespace, how: LoadOptions) -> SpeakShards:
+def places_from(args: argparse.Namespace) -> tuple[WorkerPlace, ...]:
+    """Where workers speak by --device and --workers-per-gpu; nowhere if these do not say it."""
+    if not is_several(args.device, args.workers_per_gpu):
+        return ()
+    if args.workers is not None or args.ray is not None:
+        other = "--workers" if args.workers is not None else "--ray"
+        raise InputError(f"{other} is not for several devices, nor for --workers-per-gpu: leave it out")
+    places = places_of(args.device, args.workers_per_gpu)
+    print(describe(places), file=sys.stderr)
+    return places
+
+
+def workers_from(args: argparse.Namespace, how: LoadOptions, places: Sequence[WorkerPlace]) -> SpeakShards:
     """What speaks the shards: Ray's workers, or processes here."""
     if args.ray is None:
         from melforge.common.bulk.local import speak_here
 
-        return functools.partial(speak_here, workers=args.workers or how.workers())
+        places = places or [WorkerPlace(args.device)] * (args.workers or how.workers())
+        return functools.partial(speak_here, places=places)
     from melforge.common.cluster.bulk import Share, speak_on_ray
 
     require_ray()

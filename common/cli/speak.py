@@ -26,6 +26,7 @@ from melforge.common.errors import InputError
 from melforge.common.files import is_file
 from melforge.common.remote import NO_ADDRESS, is_address
 from melforge.common.stages.choose import KINDS
+from melforge.common.synthesis.places import is_several
 from melforge.common.text import unspoken_rows
 from melforge.common.text.markup import PlainText, analyse, linked, require_ssml
 
@@ -96,6 +97,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return list_available(args.json, args.voice)
     if bulk.is_table(args):
         return bulk.speak_table(args)
+    if is_several(args.device, args.workers_per_gpu):
+        raise InputError("--workers-per-gpu and several devices are for tables of texts: give --format too")
     for place, flag in ((args.input, "-i"), (args.output, "-o")):
         if is_address(place):
             raise InputError(f"{flag} {NO_ADDRESS}, unless it is of a table of texts: give --format")

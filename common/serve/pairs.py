@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +23,7 @@ from melforge.common.synthesis.acoustic import AcousticModel
 from melforge.common.synthesis.chunks import ChunkSizes
 from melforge.common.synthesis.driver import Driver
 from melforge.common.synthesis.loading import make_driver, override, pick_device
+from melforge.common.synthesis.places import usable_cores
 from melforge.common.synthesis.vocoder import Vocoder
 from melforge.common.text import Frontend
 from melforge.common.weights.published import read_checkpoints
@@ -83,8 +83,7 @@ class LoadOptions:
         """Threads that speak: one a core in all processes together where they can share engines, else one."""
         if not self.shares_engines():
             return 1
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return max(1, cores // processes)
+        return max(1, usable_cores() // processes)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import csv
 import importlib
 import json
+import multiprocessing
 import os
 import re
 import shlex
@@ -241,10 +242,23 @@ def test_where_there_is_no_room_the_run_says_where_and_how_it_goes_on(format, ti
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["run.json"]
 
 
-def test_shards_and_workers_change_no_sample(tiny_voice, tmp_path):
+def test_shards_and_workers_that_are_killed_change_no_sample(tiny_voice, tmp_path, monkeypatch, capfd):
     table = write_table(tmp_path / "in.jsonl")
-    for name, more in (("one", ()), ("other", ("--shard-size", 5, "--workers", 2))):
-        assert main(words_of(tiny_voice, table, tmp_path / name, *more)) == 0
+    assert main(words_of(tiny_voice, table, tmp_path / "one", "--workers", 1)) == 0
+    killed = []
+
+    def feed_and_kill(*given):
+        reports = feed(*given)
+        yield next(reports)
+        killed.extend(multiprocessing.active_children())  # one of them at least is at a shard
+        for process in killed:
+            process.kill()
+        yield from reports
+
+    monkeypatch.setattr("melforge.common.bulk.local.feed", feed_and_kill)
+    more = ("--shard-size", 2, "--device", "cpu,cpu")
+    assert main(words_of(tiny_voice, table, tmp_path / "other", *more)) == 0
+    assert "2 workers, 2 each on cpu\n" in capfd.readouterr().err and len(killed) == 2
     assert sounds_of(tmp_path / "one") == sounds_of(tmp_path / "other")
     assert len(sounds_of(tmp_path / "one")) == len(TEXTS)
 
