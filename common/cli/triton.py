@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from melforge.common.cli import options
 from melforge.common.config.lexicon import read_lexicon
 from melforge.common.errors import InputError, unknown
 from melforge.common.remote import sent
+from melforge.common.synthesis.places import ALL
 
 if TYPE_CHECKING:
     from melforge.common.triton.repository import Layout
@@ -34,9 +36,9 @@ models:
   --jasper-client      its models as NVIDIA's jasper-client.py asks for them: names, the signal
         in half precision, and labels alone as the output
 how Triton runs them:
-  --device auto|cpu|cuda=auto   cuda: instances on every GPU that Triton has (auto: there, or on the CPU
-        without one)
-  --instances N=1      of each model, on each GPU; each is a process with its own weights
+  --device NAME=auto   cpu, cuda or cuda:all (instances on every GPU that Triton has), of these only
+        cuda:0,cuda:2, or auto (all GPUs, or the CPU where there is none)
+  --instances, --workers-per-gpu N=1   of each model, on each GPU; each is a process with its own weights
   --batch-size N       texts at a time (default: as many as the models take)
   --queue-delay US=0   microseconds that a text waits at each model for others
   --queue-size N=64    texts that wait, that are under way (for each GPU), and that stream; further ones are
@@ -105,6 +107,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+def device_of(text: str) -> tuple[str, tuple[int, ...]]:
+    """Triton's kind of device by --device, and the numbers of its GPUs; no numbers mean all."""
+    if text in ("auto", "cpu", "cuda", ALL):
+        return text.removesuffix(":all"), ()
+    if not re.fullmatch(r"cuda:\d+(,cuda:\d+)*", text):
+        raise InputError(f"unknown device {text!r}: use auto, cpu, cuda, {ALL}, or GPUs as in cuda:0,cuda:2")
+    return "cuda", tuple(sorted({int(word.removeprefix("cuda:")) for word in text.split(",")}))
+
+
 def write(args: argparse.Namespace) -> list[str]:
     """The names of the repository's models."""
     from melforge.common.triton.choice import Choice
@@ -114,9 +125,9 @@ def write(args: argparse.Namespace) -> list[str]:
         raise InputError(f"{args.folder} is a file: give a folder for the repository")
     if not args.queue_seconds > 0:
         raise InputError(f"--queue-seconds must be positive, not {args.queue_seconds:g}")
-    layout = Layout(
-        args.device, args.instances, args.batch_size, args.queue_delay, args.queue_size, args.queue_seconds
-    )
+    device, gpus = device_of(args.device)
+    queue = args.queue_delay, args.queue_size, args.queue_seconds
+    layout = Layout(device, args.instances, args.batch_size, *queue, gpus)
     if args.ear is not None:
         return write_ear(args, layout)
     if args.jasper_client:

@@ -77,6 +77,7 @@ class Layout:
     queue_delay: int = 0  # microseconds that a request waits for others
     queue_size: int = 64  # requests that wait, and as many that are under way; further ones are refused
     queue_seconds: float = 8.0  # after which a request that waits at a model is refused
+    gpus: tuple[int, ...] = ()  # which of them; none: all that Triton has
 
 
 def write_repository(folder: Path, choice: Choice, layout: Layout) -> list[str]:
@@ -209,7 +210,8 @@ def batching(layout: Layout) -> dict[str, Any]:
 
 def instances(layout: Layout) -> list[dict[str, Any]]:
     """The entry `instance_group`."""
-    return [{"count": layout.instances, "kind": Constant(INSTANCE_KINDS[layout.device])}]
+    group = {"count": layout.instances, "kind": Constant(INSTANCE_KINDS[layout.device])}
+    return [{**group, "gpus": layout.gpus} if layout.gpus and layout.device == "cuda" else group]
 
 
 def steps(of: Mapping[str, Signature], ensemble: str, order: Sequence[str]) -> list[dict[str, Any]]:

@@ -97,6 +97,11 @@ def test_options_say_how_the_models_run(run):
     assert '"queue_size", value { string_value: "9" }' in configs["text_to_speech_stream"]
     assert all("max_batch_size: 4" in configs[name] for name in ("acoustic", "text_to_speech"))
     assert "max_batch_size: 0" in configs["text_to_speech_stream"]
+    configs = run("--device", "cuda:2,cuda:0", "--workers-per-gpu", "3")
+    assert "{ count: 3, kind: KIND_GPU, gpus: [0, 2] }" in configs["vocoder"]
+    assert "{ count: 3, kind: KIND_CPU }" in configs["frontend"]
+    with pytest.raises(InputError, match="unknown device 'cuda:0,cpu': use auto"):
+        run("--device", "cuda:0,cpu")
 
 
 def read_parameters(folder):
