@@ -16,6 +16,7 @@ from melforge.common.config.typed import located
 from melforge.common.errors import InputError, require_package
 from melforge.common.serve.settings import LOOPBACK, ServeSettings, setting_fields
 from melforge.common.stages.choose import KINDS
+from melforge.common.synthesis.places import WorkerPlace, is_several, places_of
 
 if TYPE_CHECKING:
     from melforge.common.serve.pairs import LoadOptions
@@ -37,9 +38,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     require_server()
     from melforge.common.serve.keys import read_access
 
+    several = is_several(args.device, settings.workers_per_gpu)
+    if several:
+        if settings.processes != 1 or args.ray is not None:
+            other = "--ray" if args.ray is not None else "--processes"
+            raise InputError(f"{other} is not for several devices, nor for --workers-per-gpu: leave it out")
+        places = places_of(args.device, settings.workers_per_gpu)
+        args.device, settings = places[0].device, replace(settings, processes=len(places))
+    else:
+        places = (WorkerPlace(args.device),) * settings.processes
     how = load_options(args, settings)
     if settings.wyoming_port is not None:
-        require_wyoming(settings, args.ray is not None)
+        require_wyoming(settings, args.ray is not None or several)
     if settings.riva_port is not None:
         require_package("riva.client", "--riva-port")
     require_certificate(settings)
@@ -57,8 +67,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     from melforge.common.serve.processes import serve_by_processes
     from melforge.common.serve.server import serve
 
-    run = serve if settings.processes == 1 else serve_by_processes
-    return run(settings, how, read_access(settings))
+    if settings.processes == 1 and not several:
+        return serve(settings, how, read_access(settings))
+    return serve_by_processes(settings, how, read_access(settings), places)
 
 
 def application(argv: Sequence[str]) -> Any:
@@ -78,11 +89,11 @@ def require_server() -> None:
         require_package(package, "serving")
 
 
-def require_wyoming(settings: ServeSettings, on_ray: bool) -> None:
+def require_wyoming(settings: ServeSettings, elsewhere: bool) -> None:
     """An InputError where the protocol, which has no keys, would let in those whom keys keep out."""
     require_package("wyoming", "--wyoming-port")
-    if on_ray or settings.processes != 1:
-        raise InputError("--wyoming-port is for one process here: leave --ray and --processes out")
+    if elsewhere or settings.processes != 1:
+        raise InputError("--wyoming-port is for one process here: leave --ray, --processes and devices out")
     if settings.host not in LOOPBACK and not settings.without_keys:
         raise InputError(
             f"--wyoming-port: Wyoming has no keys, and others can reach {settings.host}: give --without-keys "

@@ -12,6 +12,7 @@ from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.exceptions import InvalidState
 
+from melforge.common.serve.handing import Handed, HandedConnection
 from melforge.common.serve.settings import ServeSettings
 
 HEAD_SECONDS = 20.0  # in which a connection's next request must have begun and its headers have come
@@ -31,12 +32,14 @@ class HttpConnection(H11Protocol):
     """uvicorn's, which waits for headers as long as their sender likes.
 
     At most `most` connections are kept: a new one takes the place of the one that has waited longest without
-    a request, and is refused with 503 if there is none.
+    a request, and is refused with 503 if there is none. One that a front has handed over goes back to it
+    between two requests.
     """
 
-    def __init__(self, *given: Any, most: int, **named: Any) -> None:
+    def __init__(self, *given: Any, most: int, handed: Handed | None = None, **named: Any) -> None:
         super().__init__(*given, **named)
-        self._most = most
+        self._most, self._from_front = most, handed
+        self._handed: HandedConnection | None = None
         self._deadline: asyncio.TimerHandle | None = None  # while no request is under way
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -44,6 +47,10 @@ class HttpConnection(H11Protocol):
         if len(self.connections) > self._most:
             self._take_a_place()
         self._note_state()
+        if self._from_front is not None:
+            self._handed = self._from_front.connections.pop(transport.get_extra_info("socket").fileno())
+            if self._handed.start and not transport.is_closing():
+                self.data_received(self._handed.start)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -56,6 +63,9 @@ class HttpConnection(H11Protocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._note_state()
+        if self._handed is not None and self._can_go_back():
+            self._handed.give_back()
+            self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
         """Refuses what is no HTTP; an answer that is under way ends with the connection."""
@@ -77,6 +87,16 @@ class HttpConnection(H11Protocol):
             self._deadline = self.loop.call_later(HEAD_SECONDS, self._give_up)
         elif not waits:
             self._end_deadline()
+
+    def _can_go_back(self) -> bool:
+        """Whether nothing of this connection is here alone: neither a request, nor bytes, nor keys of TLS."""
+        return (
+            self.conn.our_state is self.conn.their_state is h11.IDLE
+            and self.conn.trailing_data == (b"", False)
+            and not self.transport.get_write_buffer_size()
+            and not self.transport.is_closing()
+            and self.scheme == "http"
+        )
 
     def _end_deadline(self) -> None:
         if self._deadline is not None:

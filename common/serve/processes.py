@@ -1,56 +1,84 @@
-"""Several server processes at one port, each with its own models; one that dies is replaced.
+"""Several server processes behind one front, each with its own models; one that dies is replaced.
 
-The kernel distributes the connections (SO_REUSEPORT). A process listens once its first pair is loaded.
+The front accepts connections, reads the first bytes of a request, and hands both to the process that has the
+fewest (handing.py). What is sent then does not pass it. Riva's port is shared by the processes themselves:
+there the kernel distributes the connections (SO_REUSEPORT).
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
 import signal
+import socket
 import tempfile
 import threading
-import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from multiprocessing import get_context, parent_process
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from types import FrameType
 
 from prometheus_client.multiprocess import mark_process_dead
 
 from melforge.common.serve.app import HANGING_CHECK
+from melforge.common.serve.connections import HEAD_SECONDS, most_connections
+from melforge.common.serve.handing import BEGUN, BETWEEN, LARGEST_START, NOTE, NUMBER, Handed, socket_pair
 from melforge.common.serve.health import STEP_LIMIT
 from melforge.common.serve.keys import Access
 from melforge.common.serve.logs import exit_now, set_up_logging
 from melforge.common.serve.metrics import FOLDER_VARIABLE, log
 from melforge.common.serve.pairs import LoadOptions
-from melforge.common.serve.server import CLOSING_SECONDS, SIGNALS, answer, bind, listen, make_service
+from melforge.common.serve.server import (
+    ACCEPTED,
+    BACKLOG,
+    CLOSING_SECONDS,
+    SIGNALS,
+    answer,
+    bind,
+    make_service,
+)
 from melforge.common.serve.service import Service
 from melforge.common.serve.settings import ServeSettings
+from melforge.common.synthesis.places import WorkerPlace, describe
 
 MOST_FAILURES = 3  # processes in a row that die before they listen; after that none is started
-PAUSE = 1.0  # seconds before a process that failed is replaced
+PAUSE = 1.0  # seconds before a process that failed is replaced, and before a connection is accepted again
+AGAIN = 0.1  # seconds before a request is offered again that no process could take
 
 
-def serve_by_processes(settings: ServeSettings, options: LoadOptions, access: Access) -> int:
+def serve_by_processes(
+    settings: ServeSettings, options: LoadOptions, access: Access, places: Sequence[WorkerPlace]
+) -> int:
     """Serves until a signal comes; the exit status. What keeps the first one from listening is raised."""
     set_up_logging()
+    allow_open_files()
     with ExitStack() as stack:
-        port = stack.enter_context(reserved(settings.host, settings.port))
+        bound = stack.enter_context(bind(settings.host, settings.port))
+        bound.setblocking(False)
         if settings.riva_port is not None:
             riva_port = stack.enter_context(reserved(settings.host, settings.riva_port))
             settings = replace(settings, riva_port=riva_port)
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="melforge-figures-"))
         os.environ[FOLDER_VARIABLE] = folder
+        log("processes", chosen=describe(places))
         try:
-            return Front(settings, options, access, port).run()
+            return asyncio.run(Front(settings, options, access, bound).run(places))
         finally:
             del os.environ[FOLDER_VARIABLE]
+
+
+def allow_open_files() -> None:
+    """As many as the system lets this process have: it keeps all connections."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 @contextmanager
@@ -61,107 +89,218 @@ def reserved(host: str, port: int) -> Iterator[int]:
         yield bound.getsockname()[1]
 
 
-class Front:
-    """Starts the processes, replaces those that die, and stops them all."""
+@dataclass(eq=False)
+class HeldConnection:
+    """A client's connection, whoever has it."""
 
-    def __init__(self, settings: ServeSettings, options: LoadOptions, access: Access, port: int):
-        self._given = settings, options, access, port
-        self._settings = settings
-        self._running: dict[SpawnProcess, Connection] = {}
-        self._listening: set[SpawnProcess] = set()
+    socket: socket.socket
+    deadline: asyncio.TimerHandle | None = None  # while no request comes
+    start: bytes | None = None  # of a request that another process could answer too
+
+
+@dataclass(eq=False)
+class ServerProcess:
+    """A process, as the front knows it."""
+
+    place: WorkerPlace
+    process: SpawnProcess
+    link: Connection
+    hands: socket.socket
+    listening: bool = False
+    connections: dict[int, HeldConnection] = field(default_factory=dict)  # that it has now
+
+
+class Front:
+    """Starts the processes, hands them connections, replaces those that die, and stops them all."""
+
+    def __init__(
+        self, settings: ServeSettings, options: LoadOptions, access: Access, bound: socket.socket
+    ) -> None:
+        self._given = settings, options, access
+        self._settings, self._bound = settings, bound
+        self._running: list[ServerProcess] = []  # first who was handed none for longest
+        self._idle: dict[HeldConnection, None] = {}  # the longest first
+        self._most_idle = most_connections(settings)
+        self._numbers = itertools.count()
+        self._accepts = False
         self._failures = 0
         self._fault: BaseException | None = None
         self._signals: list[int] = []
-        self._woken, self._wake = os.pipe()
 
-    def run(self) -> int:
-        before = {number: signal.signal(number, self._on_signal) for number in SIGNALS}
+    async def run(self, places: Sequence[WorkerPlace]) -> int:
+        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
+        for number in SIGNALS:
+            self._loop.add_signal_handler(number, self._on_signal, number)
         try:
-            for _ in range(self._settings.processes):
-                self._begin()
-            while self._running and not self._signals and self._fault is None:
-                self._look()
-            status = self._end()
+            for place in places:
+                self._begin(place)
+            await self._over.wait()
         finally:
-            for process in self._running:
-                process.kill()
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            for one in self._running:
+                one.process.kill()
         if self._fault is not None:
             raise self._fault
         log("stopped")
-        return status
+        if len(self._signals) > 1:
+            return 128 + self._signals[-1]
+        return 0 if self._signals and not self._running else 1
 
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int) -> None:
+        """Lets all processes finish what they speak; a second signal kills them."""
         self._signals.append(number)
-        os.write(self._wake, b"!")
+        if len(self._signals) > 1 or not self._running:
+            self._over.set()
+        for one in self._running:
+            one.process.terminate()
+        self._loop.call_later(self._settings.grace + 2 * CLOSING_SECONDS, self._over.set)
 
-    def _begin(self) -> None:
+    def _begin(self, place: WorkerPlace) -> None:
+        if self._signals:
+            return
         context = get_context("spawn")
-        mine, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=_serve_one, args=(*self._given, theirs))
+        link, theirs = context.Pipe(duplex=False)
+        hands, end = socket_pair()
+        given = *self._given, place, self._bound.getsockname()[:2], end, theirs
+        process = context.Process(target=_serve_one, args=given)
         process.start()
         theirs.close()
-        self._running[process] = mine
+        end.close()
+        one = ServerProcess(place, process, link, hands)
+        self._running.append(one)
+        self._loop.add_reader(process.sentinel, self._ended, one)
+        self._loop.add_reader(link.fileno(), self._read, one)
+        self._loop.add_reader(hands, self._note, one)
 
-    def _look(self, seconds: float | None = None) -> None:
-        """Waits for a signal, or news of a process."""
-        sentinels = [process.sentinel for process in self._running]
-        news = [link for link in self._running.values() if not link.closed]
-        found = wait([self._woken, *sentinels, *news], seconds)
-        if self._woken in found:
-            os.read(self._woken, 1)
-        for process, link in list(self._running.items()):
-            if not link.closed and link.poll():
-                self._read(process, link)
-            if not process.is_alive():
-                self._ended(process)
-
-    def _read(self, process: SpawnProcess, link: Connection) -> None:
+    def _read(self, one: ServerProcess) -> None:
         """Reads a process's message: None if it listens, else why it cannot."""
+        self._loop.remove_reader(one.link.fileno())
         try:
-            fault = link.recv()
+            fault = one.link.recv()
         except EOFError:
-            link.close()
             return
         if fault is None:
-            self._listening.add(process)
+            one.listening = True
             self._failures = 0
-        elif not self._listening:
+            if not self._accepts:
+                self._accepts = True
+                self._bound.listen(BACKLOG)
+                self._loop.add_reader(self._bound, self._accept)
+        elif not self._accepts:
             self._fault = fault
+            self._over.set()
 
-    def _ended(self, process: SpawnProcess) -> None:
-        process.join()
-        self._running.pop(process).close()
-        if process.pid is not None:
-            mark_process_dead(process.pid, os.environ[FOLDER_VARIABLE])
-            Path(os.environ[FOLDER_VARIABLE], f"{process.pid}.state").unlink(missing_ok=True)
-        if self._signals or self._fault is not None:
+    def _ended(self, one: ServerProcess) -> None:
+        self._note(one)
+        for source in (one.process.sentinel, one.link.fileno(), one.hands):
+            self._loop.remove_reader(source)
+        one.process.join()
+        one.link.close()
+        one.hands.close()
+        self._running.remove(one)
+        if one.process.pid is not None:
+            mark_process_dead(one.process.pid, os.environ[FOLDER_VARIABLE])
+            Path(os.environ[FOLDER_VARIABLE], f"{one.process.pid}.state").unlink(missing_ok=True)
+        for held in one.connections.values():
+            start, held.start = held.start, None
+            if start is None:
+                held.socket.close()
+            else:  # once: a request may be what ends a process
+                self._hand_over(held, start)
+        if self._signals:
+            if not self._running:
+                self._over.set()
             return
-        log("a process ended", logging.ERROR, pid=process.pid, status=process.exitcode)
-        if process in self._listening:
-            self._listening.remove(process)
-        else:
-            self._failures += 1
-            time.sleep(PAUSE)
+        log("a process ended", logging.ERROR, pid=one.process.pid, status=one.process.exitcode)
+        self._failures += not one.listening
         if self._failures < MOST_FAILURES:
-            self._begin()
+            self._loop.call_later(0 if one.listening else PAUSE, self._begin, one.place)
+        elif not self._running:
+            self._over.set()
 
-    def _end(self) -> int:
-        """Lets all processes finish what they speak; a second signal kills them."""
-        for process in self._running:
-            process.terminate()
-        end = time.monotonic() + self._settings.grace + 2 * CLOSING_SECONDS
-        asked = len(self._signals)
-        while self._running and time.monotonic() < end and len(self._signals) == asked:
-            self._look(max(0.0, end - time.monotonic()))
-        if len(self._signals) > asked:
-            return 128 + self._signals[-1]
-        return 0 if asked and not self._running else 1
+    # Connections
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTED):
+            try:
+                connection, _ = self._bound.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError:  # too many open files
+                self._loop.remove_reader(self._bound)
+                self._loop.call_later(PAUSE, self._loop.add_reader, self._bound, self._accept)
+                return
+            connection.setblocking(False)
+            self._keep(HeldConnection(connection))
+
+    def _keep(self, held: HeldConnection) -> None:
+        """Waits for its next request; of too many that wait the oldest is closed."""
+        if len(self._idle) >= self._most_idle:
+            self._drop(next(iter(self._idle)))
+        self._idle[held] = None
+        held.deadline = self._loop.call_later(HEAD_SECONDS, self._drop, held)
+        self._loop.add_reader(held.socket, self._on_bytes, held)
+
+    def _take(self, held: HeldConnection) -> None:
+        del self._idle[held]
+        self._loop.remove_reader(held.socket)
+        if held.deadline is not None:
+            held.deadline.cancel()
+
+    def _drop(self, held: HeldConnection) -> None:
+        self._take(held)
+        held.socket.close()
+
+    def _on_bytes(self, held: HeldConnection) -> None:
+        try:
+            start = b"" if self._settings.certificate else held.socket.recv(LARGEST_START)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._drop(held)
+            return
+        if not start and not self._settings.certificate:  # its client has left
+            self._drop(held)
+            return
+        self._take(held)
+        held.start = start or None  # TLS begins with its process
+        self._hand_over(held, start)
+
+    def _hand_over(self, held: HeldConnection, start: bytes) -> None:
+        """To the process with the fewest connections, of several the one that was handed none for longest;
+        later, where none listens or has room for it.
+        """
+        number = next(self._numbers)
+        for one in sorted(self._running, key=lambda one: len(one.connections)):
+            with suppress(OSError):
+                if one.listening:
+                    socket.send_fds(one.hands, [NUMBER.pack(number), start], [held.socket.fileno()])
+                    one.connections[number] = held
+                    self._running.remove(one)
+                    self._running.append(one)
+                    return
+        self._loop.call_later(AGAIN, self._hand_over, held, start)
+
+    def _note(self, one: ServerProcess) -> None:
+        """Reads what became of connections."""
+        with suppress(OSError):  # there are no further ones
+            while note := one.hands.recv(NOTE.size):
+                number, what = NOTE.unpack(note)
+                if what == BEGUN:
+                    one.connections[number].start = None
+                elif what == BETWEEN:
+                    self._keep(one.connections.pop(number))
+                else:
+                    one.connections.pop(number).socket.close()
 
 
 def _serve_one(
-    settings: ServeSettings, options: LoadOptions, access: Access, port: int, link: Connection
+    settings: ServeSettings,
+    options: LoadOptions,
+    access: Access,
+    place: WorkerPlace,
+    address: tuple[str, int],
+    end: socket.socket,
+    link: Connection,
 ) -> None:
     """Runs in a process; reports that it listens (None), or why it cannot."""
     os.setsid()  # a terminal's Ctrl-C is for the front, which passes it on
@@ -169,14 +308,14 @@ def _serve_one(
     set_up_logging()
 
     async def run() -> None:
-        service = make_service(settings, options, access)
+        service = make_service(settings, replace(options, device=place.claim()), access)
         await service.load_first()
         if service.fault is not None:
             service.stop()
             raise service.fault
         if service.orders is not None:
             await service.orders.catch_up()
-        listening = listen(settings.host, port, shared=True)
+        listening = Handed(end, address)
         link.send(None)
         watching = asyncio.create_task(_watch(service))
         try:

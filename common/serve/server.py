@@ -17,6 +17,7 @@ import uvicorn
 
 from melforge.common.serve.app import make_app, upkeep
 from melforge.common.serve.connections import HttpConnection, LiveConnection, most_connections
+from melforge.common.serve.handing import Handed
 from melforge.common.serve.keys import Access
 from melforge.common.serve.logs import exit_now, set_up_logging
 from melforge.common.serve.metrics import log
@@ -46,9 +47,9 @@ class Server(uvicorn.Server):
             one.listen(BACKLOG)  # asyncio has set it to ACCEPTED
 
 
-def make_server(service: Service) -> Server:
+def make_server(service: Service, handed: Handed | None = None) -> Server:
     settings = service.settings
-    connection: Any = functools.partial(HttpConnection, most=most_connections(settings))
+    connection: Any = functools.partial(HttpConnection, most=most_connections(settings), handed=handed)
     config = uvicorn.Config(
         make_app(service),
         http=connection,
@@ -135,8 +136,8 @@ def bind(host: str, port: int, shared: bool = False) -> socket.socket:
     return bound
 
 
-def listen(host: str, port: int, shared: bool = False) -> socket.socket:
-    listening = bind(host, port, shared)
+def listen(host: str, port: int) -> socket.socket:
+    listening = bind(host, port)
     try:
         listening.listen(BACKLOG)
     except OSError as error:
@@ -187,7 +188,7 @@ async def answer(service: Service, listening: socket.socket | None, wyoming: str
 
 
 async def answer_http(service: Service, listening: socket.socket, over: asyncio.Event) -> None:
-    server = make_server(service)
+    server = make_server(service, listening if isinstance(listening, Handed) else None)
 
     async def exit_when_over() -> None:
         await over.wait()

@@ -110,6 +110,13 @@ class ServeSettings:
         "N",
         high=MOST_THREADS,
     )
+    workers_per_gpu: int | None = setting(
+        None,
+        "processes that share a GPU, with --device cuda:all (every GPU), cuda:0,cuda:2 or one (default, of "
+        "several or all: as many as have 4 GB of it and two cores each, 8 at most)",
+        "N",
+        high=MOST_THREADS,
+    )
     max_batch: int | None = setting(
         None,
         "texts whose next audio is computed together, where the models gain by it; 1: each alone "

@@ -103,6 +103,7 @@ def usable_cores() -> int:
 def describe(places: Sequence[WorkerPlace]) -> str:
     """The line that says what was chosen."""
     devices = list(dict.fromkeys(place.device for place in places))
-    words = f"{len(places)} workers, {len(places) // len(devices)} each on {', '.join(devices)}"
+    each = f", {len(places) // len(devices)} each" if len(devices) > 1 else ""
+    words = f"{len(places)} workers{each} on {', '.join(devices)}"
     smallest = min(place.memory for place in places)
     return f"{words}; PyTorch takes at most {smallest / 1e9:.1f} GB a worker" if smallest else words

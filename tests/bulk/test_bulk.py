@@ -258,7 +258,7 @@ def test_shards_and_workers_that_are_killed_change_no_sample(tiny_voice, tmp_pat
     monkeypatch.setattr("melforge.common.bulk.local.feed", feed_and_kill)
     more = ("--shard-size", 2, "--device", "cpu,cpu")
     assert main(words_of(tiny_voice, table, tmp_path / "other", *more)) == 0
-    assert "2 workers, 2 each on cpu\n" in capfd.readouterr().err and len(killed) == 2
+    assert "2 workers on cpu\n" in capfd.readouterr().err and len(killed) == 2
     assert sounds_of(tmp_path / "one") == sounds_of(tmp_path / "other")
     assert len(sounds_of(tmp_path / "one")) == len(TEXTS)
 

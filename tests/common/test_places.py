@@ -12,7 +12,7 @@ GIB = 1 << 30
 
 def test_each_cpu_of_a_list_is_a_place():
     places = places_of("cpu, cpu,cpu", None)
-    assert places == (WorkerPlace("cpu"),) * 3 and describe(places) == "3 workers, 3 each on cpu"
+    assert places == (WorkerPlace("cpu"),) * 3 and describe(places) == "3 workers on cpu"
     before = dict(os.environ)
     assert places[0].claim() == "cpu" and os.environ == before
 

@@ -2,8 +2,10 @@
 
 import concurrent.futures
 import contextlib
+import http.client
 import json
 import os
+import select
 import signal
 import socket
 import threading
@@ -15,7 +17,7 @@ import pytest
 from melforge.common.cli.serve import main
 from melforge.common.errors import InputError
 from melforge.common.serve.server import listen
-from tests.serve.conftest import PATIENCE, SPEECH, own_pcm, samples_of, serving, wait_for
+from tests.serve.conftest import PATIENCE, SPEECH, own_pcm, ratio_db, samples_of, serving, wait_for
 
 pytestmark = pytest.mark.serve
 TEXTS = [f"This is sentence number {number}, which is not very long." for number in range(8)]
@@ -30,6 +32,11 @@ def children_of(pid: int) -> list[int]:
 def is_there(pid: int) -> bool:
     stat = Path(f"/proc/{pid}/stat")
     return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def kill_if_there(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
 
 
 @contextlib.contextmanager
@@ -104,6 +111,73 @@ def test_a_signal_ends_all_of_them_behind_what_they_speak(direct):
         assert not any(map(is_there, processes)) and events(lines)[-1] == "stopped"
 
 
+def test_each_request_goes_to_the_process_with_the_fewest(direct):
+    book = json.dumps(own_pcm(" ".join(TEXTS * 9)))
+    with two_processes() as (server, _, processes), contextlib.ExitStack() as stack:
+        port = int(server.url.rpartition(":")[2])
+        clients = {}  # who have a book spoken and read nothing of it, by their connection's inode
+
+        def begin():
+            client = stack.enter_context(socket.socket())
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.connect(("127.0.0.1", port))
+            head = f"POST {SPEECH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            client.sendall(f"{head}Content-Length: {len(book)}\r\n\r\n{book}".encode())
+            wait_for(lambda: connection_of(client), "the connection's other end")
+            clients[connection_of(client)] = client
+            wait_for(lambda: sum(map(len, spread())) == len(clients), "a process that takes it")
+
+        def spread():
+            return [sockets_of(process) & clients.keys() for process in processes]
+
+        for number in range(1, 7):
+            begin()
+            assert {len(those) for those in spread()} == {number // 2, (number + 1) // 2}
+        for one in spread()[0]:
+            clients[one].close()
+        wait_for(lambda: not spread()[0], "the end of the first one's")
+        with httpx.Client(base_url=server.url, timeout=PATIENCE) as client:
+            for text in TEXTS[:3]:  # on one connection, which goes back between them
+                answer = client.post(SPEECH, json=own_pcm(text))
+                assert len(samples_of(answer.content)) == len(direct.speak(text).samples)
+        clients = {one: client for one, client in clients.items() if client.fileno() >= 0}
+        begin()
+        begin()
+        assert list(map(len, spread())) == [2, 3]
+
+
+def connection_of(client: socket.socket) -> str:
+    """The inode of the server's end, as links in /proc have it; "" before it is accepted."""
+    ends = [f"0100007F:{name[1]:04X}" for name in (client.getpeername(), client.getsockname())]
+    rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()]
+    return next((f"socket:[{row[9]}]" for row in rows if row[1:3] == ends and row[9] != "0"), "")
+
+
+def sockets_of(pid: int) -> set[str]:
+    with contextlib.suppress(OSError):
+        return {str(file.readlink()) for file in Path(f"/proc/{pid}/fd").iterdir() if file.is_symlink()}
+    return set()
+
+
+def test_what_one_had_not_begun_to_answer_another_does(direct):
+    with two_processes() as (server, lines, processes), contextlib.ExitStack() as stack:
+        connections = []
+        os.kill(processes[0], signal.SIGSTOP)  # it was begun first, and is handed the first request
+        stack.callback(kill_if_there, processes[0])
+        for text in TEXTS[:2]:
+            host = server.url.removeprefix("http://")
+            one = stack.enter_context(contextlib.closing(http.client.HTTPConnection(host, timeout=PATIENCE)))
+            one.request("POST", SPEECH, json.dumps(own_pcm(text)), {"Content-Type": "application/json"})
+            connections.append(one)
+        answered = select.select([one.sock for one in connections], [], [], PATIENCE)[0]
+        assert answered == [connections[1].sock]
+        kill_if_there(processes[0])
+        for text, one in zip(TEXTS, connections, strict=False):
+            wanted, got = direct.speak(text).samples * 32767, samples_of(one.getresponse().read())
+            assert len(got) == len(wanted) and ratio_db(wanted, got) > 45
+        wait_for(lambda: events(lines).count("listening") == 2, "the replacement")
+
+
 def test_none_of_them_outlives_the_front():
     with two_processes() as (server, _, processes):
         assert len(processes) == 2 and all(map(is_there, processes))
@@ -129,4 +203,4 @@ def test_they_begin_where_another_server_s_connections_are_in_their_last_minute(
         accepted.close()  # whoever closes first waits for late packets
         assert caller.recv(1) == b""
     before.close()
-    listen("127.0.0.1", port, shared=True).close()
+    listen("127.0.0.1", port).close()
