@@ -271,6 +271,20 @@ def test_who_cancels_leaves_nothing_behind(server):
     wait_for(lambda: threading.active_count() <= threads + 1, "the threads' ends")
 
 
+def test_an_answer_that_its_caller_refuses_is_no_fault_of_the_server(server, caplog):
+    little = {
+        "grpc.max_receive_message_length": 1000,
+        "grpc.http2.lookahead_bytes": 1024,
+        "grpc.http2.bdp_probe": 0,
+    }
+    speech = client(server.riva, options=[*little.items()])
+    for _ in range(6):
+        with refused("RESOURCE_EXHAUSTED", "larger than max"):
+            speech.synthesize(TEXT, sample_rate_hz=192000)
+    wait_until_idle(server)
+    assert "fault" not in caplog.messages
+
+
 def test_a_deadline_ends_the_work(server):
     from riva.client.proto.riva_tts_pb2 import SynthesizeSpeechRequest
 

@@ -91,7 +91,7 @@ def test_a_text_is_spoken_as_speak_speaks_it(server, direct):
 def test_a_text_that_comes_in_parts_is_spoken_by_sentences(server, direct):
     from wyoming.tts import SynthesizeChunk, SynthesizeStart, SynthesizeStop
 
-    parts = [SynthesizeChunk(TEXT[start : start + 7]) for start in range(0, len(TEXT), 7)]
+    parts = [SynthesizeChunk(TEXT[start : start + 7]) for start in range(-7, len(TEXT), 7)]  # the first: ""
     whole = synthesize(TEXT)  # which clients send too, for servers that know no parts
     events = talk(server, SynthesizeStart(), *parts, whole, SynthesizeStop(), until=("synthesize-stopped",))
     assert [event.type for event in events if event.type != "audio-chunk"] == [
@@ -115,6 +115,9 @@ def test_the_ear_hears_what_was_spoken(server, direct):
     events = (Transcribe().event(), AudioStart(**format).event(), *(one.event() for one in chunks))
     (answer,) = talk(server, *events, AudioStop().event(), until=("transcript", "error"))
     assert answer.data["text"].lower().strip(".") == "she said that it was a good day"
+    events = Transcribe(language="de-DE").event(), *events[1:], AudioStop().event()
+    error, _ = talk(server, *events, until=(None,))
+    assert "the ear hears en, not 'de'" in error.data["text"]
 
 
 def test_ping(server):
@@ -129,6 +132,7 @@ def test_ping(server):
     [
         ("...", {}, "can be spoken"),
         ("Hello.", {"name": "nobody"}, "nobody"),
+        ("Hello.", {"language": "de-DE"}, "this is for en, not for 'de-DE'"),
         ("x" * 5000, {}, "5000 characters, of 4096 at most"),
     ],
 )

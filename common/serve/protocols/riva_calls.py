@@ -124,13 +124,14 @@ async def answer_call(
         code = grpc.StatusCode.OK
         call.record["end"] = "whole"
         context.set_trailing_metadata(call.trailer)
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, grpc.aio.InternalError) as error:  # the latter: a write found it ended
         if (left := context.time_remaining()) is not None and left <= 0:
             code = grpc.StatusCode.DEADLINE_EXCEEDED
         call.record["end"] = "disconnect"
         if guarded:
             service.metrics.left.inc()
-        raise
+        if isinstance(error, asyncio.CancelledError):
+            raise
     except Exception as error:
         call.record["end"] = type(error).__name__
         fault = fault_of(error, service)

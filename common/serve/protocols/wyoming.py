@@ -19,7 +19,7 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
-from wyoming.asr import Transcript
+from wyoming.asr import Transcribe, Transcript
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
 from wyoming.error import Error
 from wyoming.event import Event, Eventable, async_get_stdin, async_get_stdout, async_write_event
@@ -51,6 +51,7 @@ from melforge.common.serve.protocols.live import (
     in_turn,
     request_of,
 )
+from melforge.common.serve.protocols.nim import require_language
 from melforge.common.serve.scheduler import LOG
 from melforge.common.serve.service import Service, Speaking
 from melforge.common.serve.settings import LOOPBACK
@@ -200,6 +201,7 @@ class WyomingClient:
         self.text = GrowingText(service.settings.max_characters)
         self.sentences: asyncio.Queue[str | None] = asyncio.Queue()
         self.speaker: asyncio.Task[None] | None = None  # of a text that comes in parts
+        self.language = ""  # of what is recorded
         self.format: AudioStart | None = None  # of a recording that comes
         self.recorded = bytearray()
         self.busy = False  # with an event
@@ -263,6 +265,8 @@ class WyomingClient:
             self.sentences.put_nowait(None)
             await self.speaker
             self.speaker = None
+        elif Transcribe.is_type(kind):
+            self.language = Transcribe.from_event(event).language or ""
         elif AudioStart.is_type(kind):
             self.format, self.recorded = AudioStart.from_event(event), bytearray()
         elif AudioChunk.is_type(kind) and self.format is not None:
@@ -312,6 +316,7 @@ class WyomingClient:
         service = self.service
         sentence.admission.enter_context(service.admitted("", [sentence.text]))
         pair, _ = service.require(request_of(fields, sentence.text))
+        require_language(service.pairs.languages[pair.voice] or "en", fields.get("language", ""))
         rate = service.pairs.mel(pair).sampling_rate
         wanted = request_of({**fields, "sample_rate": rate}, sentence.text)
         sentence.spoken = await service.speak(wanted, service.scheduler.clock())
@@ -340,7 +345,7 @@ class WyomingClient:
             writer.setparams((format.channels, format.width, format.rate, 0, "NONE", ""))
             writer.writeframes(self.recorded)
         hearing = self.service.hearing
-        hearing.require(hearing.names[0] if hearing.names else "")
+        hearing.require(hearing.names[0] if hearing.names else "", self.language)
         with hearing.admitted():
             heard = await hearing.transcribe(file)
         await self.send(Transcript(text=heard.text, language=hearing.language))
@@ -360,6 +365,8 @@ def fields_of(asked: Synthesize | SynthesizeStart) -> dict[str, Any]:
     fields: dict[str, Any] = dict(DEFAULTS)
     if asked.voice is not None and asked.voice.name:
         fields["voice"] = asked.voice.speaker or asked.voice.name
+    elif asked.voice is not None and asked.voice.language:
+        fields["language"] = asked.voice.language
     if asked.text_format == "ssml":
         fields["markup"] = "ssml"
     return fields
