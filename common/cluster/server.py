@@ -124,6 +124,7 @@ def make_application(settings: ServeSettings, options: LoadOptions, access: Acce
         ReplicaOnRay,
         name="Speech",
         max_ongoing_requests=settings.queue,
+        max_queued_requests=settings.queue,  # of each ingress; further ones are refused as they come
         health_check_period_s=HEALTH_SECONDS,
         health_check_timeout_s=HEALTH_TIMEOUT,
         graceful_shutdown_timeout_s=settings.grace,
@@ -134,7 +135,7 @@ def make_application(settings: ServeSettings, options: LoadOptions, access: Acce
         serve.ingress()(Ingress),
         name="Ingress",
         num_replicas=how.ingresses,
-        max_ongoing_requests=settings.queue * how.most,
+        max_ongoing_requests=settings.queue * how.most + settings.connections,
         graceful_shutdown_timeout_s=settings.grace,
         ray_actor_options={"num_cpus": 0},
     )

@@ -1,6 +1,7 @@
 """`melforge serve --ray` with two replicas, one of which is killed while both speak."""
 
 import asyncio
+import itertools
 import json
 import os
 import re
@@ -9,7 +10,9 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,11 +22,13 @@ import pytest
 from melforge.common.runner import TextToSpeech
 from melforge.common.serve.client import Address, Connection, ServerError
 from tests.cluster.conftest import PATIENCE, melforge, no_other_cluster, ray_processes
+from tests.flood import IN_TIME, Found, flood, post, seconds_from_now
+from tests.serve.conftest import SPEECH, wait_for
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
-REPLICA = "ray::ServeReplica:melforge:Speech"
-CALLERS = 8
-RETRIES = 5
+pytestmark = [pytest.mark.ray, pytest.mark.slow, IN_TIME]
+REPLICA, INGRESS = "ray::ServeReplica:melforge:Speech", "ray::ServeReplica:melforge:Ingress"
+CONTROLLER = "ray::ServeController"
+CALLERS, QUEUE = 8, 8
 
 
 @dataclass
@@ -34,14 +39,18 @@ class Running:
     environment: dict[str, str]
 
     @property
-    def replicas(self) -> list[int]:
-        return ray_processes(self.environment, REPLICA)
+    def session(self) -> Path:
+        return Path(self.environment["RAY_TMPDIR"]) / "ray" / "session_latest"
+
+    def has_answered(self, replica: int) -> bool:
+        logs = self.session.glob(f"logs/worker-*-{replica}.err")
+        return any('"event": "request"' in log.read_text() for log in logs)
 
 
 @pytest.fixture(scope="module")
 def server(environment, tiny_voice, tmp_path_factory) -> Iterator[Running]:
     with no_other_cluster(tmp_path_factory):
-        words = ("--replicas", 2, "--port", 0, "--voice", tiny_voice, "--device", "cpu")
+        words = ("--replicas", 2, "--port", 0, "--voice", tiny_voice, "--device", "cpu", "--queue", QUEUE)
         log = tmp_path_factory.mktemp("ray") / "log"
         with log.open("w") as output:
             process = subprocess.Popen(melforge("serve", "--ray", *words), env=environment, stderr=output)
@@ -113,8 +122,7 @@ def test_it_answers_as_the_server_of_one_machine(server, direct):
 
 
 def test_ray_shows_the_figures_of_every_replica(server):
-    session = Path(server.environment["RAY_TMPDIR"]) / "ray" / "session_latest"
-    (port,) = [path.read_text() for path in session.glob("metrics_export_port_*")]
+    (port,) = [path.read_text() for path in server.session.glob("metrics_export_port_*")]
     pattern = re.compile(r'^ray_melforge_models_loaded\{.*replica="([^"]+)".*\} [1-9]', re.MULTILINE)
     end, replicas = time.monotonic() + PATIENCE, set()
     while len(replicas) < 2:
@@ -123,46 +131,66 @@ def test_ray_shows_the_figures_of_every_replica(server):
         replicas = set(pattern.findall(get(f"http://127.0.0.1:{port}/metrics")[1].decode()))
 
 
-async def speak_until(stop: asyncio.Event, server: Running, caller: int) -> list[tuple[str, bytes, int]]:
-    """Texts one after the other, each asked for again after a 503; text, answer and number of 503s."""
-    connection = Connection(Address.parse(server.url), timeout=PATIENCE)
-    answers = []
-    number = 0
-    while not stop.is_set():
-        text = f"Caller {caller} asks for {number}. " + "And more of it. " * (number % 3 * 8)
-        for attempt in range(RETRIES):
-            try:
-                data = b"".join([data async for data in connection.speech(request(text))])
-                answers.append((text, data, attempt))
-                break
-            except ServerError as error:
-                assert error.status == 503 and error.retry_after, f"{error.status}: {error}"
-                await asyncio.sleep(0.2 * 2**attempt)
-        else:
-            raise AssertionError(f"{RETRIES} times 503")
-        number += 1
-    connection.close()
-    return answers
+@pytest.fixture(scope="module")
+def found_by(server, direct):
+    """What `clients` find until `until`; texts are long enough for a kill to hit their answers."""
+
+    def longer(text: str) -> str:
+        return f"{text} " * 6
+
+    async def ask(connection: Connection, text: str) -> tuple[int, bytes]:
+        body = json.dumps(request(longer(text))).encode()
+        status, headers, content = await post(connection, SPEECH, body)
+        assert (status == 503) == ("retry-after" in headers)
+        return status, content
+
+    def found_by(clients: int, until: Callable[[], bool], heard: list[str]) -> Found:
+        def is_whole(text: str, content: bytes) -> bool:
+            heard.append(text)
+            return is_spoken(content, direct, longer(text))
+
+        return flood(server.url, ask, is_whole, until, clients)
+
+    return found_by
 
 
-def test_a_replica_that_is_killed_under_load_costs_nobody_an_answer(server, direct):
-    async def run() -> list[list[tuple[str, bytes, int]]]:
-        before = server.replicas
-        assert len(before) == 2
-        stop = asyncio.Event()
-        callers = [asyncio.create_task(speak_until(stop, server, number)) for number in range(CALLERS)]
-        await asyncio.sleep(2)
-        os.kill(before[0], signal.SIGKILL)
-        end = time.monotonic() + PATIENCE
-        while len(now := server.replicas) < 2 or before[0] in now:
-            assert time.monotonic() < end, "the replica did not come back"
-            await asyncio.sleep(0.2)
-        await asyncio.sleep(1)
-        stop.set()
-        return await asyncio.gather(*callers)
+def test_a_flood_is_refused_and_whom_it_takes_gets_the_whole_text(server, found_by):
+    found = found_by(8 * QUEUE, seconds_from_now(), [])
+    print(found)
+    assert not found.failed and not found.wrong, found
+    assert len(found.answered) >= QUEUE and len(found.refused) >= 2 * QUEUE, found
+    assert get(f"{server.url}/ready")[0] == 200
 
-    answers = [one for some in asyncio.run(run()) for one in some]
-    assert len(answers) > CALLERS
-    wrong = [text for text, data, _ in answers if not is_spoken(data, direct, text)]
-    assert not wrong
+
+def test_what_is_killed_again_and_again_under_load_costs_nobody_an_answer(server, found_by):
+    """Unless it was all replicas at once, or the ingress: then whose answer is lost sees an error."""
+    turns = itertools.cycle(("replica", "replica", "controller", "all replicas", "ingress"))
+    is_over, kills, heard, killed = seconds_from_now(), [], [], set()
+
+    def is_up() -> bool:
+        parts = [ray_processes(server.environment, name) for name in (REPLICA, INGRESS, CONTROLLER)]
+        alive = list(map(len, parts)) == [2, 1, 1] and not killed.intersection(itertools.chain(*parts))
+        return alive and all(map(server.has_answered, parts[0]))
+
+    def kill() -> None:
+        while not is_over() or not kills:
+            wait_for(lambda: len(heard) > CALLERS, "answers")
+            kills.append(next(turns))
+            name = {"controller": CONTROLLER, "ingress": INGRESS}.get(kills[-1], REPLICA)
+            some = ray_processes(server.environment, name)
+            for process in some[: 1 if kills[-1] == "replica" else None]:
+                os.kill(process, signal.SIGKILL)
+                killed.add(process)
+            wait_for(is_up, f"another {kills[-1]}")
+            heard.clear()
+
+    with ThreadPoolExecutor(1) as aside:
+        killing = aside.submit(kill)
+        found = found_by(CALLERS, killing.done, heard)
+        killing.result()
+    print(f"{len(kills)} killed: {Counter(kills)}\n{found}\n{Counter(found.failed)}")
+    assert not found.wrong and len(found.answered) > CALLERS, found
+    assert not any("Timeout" in one for one in found.failed), "nobody waits for who is dead"
+    if set(kills) <= {"replica", "controller"}:
+        assert not found.failed, found.failed
     assert get(f"{server.url}/ready")[0] == 200
