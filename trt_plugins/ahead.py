@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 import re
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple, cast, get_args
 
 import numpy as np
@@ -14,7 +20,7 @@ import torch
 from melforge.common.arrays import to_device
 from melforge.common.config.deployment import Bucket
 from melforge.common.engines.backends import kernel_kind
-from melforge.common.engines.limits import Limits, elsewhere
+from melforge.common.engines.limits import Limits, can_launch, elsewhere
 from melforge.common.engines.torch_engine import META
 from melforge.common.export.examples import examples_of
 from melforge.common.noise import Distribution
@@ -143,7 +149,54 @@ def run_once(engine: Any, source: ModelSource, bucket: Bucket | None, batch: int
     run(inputs)
 
 
+def compile_launchers(kernels: Iterable[Any]) -> None:
+    """Has Triton's C compiler make what launches these kernels, and its other C code, into the cache.
+
+    It is linked with the driver's library; where there is none, with one of its name that does nothing.
+    """
+    from triton import knobs
+    from triton.backends.nvidia import driver
+
+    build: Any = importlib.import_module("triton.runtime.build")
+    load, source = build._load_module_from_path, Path(driver.__file__).with_name("driver.c").read_text()
+    build._load_module_from_path = lambda name, path: SimpleNamespace(launch=None)  # a GPU's driver is needed
+    try:
+        with tempfile.TemporaryDirectory() as folder, knobs.nvidia.scope():
+            if not has_driver():
+                _write_empty_driver(Path(folder), source + Path(driver.__file__).read_text())
+                knobs.nvidia.libcuda_path = folder
+            folders = driver.library_dirs(), driver.include_dirs
+            driver.compile_module_from_src(source, "cuda_utils", *folders, driver.libraries)
+            for kernel in kernels:
+                driver.CudaLauncher(kernel.src, kernel.metadata)
+    finally:
+        build._load_module_from_path = load
+        driver.library_dirs.cache_clear()
+        driver.libcuda_dirs.cache_clear()
+
+
+def has_driver() -> bool:
+    """Whether Triton finds the library of a GPU's driver."""
+    from triton.backends.nvidia import driver
+
+    with suppress(AssertionError, OSError, subprocess.CalledProcessError):
+        return bool(driver.libcuda_dirs())
+    return False
+
+
+def _write_empty_driver(folder: Path, users: str) -> None:
+    """A library with the functions that these sources name: without, a linker would leave it out."""
+    names = sorted(set(re.findall(r"\bcu[A-Z]\w+", users)))
+    (folder / "cuda.c").write_text("".join(f"void {name}(void) {{}}\n" for name in names))
+    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
+    command = [str(compiler), "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", f"{folder}/libcuda.so.1"]
+    subprocess.run([*command, f"{folder}/cuda.c"], check=True)
+
+
 def compile_ahead(source: ModelSource, runs: Sequence[RunSize], limits: Limits) -> set[str]:
     """Compiles what a model's stages launch into Triton's cache; what distinguishes the kernels."""
     keep_kernels()
-    return set(compiled(launches_for(source, runs, limits), limits))
+    kernels = compiled(launches_for(source, runs, limits), limits)
+    if can_launch():
+        compile_launchers(kernels.values())
+    return set(kernels)
