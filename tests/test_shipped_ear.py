@@ -98,4 +98,4 @@ def test_its_card_has_every_part_and_pair(card):
 
 def test_its_card_has_the_sizes_of_its_files(card):
     weights = sum(path.stat().st_size for path in FOLDER.rglob("*.safetensors"))
-    assert weights <= 6e6 and f"{weights / 1e6:.1f} MB fp16" in card
+    assert weights <= 6e6 and f"{weights / 1e6:.1f} MB int8" in card

@@ -1,4 +1,4 @@
-"""Makes an ear's folder of a recogniser's weights: half precision, ONNX graphs, checks, ear.yaml."""
+"""Makes an ear's folder of a recogniser's weights: 16 or 8 bits, ONNX graphs, checks, ear.yaml."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ OPTIONS = """
   --description TEXT=  one sentence about the ear
   --language CODE=en   language code
   --licence TEXT=      licence of the weights
+  --int8               store weights in 8 bits, with a scale a row: half the size
 """
 
 
@@ -32,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     folder = Path(args.name) if "/" in args.name else ears_folder() / args.name
     word, path = parse_checkpoint(args.checkpoint)
     about = {key: getattr(args, key) for key in ("description", "language", "licence")}
-    checks = write_ear(folder, read_checkpoint(path, word), about)
+    checks = write_ear(folder, read_checkpoint(path, word), about, args.int8)
     run.print_table(HEADINGS, [check.row() for check in checks])
     print_size(folder)
     return 0

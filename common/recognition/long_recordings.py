@@ -10,6 +10,7 @@ import numpy as np
 
 from melforge.common.audio.sound_files import resample
 from melforge.common.recognition.alignment import Alignment, align
+from melforge.common.recognition.beam_search import BeamSearch
 from melforge.common.recognition.recogniser import Heard, Recogniser
 from melforge.common.recognition.transcript import HeardWord, Transcript, words_of
 
@@ -104,11 +105,15 @@ def alignment_of(
 
 
 def transcript_of(recogniser: Recogniser, heard: Iterable[tuple[Piece, Heard]], seconds: float) -> Transcript:
-    """The transcript of a recording of what was heard in its pieces, in their order."""
-    rate = recogniser.sampling_rate
+    """The transcript of a recording of what was heard in its pieces, in their order.
+
+    With a language model its words are those of the best text, else those of the best labels.
+    """
+    rate, language = recogniser.sampling_rate, recogniser.language_model
+    spelt = BeamSearch(language, recogniser.labels) if language else lambda one: one
     words: list[HeardWord] = []
     for piece, one in heard:
-        found = words_of(one, recogniser.labels, recogniser.step_seconds, piece.start / rate)
+        found = words_of(spelt(one), recogniser.labels, recogniser.step_seconds, piece.start / rate)
         words += (replace(word, end=min(word.end, piece.end / rate)) for word in found)
     return Transcript(" ".join(word.word for word in words), tuple(words), seconds)
 

@@ -12,6 +12,7 @@ import numpy as np
 from melforge.common.arrays import Array, read_later, read_together, to_device
 from melforge.common.config.deployment import Bucket
 from melforge.common.engines import Arrays, Engine
+from melforge.common.recognition.language_model import LanguageModel, read_language_model
 from melforge.common.stages import root
 from melforge.common.synthesis.driver import Config, Driver
 from melforge.common.synthesis.stage_engines import StageEngines
@@ -62,6 +63,12 @@ class Recogniser(Driver[Config]):
     @cached_property
     def decoder(self) -> Engine:
         return self.engines[self._names["decoder"]]
+
+    @cached_property
+    def language_model(self) -> LanguageModel | None:
+        """Of the words that its letters spell; read when it is first asked for."""
+        path = self.source.language_model
+        return None if path is None else read_language_model(path)
 
     @property
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Makes an ear's folder of a recogniser's weights: half precision, ONNX graphs, checks, ear.yaml."""
+"""Makes an ear's folder of a recogniser's weights: 16 or 8 bits, ONNX graphs, checks, ear.yaml."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from melforge.common.export.to_onnx import Check
 
 
-def write_ear(folder: Path, source: ModelSource, about: Mapping[str, str] | None = None) -> list[Check]:
+def write_ear(
+    folder: Path, source: ModelSource, about: Mapping[str, str] | None = None, in_int8: bool = False
+) -> list[Check]:
     """Makes `folder` an ear of a recogniser; its other files stay. Nothing is written unless all is well."""
     if (kind := get_model(source.model).kind) != "recogniser":
         raise InputError(
@@ -27,7 +29,7 @@ def write_ear(folder: Path, source: ModelSource, about: Mapping[str, str] | None
     require_place(folder, EAR_FILE, "ear")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".ear-", dir=folder.parent) as name:
-        entry, checks = write_model(Path(name), source, choose_stages(source, None))
+        entry, checks = write_model(Path(name), source, choose_stages(source, None), in_int8)
         content = {"name": folder.name, **(about or {}), "model": source.model, **entry}
         put_in_place(Path(name), folder, [source.model], EAR_FILE, content)
     return checks

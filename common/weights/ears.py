@@ -22,6 +22,7 @@ from melforge.common.weights.voices import (
 )
 
 EAR_FILE = "ear.yaml"
+LANGUAGE_FILE = "language_model.npz"  # which an ear may have beside it
 NO_EAR = "none"  # the name that asks for none, where an ear that is there would be taken
 DEFAULT_FOLDER = Path(__file__).resolve().parents[2] / "ears"
 
@@ -66,7 +67,9 @@ def load_ear(name_or_path: str | Path | None = None) -> Voice:
     section = {f.name: entries[f.name].value for f in fields(ModelSection) if f.name in entries}
     source = read_model(file.model, replace(entries["model"], value=section), folder)
     words = ("--ear", folder.name if folder.parent == ears_folder() else str(folder))
-    models = {file.model: replace(source, words=words)}
+    language = folder / LANGUAGE_FILE
+    source = replace(source, words=words, language_model=language if language.is_file() else None)
+    models = {file.model: source}
     return Voice(file.name, folder, models, file.description, file.language, file.licence)
 
 

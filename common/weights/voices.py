@@ -65,6 +65,7 @@ class ModelSource:
     # What `weights` holds, where this process wrote them: they are not read again. Other `weights` have none.
     written_state: Mapping[str, np.ndarray] | None = None
     config_file: Path | None = None  # from which `config` was read, where it stands beside `weights`
+    language_model: Path | None = None  # of an ear that has one
     words: tuple[str, ...] = ()  # that ask for it on a command line
     # What this source's engines share: torch's network, a graph's session. It goes with the last of them.
     networks: MutableMapping = field(default_factory=WeakValueDictionary)
