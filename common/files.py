@@ -37,7 +37,8 @@ def require_writable_file(path: Path) -> None:
     if not (folder := path.parent).is_dir():
         why = f"{folder} is a file" if folder.exists() else f"the folder {folder} does not exist"
         raise FileNotFoundError(f"cannot write {path}: {why}")
-    require_writable_folder(folder)
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(f"cannot write {path}: {os.strerror(errno.EACCES)}")
 
 
 @contextlib.contextmanager
@@ -84,9 +85,8 @@ def decode_text(raw: bytes, where: str) -> str:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        raise InputError(
-            f"{where} line {line} is not UTF-8 (byte 0x{raw[error.start]:02x}): save the file as UTF-8"
-        ) from None
+        bad = f"line {line} is not UTF-8 (byte 0x{raw[error.start]:02x})"
+        raise InputError(f"{where} {bad}: save it as plain text in UTF-8") from None
 
 
 def text_lines(content: str) -> list[tuple[int, str]]:

@@ -20,6 +20,7 @@ from melforge.common.runner import AnalysedText, TextToSpeech
 from melforge.common.speech import Audio, Controls
 from melforge.common.synthesis.chunks import ChunkSizes
 from melforge.common.synthesis.stream import Stream
+from melforge.common.text import list_unspoken
 
 PARQUET = "parquet"
 OUTPUTS = (*FORMATS, PARQUET)
@@ -116,9 +117,7 @@ class ShardSpeaker:
     def analyse(self, text: TableText) -> tuple[AnalysedText, str]:
         """A text's utterances, and what of it cannot be done. An InputError where nothing is spoken."""
         analysed = self.tts.analyse(text.text, speaker=self.speech.controls.speaker)
-        left_out = [
-            f"{u.symbol!r} at position {u.position} cannot be spoken as written" for u in analysed.unspoken
-        ]
+        left_out = list_unspoken(analysed.unspoken)
         if self.speech.strict and left_out:
             raise InputError("; ".join(left_out))
         return analysed, "; ".join([*left_out, *analysed.warnings])

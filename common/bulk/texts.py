@@ -124,7 +124,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
                 where = f"{path} line {number} is not UTF-8 (byte 0x{raw[error.start]:02x})"
-                raise InputError(f"{where}: save the file as UTF-8") from None
+                raise InputError(f"{where}: save it as plain text in UTF-8") from None
             yield number, line.rstrip("\r\n")
 
 

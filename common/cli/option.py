@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import math
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -72,11 +73,21 @@ def local(text: str) -> str:
     return text
 
 
+def written(text: str) -> str:
+    """A text. Bytes that the locale could not read are read as UTF-8."""
+    if not re.search("[\ud800-\udfff]", text):
+        return text
+    try:
+        return os.fsencode(text).decode()
+    except UnicodeDecodeError as error:
+        raise argparse.ArgumentTypeError(f"is not UTF-8 (byte 0x{error.object[error.start]:02x})") from None
+
+
 not_negative = partial(positive, least=0)
 # What a value is by the word for it in a table; by other words it is text.
 TYPES: dict[str, Callable[[str], Any]] = {
     **{"N": positive, "N0": not_negative, "X": float, "SECONDS": float, "SHARE": share, "THREADS": threads},
-    **{"FILE": local, "DIR": lambda text: Path(local(text)), "HZ": positive},
+    **{"FILE": local, "DIR": lambda text: Path(local(text)), "HZ": positive, "TEXT": written},
 }
 
 

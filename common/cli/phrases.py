@@ -26,7 +26,7 @@ from melforge.common.files import (
 )
 from melforge.common.runner import AnalysedText, TextToSpeech
 from melforge.common.speech import Audio, Controls, shown
-from melforge.common.text import Unspoken, unspoken_rows
+from melforge.common.text import Unspoken, list_unspoken, unspoken_rows
 from melforge.common.text.phonemes import as_text
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 NAME_COLUMNS = ("name", "output", "file")
 SINGLE = "speech"
+SSML = (".ssml", ".xml")  # of files
 
 
 @dataclass(frozen=True)
@@ -45,16 +46,20 @@ class Phrase:
     place: str  # "phrases.txt line 3", or "" for --text
 
 
-def read_phrases(source: str, is_document: bool = False) -> list[Phrase]:
-    """The phrases of a file (`-` is standard input); of a document there is one."""
+def read_phrases(source: str, is_document: bool = False, output: str | None = None) -> list[Phrase]:
+    """The phrases of a file (`-` is standard input); of a document there is one.
+
+    Several lines for one sound file, or for `-`, are one text too, unless they are a table's.
+    """
     where = "stdin" if source == "-" else source
     content = read_whole(source)
     lines = text_lines(content)
-    if lines and (is_document or source.lower().endswith((".ssml", ".xml"))):
+    is_table, is_document = source.lower().endswith(".tsv"), is_document or source.lower().endswith(SSML)
+    if lines and (is_document or (len(lines) > 1 and not is_table and _is_one_sound(output))):
         return [Phrase(SINGLE, content, where)]
     if not lines:
         raise InputError(f"{where} holds no text to speak")
-    if source.lower().endswith(".tsv"):
+    if is_table:
         return _from_table(lines, where)
     if empty := lines[-1][0] - len(lines):
         what = f"empty lines and comments ({empty}) make no sound; line N is N.wav"
@@ -88,6 +93,12 @@ def read_texts(path: Path) -> tuple[str, ...]:
     if not texts:
         raise InputError(f"{path} holds no text to speak")
     return texts
+
+
+def _is_one_sound(output: str | None) -> bool:
+    """Whether `-o` names standard output or one sound file."""
+    path = Path(output or "")
+    return output == "-" or (path.suffix.lower().removeprefix(".") in FORMATS and not path.is_dir())
 
 
 def _from_table(lines: list[tuple[int, str]], where: str) -> list[Phrase]:
@@ -217,9 +228,10 @@ def warn_of_languages(phrases: Sequence[Phrase]) -> None:
             return
 
 
-def describe_unspoken(phrase: Phrase, unspoken: Iterable[Unspoken]) -> list[str]:
+def describe_unspoken(phrase: Phrase, unspoken: Sequence[Unspoken]) -> list[str]:
+    """What of a phrase is not spoken, in a line; none where all is."""
     where = f"{phrase.place}: " if phrase.place else ""
-    return [f"{where}{u.symbol!r} at position {u.position} cannot be spoken as written" for u in unspoken]
+    return [f"{where}{what}" for what in list_unspoken(unspoken)]
 
 
 def describe_audio(phrase: Phrase, audio: Audio) -> list[str]:

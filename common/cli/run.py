@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
+import io
+import json
 import os
 import shlex
 import signal
@@ -33,6 +36,7 @@ def run(main: Callable[[], int | None]) -> None:
     `--debug` or $MELFORGE_DEBUG.
     """
     warnings.showwarning = _show_warning
+    _prepare_streams()
     try:
         with _terminated_in_order():
             status = main() or 0
@@ -60,6 +64,25 @@ def run(main: Callable[[], int | None]) -> None:
         )  # torch's, on a GPU
         status = _report("out of memory") if full else _report_fault(error)
     sys.exit(status)
+
+
+def _prepare_streams() -> None:
+    """Standard streams that are closed become /dev/null, and an output takes every character.
+
+    Without the first, a file that is opened would get the number of a closed one. What an encoding lacks is
+    written as JSON escapes it.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115
+    codecs.register_error("escaped", _escaped)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="escaped")
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
 @contextlib.contextmanager

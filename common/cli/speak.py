@@ -33,7 +33,8 @@ from melforge.common.text.markup import PlainText, analyse, linked, require_ssml
 RETRIES = 2
 EPILOG = """examples:
   %(prog)s "Hello there." -o hello.wav
-  %(prog)s -i phrases.txt -o spoken/ --pace 0.9 --timing       # spoken/1.wav, spoken/2.wav, ...
+  %(prog)s -i chapter.txt -o chapter.mp3                       # the whole file
+  %(prog)s -i phrases.txt -o spoken/ --pace 0.9 --timing       # a phrase a line: spoken/1.wav, 2.wav, ...
   %(prog)s --acoustic tacotron2 --text "Hello there." --retry --plot attention.png
   %(prog)s -i texts.parquet -o spoken/ --format flac           # in shards; goes on where it was killed
   echo "Hello there." | %(prog)s -i - -o - | aplay
@@ -45,7 +46,8 @@ text:
   --text TEXT        what to speak
   words [TEXT]       the same, without --text
   -i, --input TEXTS  .txt with a phrase a line (line N makes N.wav; lines that begin with "# " are left out),
-        .tsv with name and text, - for stdin (with -o - one text, whatever its lines); a table: below
+        .tsv with name and text, - for stdin; the lines of .txt and stdin are one text where -o is - or one
+        sound file; a table: below
   -o, --output OUT   sound file (.wav .flac .ogg .mp3), folder, or - for wav on stdout (default: speech.wav;
         for many phrases: the folder speech)
 {options.MODEL_OPTIONS}{options.CONTROLS}{bulk.OPTIONS}
@@ -104,7 +106,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise InputError(f"{flag} {NO_ADDRESS}, unless it is of a table of texts: give --format")
 
     whole = args.ssml or (args.input, args.output) == ("-", "-")  # other programs pass a text on so
-    phrases = [Phrase(SINGLE, args.text, "")] if args.text is not None else read_phrases(args.input, whole)
+    if args.text is not None:
+        phrases = [Phrase(SINGLE, args.text, "")]
+    else:
+        phrases = read_phrases(args.input, whole, args.output)
     phrases = from_phonemes(phrases, args.phonemes)
     if args.ssml:
         for phrase in phrases:

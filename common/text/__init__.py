@@ -14,6 +14,7 @@ from melforge.common.text.style import Style
 
 # The frontend of each accent that speakers may have.
 ACCENTS = {"en-US": "english", "en-GB": "english-gb"}
+MOST_TOLD = 3  # of what is not spoken, in a sentence
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,13 @@ class Unspoken:
 def unspoken_rows(unspoken: Iterable[Unspoken]) -> list[dict[str, Any]]:
     """As they stand in JSON, which has the text elsewhere."""
     return [{"symbol": one.symbol, "position": one.position} for one in unspoken]
+
+
+def list_unspoken(unspoken: Sequence[Unspoken]) -> list[str]:
+    """A sentence about the first ones and the number of the others; none where there is nothing."""
+    told = [f"{one.symbol!r} at position {one.position}" for one in unspoken[:MOST_TOLD]]
+    more = [f"{len(unspoken) - MOST_TOLD} more"] if len(unspoken) > MOST_TOLD else []
+    return [f"{', '.join(told + more)} cannot be spoken as written"] if told else []
 
 
 @dataclass(frozen=True)

@@ -350,7 +350,7 @@ def test_an_expected_text_is_compared_word_by_word(run, noise, tmp_path):
             f"line 1: offset must be a number of seconds from 0 on, not 1{'0' * 39}\n",
         ),
         (("--manifest", "no-number.json"), "line 1: duration must be a number of seconds from 0 on, not nan"),
-        (("--manifest", "latin.json"), "latin.json line 2 is not UTF-8 (byte 0xe9): save the file as UTF-8"),
+        (("--manifest", "latin.json"), "latin.json line 2 is not UTF-8 (byte 0xe9): save it as plain text"),
         (("said.wav",), "said.txt line 1 is not UTF-8 (byte 0xe9)"),
         (("it.wav", "--ear", "smal"), "unknown ear"),
         (("it.wav", "--ear", "small", "--checkpoint", "x"), "--ear and --checkpoint exclude each other"),

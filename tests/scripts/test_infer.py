@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -84,6 +85,16 @@ def test_standard_input_to_standard_output(infer, tmp_path):
     result = infer("-i", "-", "-o", "-", stdin=text.encode(), text=False)
     assert infer("--text", text, "-o", "whole.wav").returncode == 0
     assert result.stdout == (tmp_path / "whole.wav").read_bytes()
+
+
+def test_a_chapter_becomes_one_sound_file(infer, tmp_path):
+    """Its lines are wrapped: a sentence goes on in the next."""
+    text = "# One\nThe first line goes\non here.\n\nA paragraph."
+    (tmp_path / "chapter.txt").write_text(text)
+    assert infer("-i", "chapter.txt", "-o", "a.flac", "--subtitles", "a.srt").returncode == 0
+    assert infer("--text", text, "-o", "b.flac").returncode == 0
+    assert (tmp_path / "a.flac").read_bytes() == (tmp_path / "b.flac").read_bytes()
+    assert "first line goes on here" in (tmp_path / "a.srt").read_text().replace("\n", " ")
 
 
 @pytest.mark.parametrize("suffix", ["flac", "ogg", "mp3"])
@@ -192,6 +203,7 @@ def test_list_and_help(infer):
 def test_what_is_no_text(fails, tmp_path):
     (tmp_path / "bad.txt").write_bytes(b"Good line.\nBad \xff line.\n")
     assert "the text is empty" in fails("--text", "")
+    assert "--text is not UTF-8 (byte 0xe9)" in fails("--text", "caf\udce9")
     assert "holds no text to speak" in fails("-i", "-", stdin=b" \n\n# A comment.\n#\n")
     assert "nothing in '?! ...' can be spoken" in fails("--text", "?! ...")
     assert "bad.txt line 2 is not UTF-8 (byte 0xff)" in fails("-i", "bad.txt")
@@ -223,6 +235,51 @@ def test_nul_and_control_characters(infer, tmp_path):
     result = infer("-i", "-", "-o", "x.wav", stdin=b"Hel\x00lo\x07 there\x1b, you.\n")
     assert result.returncode == 0 and "Traceback" not in result.stderr
     assert (tmp_path / "x.wav").exists()
+
+
+def test_what_is_not_spoken_is_one_line(infer):
+    shown = infer("--text", "<b>A</b> <i>text</i> \ue000.", "--show-text")
+    assert shown.stderr == (
+        "warning: '<b>' at position 0, '</b>' at position 4, '<i>' at position 9, 2 more cannot be spoken as "
+        "written\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("closed", "words", "status"),
+    [
+        ("<&- >&-", ("--text", "Hello.", "-o", "x.wav"), 0),
+        ("<&- >&- 2>&-", ("--text", "Hello.", "-o", "x.wav"), 0),
+        (">&-", ("--text", "Hello.", "-o", "-"), 0),
+        ("<&-", ("-i", "-"), 2),
+    ],
+)
+def test_closed_streams(tiny_voice, tmp_path, closed, words, status):
+    command = shlex.join([sys.executable, str(ROOT / "scripts" / "infer.py"), *words])
+    result = subprocess.run(
+        ["sh", "-c", f"{command} {closed}"],
+        cwd=tmp_path,
+        env=environment(tiny_voice),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+    )
+    assert result.returncode == status and b"fault" not in result.stderr, result.stderr
+    assert (tmp_path / "x.wav").exists() == ("x.wav" in words)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_an_output_that_lacks_letters(tiny_voice, tmp_path, encoding):
+    """It has them as JSON escapes them."""
+    text = "Grüße, \U0001f389 你"
+    result = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "infer.py"), "--text", text, "-o", "ß你.wav", "--json"],
+        cwd=tmp_path,
+        env=environment(tiny_voice) | {"PYTHONIOENCODING": encoding},
+        capture_output=True,
+    )
+    assert result.returncode == 0, result.stderr
+    (made,) = json.loads(result.stdout.decode(encoding))["phrases"]
+    assert (made["text"], made["file"]) == (text, "ß你.wav")
 
 
 def test_strict_refuses_what_cannot_be_spoken(infer, fails):
@@ -296,6 +353,8 @@ def test_unwritable_outputs(fails, tmp_path):
     assert ".wav: File name too long" in fails("--text", "Hello.", "-o", f"{'x' * 300}.wav")
     (tmp_path / "file").write_text("")
     assert "is one file for 2 phrases" in fails("-i", "-", "-o", "file", stdin=b"One.\nTwo.\n")
+    (tmp_path / "in.tsv").write_text("a\tHello.\nb\tAgain.\n")
+    assert "a.wav is one file for 2 phrases" in fails("-i", "in.tsv", "-o", "a.wav")
     (tmp_path / "in.tsv").write_text("../up\tHello.\n")
     assert "cannot be the name of a file" in fails("-i", "in.tsv")
     (tmp_path / "in.tsv").write_text("a\tHello.\nA\tAgain.\n")
