@@ -28,7 +28,7 @@ from prometheus_client.multiprocess import mark_process_dead
 from melforge.common.serve.app import HANGING_CHECK
 from melforge.common.serve.connections import HEAD_SECONDS, most_connections
 from melforge.common.serve.handing import BEGUN, BETWEEN, LARGEST_START, NOTE, NUMBER, Handed, socket_pair
-from melforge.common.serve.health import STEP_LIMIT
+from melforge.common.serve.health import STEP_LIMIT, Probe
 from melforge.common.serve.keys import Access
 from melforge.common.serve.logs import exit_now, set_up_logging
 from melforge.common.serve.metrics import FOLDER_VARIABLE, log
@@ -332,14 +332,20 @@ def _serve_one(
 
 async def _watch(service: Service) -> None:
     """Updates the metrics, which another process may be asked for. If one thread owns the models and hangs,
-    no other thread can replace it: this process exits, and is replaced.
+    no other thread can replace it: this process exits, and is replaced. So it does where nothing is spoken
+    any more, as after a GPU's fault: who fails at once always has the fewest requests.
     """
-    owned = not service.pairs.options.shares_engines()
+    owned, probe = not service.pairs.options.shares_engines(), Probe(service)
     while True:
         await asyncio.sleep(HANGING_CHECK)
         service.note_state()
-        if owned and service.scheduler.slowest_step() > STEP_LIMIT:
-            log("a step hangs", logging.ERROR, pid=os.getpid())
+        if not owned or service.draining:
+            continue
+        fault = "a step hangs" if service.scheduler.slowest_step() > STEP_LIMIT else ""
+        if service.last_step < 0 and service.pairs.is_ready(service.pairs.first):
+            fault = fault or await probe.fault()
+        if fault and not service.draining:
+            log(fault, logging.ERROR, pid=os.getpid())
             exit_now(1)
 
 

@@ -197,6 +197,8 @@ class Service:
     ) -> None:
         cancelled = isinstance(error, Cancelled)
         failed = error is not None and not cancelled
+        if failed:
+            self.last_step = float("-inf")  # earlier speech proves nothing now
         used = Used(1, characters, progress.made, int(failed), int(cancelled))
         self._count(asking, pair.name, pair.voice, used, then)
 

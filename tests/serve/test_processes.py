@@ -40,9 +40,9 @@ def kill_if_there(pid: int) -> None:
 
 
 @contextlib.contextmanager
-def two_processes():
+def two_processes(*words, **how):
     """A server, its log's lines, and its two processes, which both listen."""
-    with serving("--processes", "2", "--workers", "1") as server:
+    with serving("--processes", "2", "--workers", "1", *words, **how) as server:
         lines = []
 
         def read():
@@ -176,6 +176,18 @@ def test_what_one_had_not_begun_to_answer_another_does(direct):
             wanted, got = direct.speak(text).samples * 32767, samples_of(one.getresponse().read())
             assert len(got) == len(wanted) and ratio_db(wanted, got) > 45
         wait_for(lambda: events(lines).count("listening") == 2, "the replacement")
+
+
+@pytest.mark.slow
+def test_one_that_fails_from_now_on_is_replaced():
+    with two_processes("--backend", "torch", module="tests.serve.failing") as (server, lines, processes):
+        ask = lambda: httpx.post(server.url + SPEECH, json=own_pcm("Yes."), timeout=PATIENCE)  # noqa: E731
+        assert [ask().status_code for _ in range(4)] == [200] * 4
+        os.kill(processes[0], signal.SIGUSR1)
+        assert sorted(ask().status_code for _ in range(2)) == [200, 500]
+        wait_for(lambda: events(lines).count("listening") == 2, "the replacement")
+        assert [ask().status_code for _ in range(4)] == [200] * 4
+        assert [line["pid"] for line in lines if line["event"] == "a process ended"] == processes[:1]
 
 
 def test_none_of_them_outlives_the_front():
