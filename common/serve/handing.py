@@ -58,7 +58,8 @@ class HandedConnection(socket.socket):
     def _begin(self) -> None:
         if not self._begun:
             self._begun = True
-            self._notes.send(NOTE.pack(self._number, BEGUN))
+            with suppress(ConnectionError):  # the front has ended
+                self._notes.send(NOTE.pack(self._number, BEGUN))
 
     def _end(self, note: int) -> None:
         if not self._ended:

@@ -339,6 +339,8 @@ def test_a_strict_run_lists_symbols_that_cannot_be_spoken(tiny_voice, tmp_path):
         (("-i", ".", "--format", "wav"), ". is a folder: give a table of texts"),
         (("--listen-limit", "0.2"), "--listen-limit is for phrases"),
         (("--sigma", "0.5"), "the control 'sigma' would change nothing"),
+        (("--device", "cpu,cpu"), "--workers is not for several devices"),
+        (("-i", "in.txt", "--device", "cpu,cpu"), "several devices are for tables of texts: give --format"),
         (("--id-column", "key"), "has no column 'key' (it has: n, id, text): give --id-column NAME"),
     ],
 )
