@@ -210,11 +210,15 @@ def test_openai_s_client_counts_and_sees_what_is_left_of_the_minute(table, tmp_p
         assert [row["requests"] for row in rows_of(tmp_path / "usage")] == [2]
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_what_was_answered_in_full_is_in_the_table_after_kill_9(tmp_path, processes):
-    place, texts = tmp_path / "usage", ["Hello.", "Hello there.", "One, two, three."]
+@pytest.mark.parametrize(
+    ("place", "processes"),
+    [("sqlite", 2), pytest.param("postgres", 1, marks=pytest.mark.postgres)],
+    indirect=["place"],
+)
+def test_what_was_answered_in_full_is_in_the_table_after_kill_9(place, processes):
+    texts = ["Hello.", "Hello there.", "One, two, three."]
     answered, asked, turn = [], [], threading.Lock()
-    words = ("--usage", str(place), "--workers", "1", "--processes", str(processes))
+    words = ("--usage", place, "--workers", "1", "--processes", str(processes))
     with serving(*words, MELFORGE_API_KEYS="one Ann") as server:
         threading.Thread(target=server.process.stderr.read, daemon=True).start()
 
