@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from melforge.common.cli import options, run
 from melforge.common.cli.benchmark_output import add_output, conclude, require_output, tell
+from melforge.common.cli.option import TYPES
 from melforge.common.errors import InputError, require_torch
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     how.add_argument("--backend", dest="backends", metavar="NAMES", **many, help=BACKENDS)
     how.add_argument("--precision", dest="precisions", metavar="NAMES", help=PRECISIONS)
     text = "one more run of each row under torch.profiler: its table, a trace and PyTorch's memory"
-    add_output(parser, "results").add_argument("--profile", type=Path, metavar="FOLDER", help=text)
+    add_output(parser, "results").add_argument("--profile", type=TYPES["DIR"], metavar="FOLDER", help=text)
     return parser.parse_args(argv)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from melforge.common.cli.option import TYPES
 from melforge.common.cli.parser import Parser
 from melforge.common.files import require_writable_folder
 
@@ -19,7 +19,7 @@ def add_output(parser: Parser, name: str) -> Any:
     group = parser.add_argument_group("output")
     group.add_argument("--json", action="store_true", help="print all numbers as JSON, in place of tables")
     text = f"a folder: also write {name}.json, {name}.md (the tables) and a plot of the latency there"
-    group.add_argument("-o", "--output", "--out", type=Path, metavar="FOLDER", help=text)
+    group.add_argument("-o", "--output", "--out", type=TYPES["DIR"], metavar="FOLDER", help=text)
     return group
 
 

@@ -21,6 +21,7 @@ from typing import Any
 
 from melforge.common.bench.machine import child_environment, versions
 from melforge.common.cli import options
+from melforge.common.cli.option import TYPES
 from melforge.common.cli.run import print_table
 from melforge.common.config.deployment import PRECISIONS
 from melforge.common.errors import InputError, require_torch
@@ -72,7 +73,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--parallel", type=options.positive, default=PARALLEL, metavar="N", help=text)
     add("--limit", type=float, default=600.0, metavar="S", help="seconds for one check (default: 600)")
     text = "folder of the reports (default: build/gpu_check)"
-    add("-o", "--output", "--out", type=Path, default=Path("build/gpu_check"), metavar="FOLDER", help=text)
+    where = {"type": TYPES["DIR"], "default": Path("build/gpu_check"), "metavar": "FOLDER"}
+    add("-o", "--output", "--out", help=text, **where)
     return parser.parse_args(argv)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from melforge.common.cli import options, run
+from melforge.common.cli.option import local
 from melforge.common.config.deployment import Deployment
 from melforge.common.errors import InputError, require_torch
 from melforge.common.files import require_writable_file, require_writable_folder
@@ -151,8 +152,8 @@ def make_parser(model: str | None) -> options.Parser:
     add("--trt_force_build", "--trt-force-build", action="store_true", help="build engines again")
     options.add_options(parser, "listen", "listen-limit")
     add("--full", action="store_true", help="print every tensor, difference and error count")
-    add("--plot", metavar="PNG", help="draw the error over the layers, and both mels")
-    add("-o", "--output", metavar="FOLDER", help="write both sounds: pytorch.wav and other.wav")
+    add("--plot", type=local, metavar="PNG", help="draw the error over the layers, and both mels")
+    add("-o", "--output", type=local, metavar="FOLDER", help="write both sounds: pytorch.wav and other.wav")
     return parser
 
 
@@ -179,7 +180,8 @@ def add_comparison_options(parser: options.Parser) -> None:
     parser.add_argument("--layers", metavar="PATTERN", help=text, **again)
     text = "negate the largest value of this weight on the other side: shows that it is found"
     parser.add_argument("--perturb", metavar="WEIGHT", help=text)
-    parser.add_argument("--json", metavar="FILE", help="write a report; - for stdout, without the table")
+    text = "write a report; - for stdout, without the table"
+    parser.add_argument("--json", type=local, metavar="FILE", help=text)
 
 
 def prepare(

@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -310,6 +311,17 @@ def test_a_store_that_is_not_there_is_a_sentence(place, message, store, tiny_voi
     table.write_text("id,text\na,One.\n")
     with pytest.raises((InputError, FileNotFoundError), match=message):
         main(words_of(tiny_voice, table, place, "--workers", 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("verify", "-o --plot --json"), ("benchmark", "-o --profile"), ("check_gpu", "-o"), ("speak", "--plot")],
+)
+def test_an_address_is_no_place_of_this_machine(name, options):
+    command = import_module(f"melforge.common.cli.{name}")
+    for option in options.split():
+        with pytest.raises(InputError, match="must be a file or a folder of this machine, not s3://bucket/x"):
+            command.main([option, "s3://bucket/x"])
 
 
 def test_what_is_an_address():
