@@ -1,7 +1,8 @@
-"""Augmentation of a batch on the GPU: speed, rooms, noise, other speech, band limits, level, length of the
-vocal tract, and SpecAugment (Park and others 2019, arXiv:1904.08779).
+"""Augmentation of a batch on the GPU: speed, rooms, noise, other speech, band limits, codecs, level, length
+of the vocal tract, uneven pace, and SpecAugment (Park and others 2019, arXiv:1904.08779).
 """
 
+import math
 from dataclasses import dataclass
 from functools import cache
 
@@ -18,6 +19,8 @@ LONGEST_ROOM = 0.5  # seconds of an echo
 WARPS = 31  # vocal-tract lengths in the table
 FACTORS = 2 * 3 * 5 * 7  # of the sizes of Fourier transforms
 TELEPHONE = 3400.0  # Hz: the lowest band limit
+CODEC_WINDOW = 512  # samples of a codec's spectra
+WAVES = 6  # of an uneven pace
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,12 @@ class Augmentation:
     noise_snr_max: float = 30.0
     babble_share: float = 0.0  # of the noisy ones, whose noise is other recordings
     band_share: float = 0.0
+    codec_share: float = 0.0  # coded as by telephones, or as by low bit rates
     level_min: float = 0.0  # dB below the recording's own
     smear_share: float = 0.0
     smear_frames: float = 3.0  # over which sounds run into each other, at most
+    pace_share: float = 0.0
+    unevenness: float = 0.3  # of the pace: a part is so much faster or slower, at most
     freq_masks: int = 0
     max_freq_mask: int = 20  # bands
     time_masks: int = 0
@@ -114,7 +120,7 @@ def degrade(audio: Tensor, lengths: Tensor, how: Augmentation, rate: int) -> Ten
     inside = torch.arange(samples, device=audio.device) < lengths[:, None]
     size = transform_size(samples + int(LONGEST_ROOM * rate))
     level = 10 ** (uniform(audio, how.level_min, 0.0) / 20)
-    if not (how.room_share or how.noise_share or how.band_share):
+    if not (how.room_share or how.noise_share or how.band_share or how.codec_share):
         return audio * level
     spectrum = torch.fft.rfft(audio, size)
     if how.room_share:
@@ -134,7 +140,30 @@ def degrade(audio: Tensor, lengths: Tensor, how: Augmentation, rate: int) -> Ten
         high, low = uniform(audio, TELEPHONE, rate / 2), uniform(audio, 20.0, 300.0)
         passed = torch.sigmoid((high - frequency) / 50) * torch.sigmoid((frequency - low) / 20)
         spectrum = torch.where(chosen(audio, how.band_share), spectrum * passed, spectrum)
-    return torch.fft.irfft(spectrum, size)[:, :samples] * level * inside
+    audio = torch.fft.irfft(spectrum, size)[:, :samples]
+    if how.codec_share:
+        audio = coded(audio * inside, how.codec_share)
+    return audio * level * inside
+
+
+def coded(audio: Tensor, share: float) -> Tensor:
+    """audio (B, S): half the share has 8 bits a sample (G.711's mu-law), the other half spectra without what
+    is faint beside the loudest of the same time.
+    """
+    kind = torch.rand(len(audio), 1, device=audio.device)
+    peak = audio.abs().amax(1, keepdim=True).clamp(min=1e-6)
+    curve = torch.sign(audio) * torch.log1p(255 * audio.abs() / peak) / math.log(256)
+    steps = torch.round(127 * curve) / 127
+    law = torch.sign(steps) * (torch.exp(steps.abs() * math.log(256)) - 1) / 255 * peak
+    hop = CODEC_WINDOW // 2
+    window = torch.hann_window(CODEC_WINDOW, device=audio.device).sqrt()
+    padded = F.pad(audio, (hop, hop + -audio.shape[1] % hop))
+    spectrum = torch.fft.rfft(padded.unfold(1, CODEC_WINDOW, hop) * window)
+    loudness = spectrum.abs()
+    faint = loudness.amax(2, keepdim=True) * 10 ** (uniform(audio, -45.0, -20.0)[:, :, None] / 20)
+    parts = torch.fft.irfft(spectrum * (loudness > faint)) * window
+    sparse = (parts[:, 1:, :hop] + parts[:, :-1, hop:]).flatten(1)[:, : audio.shape[1]]
+    return torch.where(kind < share / 2, law, torch.where(kind < share, sparse, audio))
 
 
 def warped_bases(features: JasperFeatures, config: JasperConfig, warp: float) -> Tensor:
@@ -161,6 +190,25 @@ def smeared(x: Tensor, how: Augmentation) -> Tensor:
     frequency = torch.fft.rfftfreq(x.shape[2], device=x.device)
     kept = 1 + towards * (torch.exp(-2 * (torch.pi * width * frequency).square()) - 1)
     return torch.fft.irfft(torch.fft.rfft(x) * kept[:, None], x.shape[2])
+
+
+def unevenly_paced(x: Tensor, frames: Tensor, how: Augmentation) -> Tensor:
+    """features (B, n_mels, T) of `frames` (B,), parts of which pass faster and others slower."""
+    last = (frames[:, None] - 1).clamp(min=1).to(x.dtype)
+    place = torch.arange(x.shape[2], device=x.device, dtype=x.dtype)[None]
+    waves = torch.arange(1, WAVES + 1, device=x.device)
+    swing = torch.randn(len(x), WAVES, device=x.device)
+    swing = swing / swing.abs().sum(1, keepdim=True) * uniform(x, 0.0, how.unevenness)
+    swing = (
+        swing * chosen(x, how.pace_share) / (torch.pi * waves)
+    )  # the pace's own swing is without this divisor
+    wave = torch.sin(torch.pi * waves[:, None] * (place / last)[:, None])
+    moved = place + last * (swing[:, :, None] * wave).sum(1)
+    moved = torch.where(place < last, moved.minimum(last).clamp(min=0), place)
+    before = moved.floor()
+    index = before.long()[:, None].expand_as(x)
+    after = (index + 1).clamp(max=x.shape[2] - 1)
+    return torch.lerp(x.gather(2, index), x.gather(2, after), (moved - before)[:, None])
 
 
 def spec_augment(x: Tensor, how: Augmentation) -> Tensor:
@@ -190,6 +238,8 @@ def augmented_features(
     if bases is not None:
         basis = bases[torch.randint(len(bases), (len(audio),), device=audio.device)]
     made, frames = features(audio, lengths, lengths, basis)
+    if how.pace_share:
+        made = unevenly_paced(made, frames, how)
     if how.smear_share:
         made = features.normalised(smeared(made, how), frames)
     return spec_augment(made, how), frames

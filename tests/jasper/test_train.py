@@ -21,11 +21,13 @@ from melforge.jasper.augment import (
     Augmentation,
     augmented_features,
     clean_features,
+    coded,
     degrade,
     read_at_speeds,
     smeared,
     spec_augment,
     transform_size,
+    unevenly_paced,
     warped_bases,
 )
 from melforge.jasper.config import JasperConfig
@@ -37,7 +39,7 @@ LETTERS = {"a": 300.0, "b": 700.0, "c": 1500.0, "d": 3000.0, "e": 5500.0}
 FULL = Augmentation(
     **{"speed_min": 0.85, "speed_max": 1.15, "warp": 0.15, "room_share": 1.0, "noise_share": 1.0},
     **{"babble_share": 0.5, "band_share": 1.0, "level_min": -20.0, "freq_masks": 2, "time_masks": 2},
-    smear_share=1.0,
+    **{"smear_share": 1.0, "codec_share": 1.0, "pace_share": 1.0},
 )
 
 
@@ -164,6 +166,31 @@ def test_smearing_moves_features_towards_or_away_from_their_average_over_time():
     changes = made.diff().square().mean((1, 2)) / x.diff().square().mean((1, 2))
     assert changes.min() < 0.2 and 1.5 < changes.max() < 2.5
     assert torch.allclose(made.mean(2), x.mean(2), atol=1e-5)
+
+
+def test_codecs_keep_what_is_loud():
+    torch.manual_seed(0)
+    time = torch.arange(4000) / RATE
+    audio = 0.5 * torch.sin(2 * torch.pi * 440 * time) + 0.003 * torch.sin(2 * torch.pi * 3000 * time)
+    audio = audio.repeat(64, 1)
+    made = coded(audio, 0.75)
+    off = (made - audio)[:, 600:-600].square().mean(1).sqrt()
+    untouched, law = off == 0, (off > 0) & (off < 0.005)
+    assert untouched.any() and law.any() and off.max() < 0.03 and not made[~untouched].eq(audio[0]).all()
+    faint = torch.fft.rfft(made[:, 600:-600] * torch.hann_window(2800))[:, 525].abs()
+    assert faint.min() < 0.05 * faint.max()  # 45 dB below: gone where parts are left out
+
+
+def test_an_uneven_pace_moves_parts_and_keeps_order_and_ends():
+    torch.manual_seed(0)
+    x = torch.arange(100.0).repeat(64, 2, 1)
+    frames = torch.full((64,), 80)
+    made = unevenly_paced(x, frames, Augmentation(pace_share=0.5, unevenness=0.4))
+    moved = (made - x).abs().amax((1, 2)) > 1e-3
+    assert 15 < moved.sum() < 50
+    steps = made[moved][:, 0, :80].diff()
+    assert steps.min() > 0.55 and steps.max() < 1.45 and steps.max() > 1.1
+    assert torch.equal(made[:, :, 0], x[:, :, 0]) and torch.equal(made[:, :, 80:], x[:, :, 80:])
 
 
 def test_what_is_looked_at_is_of_every_part():
