@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -88,7 +89,15 @@ def _work(speech: BulkSettings, folder: RunFolder, place: WorkerPlace, link: Con
         speaker = ShardSpeaker(replace(speech, models=models), folder)
         link.send(None)
         while True:
-            link.send(speaker.speak(link.recv()))
+            shard = link.recv()
+            try:
+                report = speaker.speak(shard)
+            except (
+                RuntimeError
+            ) as error:  # as after a GPU's fault, where nothing runs in this process any more
+                print(f"a worker on {place.device} failed: {error}", file=sys.stderr)
+                raise SystemExit(1) from None
+            link.send(report)
     except EOFError:
         pass
     except Exception as error:

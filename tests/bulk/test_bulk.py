@@ -264,6 +264,16 @@ def test_shards_and_workers_that_are_killed_change_no_sample(tiny_voice, tmp_pat
 
 
 @pytest.mark.slow
+def test_what_a_failing_worker_had_another_speaks(tiny_voice, tmp_path):
+    words = words_of(tiny_voice, write_table(tmp_path / "in.jsonl"), tmp_path / "out", "--device", "cpu,cpu")
+    command = [sys.executable, "-m", "tests.bulk.failing", "speak", *words]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "FAILS": str(tmp_path / "failed")}
+    ended = subprocess.run(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
+    assert ended.returncode == 0 and len(sounds_of(tmp_path / "out")) == len(TEXTS)
+    assert "a worker on cpu failed: an illegal memory access was encountered" in ended.stderr
+
+
+@pytest.mark.slow
 def test_a_run_that_was_killed_goes_on_to_the_same_bytes(tiny_voice, tmp_path):
     table = write_table(tmp_path / "in.txt", TEXTS * 4)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
