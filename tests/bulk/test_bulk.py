@@ -210,7 +210,7 @@ def test_parts_of_a_table_make_the_whole(tiny_voice, tmp_path, capsys):
     assert content_of(parts) == content_of(whole)
 
 
-def test_a_run_knows_its_weights_and_lexicons(tiny_voice, tmp_path):
+def test_a_run_knows_its_weights_lexicons_and_version(tiny_voice, tmp_path):
     voice = tmp_path / "voice"
     shutil.copytree(tiny_voice, voice)
     (voice / "lexicon.yaml").write_text("SQL: sequel")
@@ -221,6 +221,11 @@ def test_a_run_knows_its_weights_and_lexicons(tiny_voice, tmp_path):
     with pytest.raises(InputError, match=r"another run \(models.acoustic.lexicon 1: "):
         main(words_of(voice, table, folder, "--workers", 1))
     (voice / "lexicon.yaml").write_text("SQL: sequel")
+    before = (folder / "run.json").read_text()
+    (folder / "run.json").write_text(re.sub('"melforge": "[^"]+"', '"melforge": "0.1"', before))
+    with pytest.raises(InputError, match=r"another run \(models.melforge: "):
+        main(words_of(voice, table, folder, "--workers", 1))
+    (folder / "run.json").write_text(before)
     weights = load_voice(voice).source("hifigan").weights
     rewrite_weights(weights, weights, lambda state: {name: value * 0.5 for name, value in state.items()})
     with pytest.raises(InputError, match=r"another run \(models.vocoder.weights: "):

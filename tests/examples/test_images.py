@@ -10,9 +10,11 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import setuptools
 import yaml
 
 from melforge.common.cli import serve
@@ -111,6 +113,55 @@ def source(tmp_path) -> Path:
     return folder
 
 
+def run_steps(name: str, places: dict[str, Path], environment: Mapping[str, str]) -> None:
+    """What an image's RUN lines say, in folders instead of a container; what is Debian's is left out."""
+    place = re.compile("|".join(places))
+    # Its own words to pip: neither dependencies nor setuptools are fetched.
+    pip = {"PIP_NO_DEPS": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    for what, rest in steps(name):
+        if what == "RUN" and not rest.startswith(("apt-get", "useradd")):
+            line = place.sub(lambda found: str(places[found[0]]), re.sub(r"--mount=\S+ ", "", rest))
+            subprocess.run(["bash", "-euc", line], check=True, env={**environment, **pip})
+
+
+@pytest.mark.checkout
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        pytest.param("examples/triton/Dockerfile", "TRITON", marks=pytest.mark.tritonserver),
+        pytest.param("examples/ray/Dockerfile", "RAY", marks=pytest.mark.ray),
+    ],
+)
+def test_the_steps_of_an_image_on_another_s(name, other, source, tmp_path):
+    """On the packages of the environment that stands for the other's image."""
+    base = os.environ[f"MELFORGE_{other}_PYTHON"]
+    script = "import sys; print(*(path for path in sys.path if path.endswith('site-packages')), sep='\\n')"
+    others = subprocess.run([base, "-c", script], check=True, capture_output=True, text=True).stdout
+    subprocess.run([base, "-m", "venv", "--without-pip", tmp_path / "root"], check=True)
+    (packages,) = (tmp_path / "root").glob("lib/python*/site-packages")
+    (packages / "others.pth").write_text(others)
+    (packages / "setuptools").symlink_to(Path(setuptools.__file__).parent)  # theirs may be too old
+    program = tmp_path / "root/bin/python"
+    pip = tmp_path / "root/bin/pip"
+    pip.write_text(f'#!/bin/sh\nexec {sys.executable} -m pip --python {program} "$@"\n')
+    pip.chmod(0o755)
+    places = {"/source": source, "/opt/melforge": source}
+    places |= {place: tmp_path / place[1:] for place in ("/cache", "/models")}
+    path = f"{program.parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": "", "OPTIONS": "--device cpu", "EXTRA": ""}
+    run_steps(name, places, environment)
+    shutil.rmtree(source)
+    imports = {"TRITON": "melforge.common.triton.backend", "RAY": "melforge.ray_app"}[other]
+    command = [program, "-c", f"import {imports} as found; print(found.__file__)"]
+    found = subprocess.run(command, check=True, env=environment, capture_output=True, text=True, cwd=tmp_path)
+    assert found.stdout.startswith(str(packages))
+    if other == "TRITON":
+        made = {path.name for path in (tmp_path / "models").iterdir()}
+        words = {Path(word).name for word in words_of_command(name) if word.startswith("/models/")}
+        assert made >= words | {"probe.py", "text_to_speech"}
+
+
 @pytest.mark.serve
 @pytest.mark.checkout
 @pytest.mark.slow
@@ -121,19 +172,10 @@ def test_the_steps_of_the_image_make_a_server_that_is_healthy(source, tmp_path):
     root = tmp_path / "root"
     (root / "opt").mkdir(parents=True)
     places = {"/source": source, "/opt/melforge": root / "opt/melforge", "/cache": root / "cache"}
-    place = re.compile("|".join(places))
-
-    def here(text: str) -> str:
-        return place.sub(lambda found: str(places[found[0]]), re.sub(r"--mount=\S+ ", "", text))
-
-    # Its own words to pip: neither dependencies nor setuptools are fetched.
-    pip = {"PIP_NO_DEPS": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     others = [path for path in sys.path if path.endswith("site-packages")]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    environment = {**os.environ, **pip, "PATH": path, "PYTHONPATH": os.pathsep.join(others)}
-    for what, rest in steps("Dockerfile"):
-        if what == "RUN":
-            subprocess.run(["bash", "-euc", here(rest)], check=True, env=environment, cwd=tmp_path)
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": os.pathsep.join(others)}
+    run_steps("Dockerfile", places, environment)
     shutil.rmtree(source)  # the second stage has only what was installed
     (packages,) = places["/opt/melforge"].glob("lib/python*/site-packages")
     (packages / "others.pth").write_text("\n".join(others) + "\n")
