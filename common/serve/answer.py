@@ -29,6 +29,7 @@ from melforge.common.synthesis.subtitles import srt, vtt
 from melforge.common.synthesis.timestamps import as_rows, bookmark_rows, bookmarks, timestamps
 
 FAULT = "this text could not be spoken: the fault is the server's"
+BLOCK = 1 << 20  # bytes, from which on a buffer goes back to the system: `keep_little_freed_memory`
 PIECE = 3 << 16  # bytes; of base64's input, which is 3 bytes for each 4 characters
 
 
@@ -84,9 +85,9 @@ class WrittenAnswer(Response):
             async with aclosing(self.parts(at_once)) as parts:
                 if at_once:
                     kept = await kept_parts(parts, self.service.settings.answer_bytes)
-                    await self._start(send, sum(map(len, kept)))
-                    while kept:
-                        await self._send(send, kept.popleft())
+                    await self._start(send, kept.size)
+                    for data in kept.taken():
+                        await self._send(send, data)
                 else:
                     async for data in parts:
                         await self._send(send, data)
@@ -177,26 +178,49 @@ async def in_order(job: SpeechJob, most: int) -> AsyncGenerator[bytes, None]:
         return
     kept = await kept_parts(job, most)
     yield job.encoder.head
-    while kept:
-        yield kept.popleft()
+    for data in kept.taken():
+        yield data
 
 
-async def kept_parts(parts: AsyncIterable[bytes], most: int) -> deque[bytes]:
+class KeptBytes:
+    """Bytes that wait until all are there, in blocks of which none leaves a hole in memory when it goes."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._blocks: deque[bytes] = deque()
+        self._last: list[bytes] = []  # parts that are no block yet
+
+    def add(self, data: bytes) -> None:
+        self.size += len(data)
+        self._last.append(data)
+        if sum(map(len, self._last)) >= BLOCK:
+            self._blocks.append(b"".join(self._last))
+            self._last.clear()
+
+    def taken(self) -> Iterator[bytes]:
+        """All of them, which are not kept longer."""
+        self._blocks.extend(self._last)
+        self._last.clear()
+        while self._blocks:
+            yield self._blocks.popleft()
+
+
+async def kept_parts(
+    parts: AsyncIterable[bytes], most: int, way_out: str = "a format that is streamed"
+) -> KeptBytes:
     """All of them; 413 if they have more than `most` bytes together."""
-    kept: deque[bytes] = deque()
-    size = 0
+    kept = KeptBytes()
     async for data in parts:
-        kept.append(data)
-        size += len(data)
-        if size > most:
-            raise too_large(most)
+        kept.add(data)
+        if kept.size > most:
+            raise too_large(most, way_out)
     return kept
 
 
-def too_large(most: int) -> ApiError:
+def too_large(most: int, way_out: str) -> ApiError:
     message = (
         f"the answer has more than {most} bytes, which have to wait until all are there (--answer-bytes): "
-        "ask for less text, a lower sample_rate, or a format that is streamed"
+        f"ask for less text, a lower sample_rate, or {way_out}"
     )
     return ApiError(413, message, code="answer_too_large")
 
@@ -290,10 +314,9 @@ async def json_string(name: str, parts: AsyncIterable[bytes]) -> AsyncGenerator[
     """The beginning of a JSON object whose first value is these bytes in base64."""
     before, rest = f'{{"{name}": "'.encode(), b""
     async for data in parts:
-        data = rest + data
-        whole = len(data) - len(data) % 3
-        for piece in pieces(data[:whole]):
-            yield before + base64.b64encode(piece)
-            before = b""
-        rest = data[whole:]
+        for piece in pieces(data):
+            piece = rest + piece
+            whole = len(piece) - len(piece) % 3
+            yield before + base64.b64encode(piece[:whole])
+            before, rest = b"", piece[whole:]
     yield before + base64.b64encode(rest) + b'"'

@@ -1,15 +1,20 @@
 """Engines of every backend give the same numbers and refuse inputs that do not fit the declaration."""
 
 import dataclasses
+import json
 import os
+from itertools import groupby
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from melforge.common.engines import onnx_engine
 from melforge.common.engines.backends import make_engine
 from melforge.common.engines.onnx_engine import run_bound
 from melforge.common.export.to_onnx import example_inputs, source_stages
+from melforge.common.synthesis.loading import make_driver
 from melforge.common.weights.voices import load_voice
 
 MODELS = ("fastpitch", "hifigan")
@@ -126,3 +131,21 @@ def test_a_small_decoders_steps_run_on_one_thread():
     assert threads_of("decoder_loop", None) == 1
     assert threads_of("decoder_loop", 2) == 2
     assert threads_of("postnet", None) == os.cpu_count()
+
+
+def test_nodes_run_where_the_graph_has_them(tmp_path, monkeypatch):
+    """Else the outputs of all that needs the mel alone wait for the rest: 80 MB in WaveGlow."""
+    make_options = onnx_engine.session_options
+
+    def profiled(threads):
+        options = make_options(threads)
+        options.enable_profiling, options.profile_file_prefix = True, str(tmp_path / "run")
+        return options
+
+    monkeypatch.setattr(onnx_engine, "session_options", profiled)
+    vocoder = make_driver(load_voice("hazel").models["waveglow"], "onnx", "cpu", 1)
+    vocoder.vocode(np.zeros((1, 80, 30), np.float32), np.array([30]))
+    events = json.loads(Path(vocoder.generator.session.end_profiling()).read_text())
+    run = [event["args"]["op_name"] for event in events if event["name"].endswith("_kernel_time")]
+    assert run.count("Conv") > 100
+    assert max(len(list(same)) for kind, same in groupby(run) if kind == "Conv") < 10

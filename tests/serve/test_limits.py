@@ -150,6 +150,43 @@ def test_texts_of_a_batch_wait_for_those_before_them_to_be_read(made, monkeypatc
         assert answers[0]._waiting == 0
 
 
+def test_what_is_kept_comes_out_as_it_came_and_is_given_up_with_that():
+    from melforge.common.serve.answer import BLOCK, KeptBytes
+
+    parts = [bytes([number]) * size for number, size in enumerate((0, 5, BLOCK, BLOCK - 1, 1, BLOCK // 2, 7))]
+    kept = KeptBytes()
+    for part in parts:
+        kept.add(part)
+    assert kept.size == sum(map(len, parts))
+    blocks = list(kept.taken())
+    assert b"".join(blocks) == b"".join(parts) and all(len(block) >= BLOCK for block in blocks[:2])
+    assert not list(kept.taken())
+
+
+@pytest.mark.wyoming
+def test_a_recording_that_comes_in_parts_is_not_held_in_memory(server):
+    from wyoming.event import Event
+
+    from melforge.common.serve.protocols.wyoming import WyomingClient
+
+    about = {"rate": 16000, "width": 2, "channels": 1}
+    part = bytes(1 << 20)
+
+    async def come():
+        client = WyomingClient(server.service, None, None)
+        await client.take(Event("audio-start", about))
+        tracemalloc.start()
+        try:
+            for _ in range(20):
+                await client.take(Event("audio-chunk", about, part))
+            return client.recorded.tell(), tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    size, most = asyncio.run(come())
+    assert size == 20 * len(part) and most < 5 * len(part)
+
+
 def test_who_leaves_a_batch_ends_its_work(made):
     with running() as server:
         body = {"items": [seconds(1000, response_format="wav")] * 4}

@@ -176,6 +176,15 @@ def test_what_is_wrong_has_its_code(server, how, code, message):
     wait_until_idle(server)
 
 
+def test_a_message_has_a_limit_that_streams_have_not(server, monkeypatch):
+    monkeypatch.setattr("melforge.common.serve.protocols.riva_speech.MOST_BYTES", 50_000)
+    speech = client(server.riva)
+    with refused("RESOURCE_EXHAUSTED", "more than 50000 bytes.*SynthesizeOnline"):
+        speech.synthesize(TEXT, language_code="en-US")
+    assert len(sound(speech.synthesize_online(TEXT, language_code="en-US"))) > 50_000
+    wait_until_idle(server)
+
+
 def test_a_prompt_for_a_zero_shot_voice_is_refused_in_words(server, tmp_path):
     prompt = tmp_path / "prompt.wav"
     prompt.write_bytes(b"RIFF")

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
+from itertools import chain
 from typing import Any
 
-from melforge.common.serve.answer import WrittenAnswer, answer_for, described, json_string, too_large
+from melforge.common.serve.answer import (
+    KeptBytes,
+    WrittenAnswer,
+    answer_for,
+    described,
+    json_string,
+    too_large,
+)
 from melforge.common.serve.errors import ApiError
+from melforge.common.serve.protocols.live import each
 from melforge.common.serve.requests import BatchFields, SpeechFields, SpeechRequest, parse
 from melforge.common.serve.scheduler import LOG
 from melforge.common.serve.service import Service
 
-WAITING = 4_000_000  # bytes of audio, with which texts behind the first stop
+WAITING = 2_000_000  # bytes of audio, with which texts behind the first stop
+
+Audio = tuple[bytes, KeptBytes]  # its head, which is known last, and the rest
 
 
 class BatchAnswer(WrittenAnswer):
@@ -52,11 +62,11 @@ class BatchAnswer(WrittenAnswer):
                 if audio is None:
                     yield content
                 else:
-                    size = sum(map(len, audio))
-                    async for part in json_string("audio_data", emptied(audio)):
+                    head, kept = audio
+                    async for part in json_string("audio_data", each(chain([head], kept.taken()))):
                         yield part
                     yield b", " + content[1:]
-                    self._waiting -= size
+                    self._waiting -= kept.size
                 async with self._moved:
                     self._first = number + 1
                     self._moved.notify_all()
@@ -67,7 +77,7 @@ class BatchAnswer(WrittenAnswer):
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _speak(self, number: int, fields: dict[str, Any]) -> tuple[dict[str, Any], deque[bytes] | None]:
+    async def _speak(self, number: int, fields: dict[str, Any]) -> tuple[dict[str, Any], Audio | None]:
         """What is said of a text, and its audio; None if what is said is an error."""
         try:
             wanted: SpeechFields = parse(json.dumps(fields).encode(), SpeechRequest)
@@ -91,31 +101,24 @@ class BatchAnswer(WrittenAnswer):
                 LOG.error("fault", exc_info=error, extra={"fields": {"id": self.record["id"]}})
             return answer.content, None
 
-    async def _spoken(self, number: int, wanted: SpeechFields) -> tuple[dict[str, Any], deque[bytes]]:
+    async def _spoken(self, number: int, wanted: SpeechFields) -> tuple[dict[str, Any], Audio]:
         wanted.alignment = False  # it would be kept for nobody
         spoken = await self.service.speak(wanted, self.arrived, whole=True)
-        job, kept, size = spoken.job, deque[bytes](), 0
+        job, kept = spoken.job, KeptBytes()
         try:
             async for data in job:
-                kept.append(data)
-                size += len(data)
+                kept.add(data)
                 self._waiting += len(data)
-                if size > self._most:
-                    raise too_large(self._most)
+                if kept.size > self._most:
+                    raise too_large(self._most, "a format of fewer bytes")
                 async with self._moved:
                     await self._moved.wait_for(lambda: number == self._first or self._waiting <= WAITING)
         except BaseException:
-            self._waiting -= size
+            self._waiting -= kept.size
             raise
         finally:
             job.cancel()
             self.service.metrics.spoken(job.progress, len(wanted.input), self.key)
             self.record.setdefault("texts", []).append(described(spoken))
-        kept.appendleft(job.encoder.head)
-        return {"media_type": job.encoder.content_type, "seconds": round(job.progress.made, 6)}, kept
-
-
-async def emptied(parts: deque[bytes]) -> AsyncIterator[bytes]:
-    """The parts, each of which is given up with that."""
-    while parts:
-        yield parts.popleft()
+        content = {"media_type": job.encoder.content_type, "seconds": round(job.progress.made, 6)}
+        return content, (job.encoder.head, kept)

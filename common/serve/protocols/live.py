@@ -17,7 +17,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import ExitStack, aclosing, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from fastapi.websockets import WebSocketState
@@ -38,6 +38,7 @@ AHEAD = 2  # sentences in progress: the next one is begun while one is sent
 ROOM_CHECK = 0.1  # seconds after which a sentence that found no room tries again
 SSML_END = "</speak>"
 DEFAULTS = {"model": "tts-1", "voice": "alloy", "response_format": "pcm"}
+T = TypeVar("T")
 MOST_WAITING = 256  # sentences
 
 
@@ -96,9 +97,9 @@ async def coming(texts: asyncio.Queue[str | None]) -> AsyncIterator[str]:
         yield text
 
 
-async def each(texts: Iterable[str]) -> AsyncIterator[str]:
-    for text in texts:
-        yield text
+async def each(items: Iterable[T]) -> AsyncIterator[T]:
+    for item in items:
+        yield item
 
 
 async def in_turn(

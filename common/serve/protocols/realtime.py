@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import io
 import json
 import math
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, aclosing
 from functools import partial
-from typing import Any
+from tempfile import SpooledTemporaryFile
+from typing import Any, BinaryIO, cast
 
 from fastapi import APIRouter, Request, WebSocket
 
@@ -23,7 +23,7 @@ from melforge.common.audio import sound_files
 from melforge.common.serve.answer import answer_for, pieces
 from melforge.common.serve.errors import ApiError
 from melforge.common.serve.gate import RECORD, TOKEN, caller_of
-from melforge.common.serve.incoming import read_json
+from melforge.common.serve.incoming import IN_MEMORY, read_json
 from melforge.common.serve.keys import refused
 from melforge.common.serve.protocols.live import (
     Sentence,
@@ -56,10 +56,18 @@ from melforge.common.serve.tokens import MOST_CHARACTERS, Token, write_token
 SHORTEST = 0.1  # seconds of a recording
 CODINGS = {PCM: sound_files.PCM, "audio/pcmu": sound_files.MU_LAW, "audio/pcma": sound_files.A_LAW}
 LONGEST_EVENT_ID = 512
+HEAD = len(sound_files.wav_header(1))  # bytes
 
 
 def bytes_a_second(format: Any) -> int:
     return format.hertz * (2 if format.type == PCM else 1)
+
+
+def new_recording() -> BinaryIO:
+    """A wav file whose header is written when it is whole."""
+    file = SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 (it goes with its last user)
+    file.write(bytes(HEAD))
+    return cast(BinaryIO, file)
 
 
 class RealtimeSession(Session):
@@ -74,7 +82,7 @@ class RealtimeSession(Session):
         self.conversation = Conversation()
         self.waiting: asyncio.Queue[SpokenResponse] = asyncio.Queue()
         self.response: SpokenResponse | None = None  # that is spoken, or will be next
-        self.recorded = bytearray()
+        self.recorded = new_recording()
         self.hearing: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -282,25 +290,25 @@ class RealtimeSession(Session):
             data = base64.b64decode(audio, validate=True)  # type: ignore[arg-type]
         except (ValueError, TypeError):
             raise ApiError(400, "audio: base64 is wanted", "audio", "invalid_value") from None
-        if len(self.recorded) + len(data) > (most := self.service.settings.recording_bytes):
+        if self.recorded.tell() - HEAD + len(data) > (most := self.service.settings.recording_bytes):
             words = f"audio: a recording has at most {most} bytes: commit or clear it"
             raise ApiError(400, words, "audio", "request_too_large")
-        self.recorded += data
+        self.recorded.write(data)
 
     async def clear(self, message: dict[str, Any]) -> None:
-        self.recorded.clear()
+        self.recorded = new_recording()
         await self._event("input_audio_buffer.cleared")
 
     async def commit(self, message: dict[str, Any]) -> None:
         asked = self.fields.audio.input
-        if len(self.recorded) < SHORTEST * bytes_a_second(asked.format):
+        file, size = self.recorded, self.recorded.tell() - HEAD
+        if size < SHORTEST * bytes_a_second(asked.format):
             words = f"the buffer has less than {SHORTEST:g} s of audio"
             raise ApiError(400, words, code="input_audio_buffer_commit_empty")
         coding, rate = CODINGS[asked.format.type], asked.format.hertz
-        file = io.BytesIO(sound_files.wav_header(rate, len(self.recorded), 1, coding))
-        file.seek(0, io.SEEK_END)
-        file.write(self.recorded)
-        self.recorded = bytearray()
+        file.seek(0)
+        file.write(sound_files.wav_header(rate, size, 1, coding))
+        self.recorded = new_recording()
         item = Item(new_id("item"), "user", [{"type": "input_audio", "transcript": None}])
         before = self.conversation.before(item)
         await self._event("input_audio_buffer.committed", previous_item_id=before, item_id=item.id)
@@ -319,7 +327,7 @@ class RealtimeSession(Session):
         self.hearing.add(hearing)
         hearing.add_done_callback(self.hearing.discard)
 
-    async def _transcribe(self, item: Item, file: io.BytesIO, admission: ExitStack) -> None:
+    async def _transcribe(self, item: Item, file: BinaryIO, admission: ExitStack) -> None:
         service, place = self.service, {"item_id": item.id, "content_index": 0}
         with admission:
             begun = service.scheduler.clock()

@@ -17,7 +17,7 @@ import grpc.aio
 from melforge.common.serve.connections import most_connections
 from melforge.common.serve.errors import ApiError
 from melforge.common.serve.health import Probe
-from melforge.common.serve.protocols.riva_calls import HEALTH, RivaCall, Work, answer_call
+from melforge.common.serve.protocols.riva_calls import HEALTH, MOST_BYTES, RivaCall, Work, answer_call
 from melforge.common.serve.protocols.riva_hearing import RivaHearing
 from melforge.common.serve.protocols.riva_speech import RivaSpeech
 from melforge.common.serve.service import Service
@@ -36,8 +36,9 @@ async def start_riva(service: Service, host: str, port: int) -> tuple[grpc.aio.S
     settings = service.settings
     options = {
         "grpc.so_reuseport": int(settings.processes > 1),
-        "grpc.max_receive_message_length": max(settings.body_bytes, settings.recording_bytes) + ROOM,
-        "grpc.max_send_message_length": -1,  # `answer_bytes` is the limit
+        "grpc.max_receive_message_length": ROOM
+        + max(settings.body_bytes, min(settings.recording_bytes, MOST_BYTES)),
+        "grpc.max_send_message_length": -1,  # `RivaSpeech` has a limit
         "grpc.max_allowed_incoming_connections": most_connections(settings),
         "grpc.max_connection_idle_ms": IDLE_SECONDS * 1000,
         "grpc.keepalive_time_ms": KEEPALIVE_SECONDS * 1000,

@@ -48,6 +48,7 @@ NAMED_CODES = {  # which say more than the status
     "timeout": grpc.StatusCode.DEADLINE_EXCEEDED,
 }
 LARGE = 1 << 17  # bytes of a message that a thread reads or writes
+MOST_BYTES = 11 << 20  # of sound in a message, which is in memory three times when it has come
 OWN_NAMES = {
     "input": "text",
     "voice": "voice_name",
@@ -80,6 +81,7 @@ class RivaCall:
                 message = parse(data) if len(data) < LARGE else await asyncio.to_thread(parse, data)
             except DecodeError:
                 raise ApiError(400, f"this is no {kind.DESCRIPTOR.full_name}", code="invalid_value") from None
+            del data
             yield message
 
     async def message(self, kind: type[M]) -> M:

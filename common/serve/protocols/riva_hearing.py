@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import io
-import tempfile
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
+from tempfile import SpooledTemporaryFile
 from typing import Any, BinaryIO, cast
 
 import numpy as np
@@ -27,7 +27,7 @@ from melforge.common.errors import InputError
 from melforge.common.recognition.endpoints import PAUSE, GrowingRecording
 from melforge.common.recognition.transcript import Transcript
 from melforge.common.serve.errors import ApiError
-from melforge.common.serve.incoming import in_time
+from melforge.common.serve.incoming import IN_MEMORY, in_time
 from melforge.common.serve.protocols.nim import REGIONS, require_language
 from melforge.common.serve.protocols.riva_calls import ASR, ENCODINGS, RivaCall
 from melforge.common.serve.protocols.transcriptions import UPLOAD_SECONDS, note_heard
@@ -36,7 +36,7 @@ from melforge.common.serve.service import Service
 # Codings of samples without a head, by NVIDIA's names.
 CODINGS = {"ENCODING_UNSPECIFIED": PCM, "LINEAR_PCM": PCM, "MULAW": MU_LAW, "ALAW": A_LAW}
 HEADS, LONGEST_HEAD = (b"RIFF", b"fLaC", b"OggS", b"ID3"), 4  # of sound files
-IN_MEMORY = 1 << 20  # bytes of a sound file that comes; further ones are on disk
+AT_ONCE = 1 << 18  # bytes of samples in which pauses are looked for
 MOST_CHANNELS = 8
 SHORTEST_PAUSE = 0.2  # seconds
 # What clients ask for by default, and an ear of plain words has not.
@@ -61,16 +61,18 @@ class IncomingSound:
 
     def file(self, data: bytes) -> BinaryIO:
         """A sound file, or samples, as a sound file; 400 if it is not known how these are to be read."""
-        if data.startswith(HEADS):
-            return io.BytesIO(data)
-        if self.coding not in SAMPLE_BYTES:
-            raise refusal("encoding", "this is no sound file, and its encoding is for files")
-        if not LOWEST_RATE <= self.rate <= HIGHEST_RATE:
-            limits = f"samples have {LOWEST_RATE} to {HIGHEST_RATE} Hz"
-            raise refusal("sample_rate_hertz", f"{limits}, not {self.rate}")
-        if not 1 <= self.channels <= MOST_CHANNELS:
-            raise refusal("audio_channel_count", f"1 to {MOST_CHANNELS}, not {self.channels}")
-        return io.BytesIO(wav_header(self.rate, len(data), self.channels, self.coding) + data)
+        file = SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 (it goes with its last user)
+        if not data.startswith(HEADS):
+            if self.coding not in SAMPLE_BYTES:
+                raise refusal("encoding", "this is no sound file, and its encoding is for files")
+            if not LOWEST_RATE <= self.rate <= HIGHEST_RATE:
+                limits = f"samples have {LOWEST_RATE} to {HIGHEST_RATE} Hz"
+                raise refusal("sample_rate_hertz", f"{limits}, not {self.rate}")
+            if not 1 <= self.channels <= MOST_CHANNELS:
+                raise refusal("audio_channel_count", f"1 to {MOST_CHANNELS}, not {self.channels}")
+            file.write(wav_header(self.rate, len(data), self.channels, self.coding))
+        file.write(data)
+        return cast(BinaryIO, file)
 
     def samples(self, data: bytes) -> np.ndarray:
         """float32 [S]."""
@@ -92,15 +94,13 @@ class RivaHearing:
             async with in_time(UPLOAD_SECONDS):
                 request: Any = await call.message(ASR.RecognizeRequest)
             sound = self._sound(call, request.config)
-            if not request.audio:
-                raise ApiError(400, "audio: it is empty", "audio", "missing")
-            if len(request.audio) > (most := self.service.settings.recording_bytes):
-                raise ApiError(413, f"audio: {len(request.audio)} bytes, of {most} at most", "audio")
-            transcript = await self.hearing.transcribe(sound.file(request.audio))
+            answer = ASR.RecognizeResponse()
+            if request.HasField("id"):
+                answer.id.CopyFrom(request.id)
+            file = await asyncio.to_thread(self._file, sound, request)
+            del request  # with the memory of its recording
+            transcript = await self.hearing.transcribe(file)
             note_heard(self.service, call.record, transcript, call.arrived)
-        answer = ASR.RecognizeResponse()
-        if request.HasField("id"):
-            answer.id.CopyFrom(request.id)
         if transcript.text:
             self._fill(answer.results.add(), transcript, 0.0, sound.word_times)
         yield answer.SerializeToString()
@@ -170,6 +170,15 @@ class RivaHearing:
             config.enable_word_time_offsets,
         )
 
+    def _file(self, sound: IncomingSound, request: Any) -> BinaryIO:
+        """The recording of a RecognizeRequest."""
+        audio = request.audio
+        if not audio:
+            raise ApiError(400, "audio: it is empty", "audio", "missing")
+        if len(audio) > (most := self.service.settings.recording_bytes):
+            raise ApiError(413, f"audio: {len(audio)} bytes, of {most} at most", "audio")
+        return sound.file(audio)
+
     async def _parts(
         self, messages: AsyncGenerator[Any, None], sound: IncomingSound
     ) -> AsyncGenerator[tuple[float, BinaryIO], None]:
@@ -180,13 +189,12 @@ class RivaHearing:
             if len(data) >= LONGEST_HEAD:
                 break
         if data.startswith(HEADS):
-            with tempfile.SpooledTemporaryFile(IN_MEMORY) as file:
-                file.write(data)
-                async for message in messages:
-                    file.write(message.audio_content)
-                    if file.tell() > (most := self.service.settings.recording_bytes):
-                        raise ApiError(413, f"audio_content: more than {most} bytes", "audio_content")
-                yield 0.0, cast(BinaryIO, file)
+            file = sound.file(data)
+            async for message in messages:
+                file.write(message.audio_content)
+                if file.tell() > (most := self.service.settings.recording_bytes):
+                    raise ApiError(413, f"audio_content: more than {most} bytes", "audio_content")
+            yield 0.0, file
             return
         sound.file(b"")  # says what is missing
         growing = GrowingRecording(sound.rate, sound.pause)
@@ -198,8 +206,9 @@ class RivaHearing:
 
         while True:
             whole = len(data) - len(data) % width
-            if whole:
-                for part in await asyncio.to_thread(files, data[:whole]):
+            step = AT_ONCE - AT_ONCE % width
+            for start in range(0, whole, step):
+                for part in await asyncio.to_thread(files, data[start : min(start + step, whole)]):
                     yield part
             message = await anext(messages, None)
             if message is None:

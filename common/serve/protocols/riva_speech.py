@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from typing import Any
 
@@ -11,10 +11,12 @@ from melforge.common.serve.answer import described, kept_parts, pieces
 from melforge.common.serve.errors import ApiError
 from melforge.common.serve.protocols.live import Sentence, in_turn, wait_for_room
 from melforge.common.serve.protocols.nim import ZERO_SHOT, speech_request, voice_models
-from melforge.common.serve.protocols.riva_calls import ENCODINGS, TTS, RivaCall
+from melforge.common.serve.protocols.riva_calls import ENCODINGS, MOST_BYTES, TTS, RivaCall
 from melforge.common.serve.requests import SpeechFields
 from melforge.common.serve.service import Service, Speaking
 from melforge.common.synthesis.timestamps import utterance_timestamps
+
+AUDIO = b"\x0a"  # in Protocol Buffers: field 1, with a length
 
 
 class RivaSpeech:
@@ -30,8 +32,12 @@ class RivaSpeech:
         with service.admitted(call.key, [request.text]):
             spoken = await service.speak(self._wanted(request), call.arrived, whole=True)
             with self._noted(call, spoken):
-                parts = await kept_parts(spoken.job, service.settings.answer_bytes)
-                yield await asyncio.to_thread(lambda: speech_answer(request, b"".join(parts), spoken, 0))
+                most = min(service.settings.answer_bytes, MOST_BYTES)
+                kept = await kept_parts(spoken.job, most, "the method SynthesizeOnline")
+                parts = list(kept.taken())
+                message = await asyncio.to_thread(speech_answer, request, parts, spoken, 0)
+                parts.clear()
+                yield message
 
     async def synthesize_online(self, call: RivaCall) -> AsyncGenerator[bytes, None]:
         """The sound of texts, in their order, as it is made. What a message lacks is as in those before."""
@@ -117,9 +123,9 @@ async def online_answers(request: Any, spoken: Speaking) -> AsyncGenerator[bytes
     async for data in spoken.job:
         for piece in pieces(data):
             if request.enable_word_time_offsets and told < len(spoken.stream.durations):
-                answer = await asyncio.to_thread(speech_answer, request, piece, spoken, told)
+                answer = await asyncio.to_thread(speech_answer, request, [piece], spoken, told)
             else:
-                answer = speech_answer(request, piece, spoken, told)
+                answer = speech_answer(request, [piece], spoken, told)
             told = len(spoken.stream.durations)
             yield answer
 
@@ -130,12 +136,12 @@ def encoding_of(number: int) -> str:
     return names.get(number, str(number)) if number else ""
 
 
-def speech_answer(request: Any, audio: bytes, spoken: Speaking, first: int) -> bytes:
-    """A SynthesizeSpeechResponse, with what is known of the utterances from `first` on: their texts, as
-    written and as normalised, their symbols' durations in ms, and the times of their words if they are asked
-    for.
+def speech_answer(request: Any, audio: Sequence[bytes], spoken: Speaking, first: int) -> bytes:
+    """A SynthesizeSpeechResponse with this sound, and what is known of the utterances from `first` on: their
+    texts, as written and as normalised, their symbols' durations in ms, and the times of their words if they
+    are asked for.
     """
-    answer: Any = TTS.SynthesizeSpeechResponse(audio=audio)
+    answer: Any = TTS.SynthesizeSpeechResponse()
     if request.HasField("id"):
         answer.id.CopyFrom(request.id)
     stream = spoken.stream
@@ -151,4 +157,11 @@ def speech_answer(request: Any, audio: bytes, spoken: Speaking, first: int) -> b
                 for word in words:
                     times = {"start_time": round(word.start * 1e3), "end_time": round(word.end * 1e3)}
                     answer.meta.words.add(word=word.text, **times)
-    return answer.SerializeToString()
+    # A message with the sound would hold it three times while it is written.
+    return b"".join((AUDIO, varint(sum(map(len, audio))), *audio, answer.SerializeToString()))
+
+
+def varint(number: int) -> bytes:
+    """As Protocol Buffers write a length."""
+    low = number & 127
+    return bytes((low,)) if low == number else bytes((low | 128,)) + varint(number >> 7)

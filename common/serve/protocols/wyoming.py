@@ -8,7 +8,6 @@ Assistant waits for the end of the audio, also behind an error: what cannot be a
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import logging
 import socket
@@ -17,7 +16,8 @@ import wave
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from functools import partial
-from typing import Any
+from tempfile import SpooledTemporaryFile
+from typing import IO, Any, BinaryIO, cast
 
 from wyoming.asr import Transcribe, Transcript
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
@@ -40,6 +40,7 @@ from melforge.common.errors import InputError
 from melforge.common.files import version
 from melforge.common.serve.answer import answer_for, described
 from melforge.common.serve.errors import ApiError, overloaded
+from melforge.common.serve.incoming import IN_MEMORY
 from melforge.common.serve.metrics import log
 from melforge.common.serve.protocols.live import (
     DEFAULTS,
@@ -203,7 +204,7 @@ class WyomingClient:
         self.speaker: asyncio.Task[None] | None = None  # of a text that comes in parts
         self.language = ""  # of what is recorded
         self.format: AudioStart | None = None  # of a recording that comes
-        self.recorded = bytearray()
+        self.recorded: IO[bytes]  # its samples
         self.busy = False  # with an event
         self.ending = False  # behind it
 
@@ -268,14 +269,17 @@ class WyomingClient:
         elif Transcribe.is_type(kind):
             self.language = Transcribe.from_event(event).language or ""
         elif AudioStart.is_type(kind):
-            self.format, self.recorded = AudioStart.from_event(event), bytearray()
+            self.format = AudioStart.from_event(event)
+            self.recorded = SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 (closed when it is whole)
         elif AudioChunk.is_type(kind) and self.format is not None:
-            self.recorded += event.payload or b""
-            if len(self.recorded) > (most := self.service.settings.recording_bytes):
+            self.recorded.write(event.payload or b"")
+            if self.recorded.tell() > (most := self.service.settings.recording_bytes):
                 raise ApiError(413, f"the recording has more than {most} bytes", code="too_large")
         elif AudioStop.is_type(kind) and self.format is not None:
             format, self.format = self.format, None
-            await self.transcribe(format)
+            with self.recorded as samples:
+                file = await asyncio.to_thread(wav_of, samples, format)
+            await self.transcribe(file)
 
     # Speaking
 
@@ -339,11 +343,7 @@ class WyomingClient:
 
     # Hearing
 
-    async def transcribe(self, format: AudioStart) -> None:
-        file = io.BytesIO()
-        with wave.open(file, "wb") as writer:
-            writer.setparams((format.channels, format.width, format.rate, 0, "NONE", ""))
-            writer.writeframes(self.recorded)
+    async def transcribe(self, file: BinaryIO) -> None:
         hearing = self.service.hearing
         hearing.require(hearing.names[0] if hearing.names else "", self.language)
         with hearing.admitted():
@@ -358,6 +358,17 @@ class WyomingClient:
         if told.status == 500:
             LOG.error("fault", exc_info=error)
         await self.send(Error(str(told), told.code))
+
+
+def wav_of(samples: IO[bytes], format: AudioStart) -> BinaryIO:
+    """A wav file of samples."""
+    samples.seek(0)
+    file = SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 (it goes with its last user)
+    with wave.open(file, "wb") as writer:
+        writer.setparams((format.channels, format.width, format.rate, 0, "NONE", ""))
+        while data := samples.read(IN_MEMORY):
+            writer.writeframesraw(data)
+    return cast(BinaryIO, file)
 
 
 def fields_of(asked: Synthesize | SynthesizeStart) -> dict[str, Any]:
