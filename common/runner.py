@@ -13,7 +13,15 @@ from melforge.common.config.deployment import Deployment
 from melforge.common.engines import Engine
 from melforge.common.errors import InputError
 from melforge.common.registry import MODELS
-from melforge.common.speech import Audio, Controls, Timings, require_as_many, speaker_shares, usual_controls
+from melforge.common.speech import (
+    Audio,
+    Controls,
+    Timings,
+    require_as_many,
+    shown,
+    speaker_shares,
+    usual_controls,
+)
 from melforge.common.stages.choose import KINDS, deployment_of, parse_backends
 from melforge.common.synthesis.admission import Admission
 from melforge.common.synthesis.chunks import ChunkSizes
@@ -99,7 +107,7 @@ class TextToSpeech:
         acoustic: str | None = None,
         vocoder: str | None = None,
         voice: str | Path | None = None,
-        checkpoints: Sequence[str] = (),
+        checkpoints: str | Path | Sequence[str | Path] = (),
         backend: str = "onnx",
         device: str = "auto",
         threads: int | None = None,
@@ -219,6 +227,8 @@ class TextToSpeech:
 
     def require_controls(self, controls: Controls) -> None:
         """An InputError where neither model knows a control that was asked for: it would change nothing."""
+        if not isinstance(controls, Controls):
+            raise InputError(f"controls must be Controls(...), not {type(controls).__name__}")
         if controls is not usual_controls():
             require_controls(controls, self.acoustic.source, self.vocoder.source)
 
@@ -243,6 +253,7 @@ class TextToSpeech:
         are more or fewer). Texts whose controls differ in what the acoustic model takes once for a batch (its
         `batch_key`) come into different batches.
         """
+        _require_several(texts)
         answers = dict(self.speak_each(list(texts), controls, batch_size, retries))
         return [answers[number] for number in sorted(answers)]
 
@@ -259,9 +270,10 @@ class TextToSpeech:
         second is not there yet. With batches, which texts share one then depends on when they came. Whether
         its texts are as many as the controls is known only when one has no controls, or at its end.
         """
+        _require_several(texts)
         one_each = isinstance(controls, Sequence)
         given = controls if one_each else [controls or usual_controls()]
-        for one in dict.fromkeys(given):
+        for one in {id(one): one for one in given}.values():
             self.require_controls(one)
         if one_each and isinstance(texts, Sized):
             require_as_many(given, len(texts))
@@ -270,6 +282,8 @@ class TextToSpeech:
         count = 0
         for admitted in Admission(texts, batch_size * SORTED_BATCHES).rounds():
             count += len(admitted)
+            for _, text in admitted:
+                _require_text(text)
             if one_each and count > len(given):
                 require_as_many(given, count)
             yield from queue.answers([(i, text, given[i if one_each else 0]) for i, text in admitted])
@@ -286,6 +300,7 @@ class TextToSpeech:
         """Speaks one text in chunks that join to what `speak` gives; the first leaves as early as it can."""
         controls = controls or usual_controls()
         self.require_controls(controls)
+        _require_text(text)
         (analysed,) = self.analyse_each([text], [controls.speaker])
         job = make_job(self, 0, analysed, controls)
         return Stream(self, job, _require_retries(retries), sizes or ChunkSizes())
@@ -317,6 +332,16 @@ def start_text_processes(frontend: FrontendSpec | None, count: int) -> TextProce
     from melforge.common.text.processes import TextProcesses
 
     return TextProcesses(frontend.build, count)
+
+
+def _require_text(text: object) -> None:
+    if not isinstance(text, str | AnalysedText):
+        raise InputError(f"a text must be a str, not {type(text).__name__}")
+
+
+def _require_several(texts: Iterable[str | AnalysedText]) -> None:
+    if isinstance(texts, str):
+        raise InputError(f"texts must be several: give a list, or speak({shown(texts)})")
 
 
 def _require_retries(retries: int) -> int:

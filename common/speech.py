@@ -306,6 +306,9 @@ class Audio:
     timings: Timings
     warnings: tuple[str, ...] = ()  # what of the text's marks changes nothing
 
+    def __repr__(self) -> str:
+        return f"<Audio of {shown(self.text)}, {self.seconds:.2f} s at {self.sampling_rate} Hz>"
+
     @property
     def seconds(self) -> float:
         return len(self.samples) / self.sampling_rate

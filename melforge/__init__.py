@@ -29,3 +29,7 @@ def __getattr__(name: str) -> object:
     from melforge.common import runner
 
     return getattr(runner, name)
+
+
+def __dir__() -> list[str]:
+    return __all__

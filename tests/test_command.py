@@ -34,6 +34,7 @@ def test_the_public_names_come_without_torch():
     )
     result = python("-c", code)
     assert result.stdout.split() == ["2", "TextToSpeech", "Audio", melforge.__version__], result.stderr
+    assert dir(melforge) == sorted(melforge.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Controlls'"):
         melforge.Controlls  # noqa: B018
 
@@ -230,6 +231,25 @@ def test_a_command_leaves_another_answer_to_sigterm_alone(monkeypatch):
         assert stopped.value.code == 0 and came == [signal.SIGTERM]
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "word"), [(signal.SIGTERM, 143, "terminated"), (signal.SIGINT, 130, "interrupted")]
+)
+def test_a_signal_while_a_library_is_imported_is_no_fault(number, status, word, capsys, monkeypatch):
+    """A module in C makes an ImportError of what is raised meanwhile."""
+    monkeypatch.setattr("sys.argv", ["melforge"])
+
+    def main() -> None:
+        try:
+            os.kill(os.getpid(), number)
+            time.sleep(60)
+        except BaseException as error:
+            raise ImportError("initialization failed") from error
+
+    with pytest.raises(SystemExit) as stopped:
+        run_module.run(main)
+    assert stopped.value.code == status and capsys.readouterr().err == f"{word}\n"
 
 
 @pytest.mark.parametrize("how", ["--debug", "MELFORGE_DEBUG"])

@@ -71,7 +71,7 @@ def test_a_wheel_is_one_package(installed):
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.partition("/")[0] for name in names}
     assert tops == {"melforge", f"melforge-{melforge.__version__}.dist-info"}
-    assert {f"melforge/{name}/config.py" for name in registry.names()} <= set(names)
+    assert {f"melforge/{name}/config.py" for name in registry.names()} | {"melforge/py.typed"} <= set(names)
     assert not [name for name in names if name.split("/")[1] in ("tests", "scripts", "recipes", "examples")]
 
 

@@ -41,12 +41,8 @@ def run(main: Callable[[], int | None]) -> None:
         with _terminated_in_order():
             status = main() or 0
         sys.stdout.flush()
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        status = INTERRUPTED
-    except Terminated:
-        print("terminated", file=sys.stderr)
-        status = TERMINATED
+    except (KeyboardInterrupt, Terminated) as stop:
+        status = _stopped(stop)
     except BrokenPipeError:
         # Who read our output has gone; Python must not try to flush to it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -59,10 +55,14 @@ def run(main: Callable[[], int | None]) -> None:
     except OSError as error:
         status = _report(words_of(error))
     except Exception as error:
-        full = (
+        if stop := _stop_behind(error):
+            status = _stopped(stop)
+        elif (
             isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-        )  # torch's, on a GPU
-        status = _report("out of memory") if full else _report_fault(error)
+        ):  # torch's, on a GPU
+            status = _report("out of memory")
+        else:
+            status = _report_fault(error)
     sys.exit(status)
 
 
@@ -104,6 +104,21 @@ def _terminate(number: int, frame: FrameType | None) -> None:
         for process in processes.active_children():  # a terminal sends Ctrl-C to ours too
             process.terminate()
     raise Terminated(TERMINATED)
+
+
+def _stopped(stop: BaseException) -> int:
+    what, status = (
+        ("terminated", TERMINATED) if isinstance(stop, Terminated) else ("interrupted", INTERRUPTED)
+    )
+    print(what, file=sys.stderr)
+    return status
+
+
+def _stop_behind(error: BaseException | None) -> BaseException | None:
+    """The signal that an error comes of: a module in C that is imported makes an ImportError of it."""
+    while error and not isinstance(error, KeyboardInterrupt | Terminated):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def words_of(error: Exception) -> str:

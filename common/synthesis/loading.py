@@ -32,7 +32,7 @@ from melforge.common.weights.voices import ModelSource, load_voice
 def choose_sources(
     wanted: Mapping[str, str | None],
     voice: str | Path | None,
-    checkpoints: Sequence[str] = (),
+    checkpoints: str | Path | Sequence[str | Path] = (),
     overrides: Mapping[str, Mapping[str, Any]] | None = None,
     lexicon: str | Path | None = None,
 ) -> dict[str, ModelSource]:
@@ -45,7 +45,7 @@ def choose_sources(
         if name is not None:
             get_model(name, kind)
     sources = {}
-    for text in checkpoints:
+    for text in [checkpoints] if isinstance(checkpoints, str | Path) else checkpoints:
         from melforge.common.weights.published import parse_checkpoint, read_checkpoint
 
         word, path = parse_checkpoint(text)

@@ -18,7 +18,7 @@ def read_graph_note(graph: Path) -> dict[str, Any]:
         note = json.loads(path.read_text())
     except FileNotFoundError:
         raise InputError(f"{path} is missing: {AGAIN}") from None
-    except (ValueError, OSError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read ({error}): {AGAIN}") from None
     weights = note.get("weights") if isinstance(note, dict) else None
     if not isinstance(weights, list) or not all(isinstance(name, str) for name in weights):

@@ -31,8 +31,9 @@ PITCH = ("pitch_mean", "pitch_std")
 OF_SPEAKERS = ("speakers", "pitch_means", "pitch_deviations")  # in a training run's info
 
 
-def parse_checkpoint(value: str) -> tuple[str | None, Path]:
+def parse_checkpoint(value: str | Path) -> tuple[str | None, Path]:
     """`acoustic=FILE` or another kind, a model's `name=FILE`, or FILE alone -> (the word or None, path)."""
+    value = str(value)
     word, equals, path = value.partition("=")
     if not equals or "/" in word or Path(value).exists():
         return None, Path(value)

@@ -18,7 +18,7 @@ import torch
 from melforge.common.audio.denoiser import bias_spectrum, spectra_of
 from melforge.common.errors import InputError
 from melforge.common.runner import ChunkSizes, TextToSpeech
-from melforge.common.speech import Controls
+from melforge.common.speech import Controls, shown
 from melforge.common.synthesis import parallel
 from melforge.common.synthesis.finish import FADE, KNEE, complete_peaks, finish, soft_clip
 from melforge.common.text import Analysis, Frontend, Utterance
@@ -46,6 +46,7 @@ def test_audio_tells_what_was_spoken(spoken):
     pauses = sum(round(u.pause * 22050) for u in spoken.utterances)
     assert len(spoken.samples) == frames * 256 + pauses
     assert np.abs(spoken.samples).max() <= 1
+    assert repr(spoken) == f"<Audio of {shown(TEXT)}, {spoken.seconds:.2f} s at 22050 Hz>"
     for start, mel, following in zip(spoken.starts, spoken.mels, spoken.starts[1:], strict=False):
         assert following > start + mel.shape[1] * 256 / 22050
 
@@ -540,6 +541,21 @@ def test_nothing_to_speak_is_an_error(tts, text):
     for call in (tts.speak, tts.stream):
         with pytest.raises(ValueError, match="no audio made"):
             call(text)
+
+
+@pytest.mark.parametrize("text", [None, b"Hello.", 3, ["Hello."]])
+def test_what_is_no_text_is_refused(tts, text):
+    for call in (tts.speak, tts.stream, lambda text: tts.speak_many(["Hello.", text])):
+        with pytest.raises(InputError, match=f"a text must be a str, not {type(text).__name__}"):
+            call(text)
+
+
+def test_one_text_for_many_and_controls_of_another_kind_are_refused(tts):
+    with pytest.raises(InputError, match=r'texts must be several: give a list, or speak\("Hello."\)'):
+        tts.speak_many("Hello.")
+    for call in (tts.speak, tts.stream, lambda text, given: tts.speak_many([text], [given])):
+        with pytest.raises(InputError, match=r"controls must be Controls\(...\), not dict"):
+            call("Hello.", {"pace": 2})
 
 
 def test_foreign_symbols_are_refused(tts, monkeypatch):

@@ -177,6 +177,14 @@ def test_damaged_files_are_named(voice_copy, file, damage, message):
         TextToSpeech.load(voice=voice_copy, device="cpu")
 
 
+def test_a_note_that_cannot_be_opened_is_not_called_damaged(voice_copy):
+    (note,) = (voice_copy / "hifigan").glob("generator.json")
+    note.unlink()
+    note.symlink_to(note.name)  # the system refuses to open it
+    with pytest.raises(OSError, match="symbolic links"):
+        TextToSpeech.load(voice=voice_copy, device="cpu")
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="a user other than root")
 def test_weights_that_may_not_be_read_are_called_so(voice_copy):
     (voice_copy / "hifigan" / "weights.safetensors").chmod(0)
@@ -247,6 +255,9 @@ def test_files_are_recognised_and_tell_their_sizes(trained):
 def test_checkpoint_arguments():
     assert parse_checkpoint("vocoder=a/b.pt") == ("vocoder", Path("a/b.pt"))
     assert parse_checkpoint("folder/file.pt") == (None, Path("folder/file.pt"))
+    for one in ("nope.pt", Path("nope.pt"), [Path("nope.pt")]):
+        with pytest.raises(FileNotFoundError, match=r"checkpoint nope\.pt not found"):
+            TextToSpeech.load(checkpoints=one)
     with pytest.raises(ValueError, match=r"unknown checkpoint kind 'vocodr': did you mean 'vocoder'\?"):
         parse_checkpoint("vocodr=file.pt")
 
