@@ -34,6 +34,15 @@ _CLOSING = re.compile(r"(?<=\S)[ \t]+#+[ \t]*$")  # "## Title ##"
 _QUOTE = re.compile(rf"(?:[ \t]*>{FILL}*)+[ \t]*")
 _QUOTED_LINE = re.compile(r"^[ \t]*(?:>|&gt;)", re.MULTILINE)
 _PROSE = ("", "text", "txt", "plain", "plaintext", "md", "markdown", "quote")  # fences of these are read
+# What a page of HTML holds besides words, and where each ends.
+_UNREAD = re.compile(r"<(?:!--|!doctype\b|script\b|style\b)", re.IGNORECASE)
+_ENDS = {
+    "<!--": re.compile("-->"),
+    "<!doctype": re.compile(">"),
+    "<script": re.compile(r"</script\s*>", re.IGNORECASE),
+    "<style": re.compile(r"</style\s*>", re.IGNORECASE),
+}
+_OF_CODE = re.compile("[{}();=]")  # "<style> and </style>" are words about tags
 _CELLS = ("td", "th", "dt")
 _LINES = ("br", "li", "dd", "tr")
 _LINE, _PARAGRAPH = "\u2028", "\u2029"
@@ -42,11 +51,13 @@ _LINE, _PARAGRAPH = "\u2028", "\u2029"
 def plain_text(text: str, reads_addresses: bool = False) -> tuple[str, list[LeftOut]]:
     """The text without its layout, as long as it was, and what of it is not spoken, in order.
 
-    Marks of emphasis, headings and quotes are silent. Addresses of links, tags of blocks (which are pauses)
-    and fenced code that names its language are told; with `reads_addresses` those of links are kept.
+    Marks of emphasis, headings and quotes are silent. Addresses of links, tags of blocks (which are pauses),
+    comments, scripts and styles of pages, and fenced code that names its language are told; with
+    `reads_addresses` those of links are kept.
     """
     if not _LAID_OUT.search(text):
         return text, []
+    text, unread = _without_code(text)
     lines: list[str] = []
     left_out: list[LeftOut] = []
     at = code_at = 0
@@ -69,7 +80,27 @@ def plain_text(text: str, reads_addresses: bool = False) -> tuple[str, list[Left
         else:
             lines.append(_plain_line(line, at, left_out, is_reply, reads_addresses))
         at += len(line)
-    return "".join(lines), left_out
+    return "".join(lines), sorted([*unread, *left_out], key=lambda one: one.position)
+
+
+def _without_code(text: str) -> tuple[str, list[LeftOut]]:
+    """The text with blanks for its comments, scripts and styles; what has no end stays."""
+    parts: list[str] = []
+    left_out: list[LeftOut] = []
+    at, endless = 0, set[str]()
+    for match in _UNREAD.finditer(text):
+        kind = match[0].lower()
+        if match.start() < at or kind in endless:
+            continue
+        if (end := _ENDS[kind].search(text, match.end())) is None:
+            endless.add(kind)
+        elif kind.startswith("<!") or _OF_CODE.search(text, match.end(), end.start()):
+            opening = text[match.start() : text.index(">", match.end() - 1, end.end()) + 1]
+            left_out.append(LeftOut(opening[:40], match.start(), kind))
+            hidden = text[match.start() : end.end()]
+            parts += text[at : match.start()], "\n".join(" " * len(line) for line in hidden.split("\n"))
+            at = end.end()
+    return "".join([*parts, text[at:]]), left_out
 
 
 def _blank(line: str) -> str:

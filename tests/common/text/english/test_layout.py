@@ -49,6 +49,22 @@ def test_the_addresses_of_links_may_be_read_too(text, spoken):
         assert not analysis.unspoken
 
 
+def test_a_pages_scripts_styles_and_comments_are_told_and_not_read():
+    page = (
+        "<!DOCTYPE html><html><title>News</title><style>p { color: red }</style><SCRIPT src=x>\nvar x = 1;\n"
+        "</Script ><p>Words <!-- not\nthese --> here.</p>"
+    )
+    analysis = FRONTEND(page)
+    assert [utterance.normalised for utterance in analysis.utterances] == ["News", "Words here."]
+    assert [(one.symbol, page.index(one.symbol)) for one in analysis.unspoken] == [
+        (one.symbol, one.position) for one in analysis.unspoken
+    ]
+    assert {"<!DOCTYPE html>", "<style>", "<SCRIPT src=x>"} < {one.symbol for one in analysis.unspoken}
+    endless = "<!-- <script <style" * 3
+    for text in (endless, "Use <style> and </style> tags."):
+        assert plain_text(text)[0] == text
+
+
 @pytest.mark.parametrize(
     "text", ["AT&T; R&D", "a &b c", "x & y", "&nosuchname;", "fish & chips;", "a[i](j k)"]
 )
@@ -117,6 +133,10 @@ def test_random_layout_keeps_places():
         "```",
         "# ",
         "<br>",
+        "<!--",
+        "-->",
+        "<script>",
+        "f();</script>",
         "word ",
         "é",
     ]
