@@ -252,6 +252,17 @@ def test_a_signal_while_a_library_is_imported_is_no_fault(number, status, word, 
     assert stopped.value.code == status and capsys.readouterr().err == f"{word}\n"
 
 
+def test_an_interrupt_before_there_is_anything_to_run_is_a_word():
+    code = (
+        "import sys\nclass Finder:\n    def find_spec(self, name, *_):\n"
+        "        if name == 'melforge.common.cli.run':\n            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "from melforge.common.cli import run_command\nrun_command('melforge.common.cli.speak')"
+    )
+    result = python("-c", code)
+    assert (result.returncode, result.stderr) == (130, "interrupted\n")
+
+
 @pytest.mark.parametrize("how", ["--debug", "MELFORGE_DEBUG"])
 def test_a_fault_of_ours_shows_its_traceback_on_request(how, capsys, monkeypatch):
     monkeypatch.setattr("sys.argv", ["melforge", *([how] if how.startswith("-") else [])])

@@ -22,6 +22,9 @@ def run_command(module: str, **how: str) -> None:
         prepare_short()
     try:
         from melforge.common.cli.run import run
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
     except ModuleNotFoundError as error:
         from melforge.common.errors import install_advice
 
