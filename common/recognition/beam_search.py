@@ -78,11 +78,12 @@ class BeamSearch:
             ranked.sort(key=lambda one: -one[0])
             best, _, ends = ranked[0]
             scale = 1 / (ends[0] + ends[1])
-            beam = [
-                (text, ends[0] * scale, ends[1] * scale)
-                for score, text, ends in ranked[:WIDTH]
-                if score > best - BEHIND
-            ]
+            kept = sum(score > best - BEHIND for score, _, _ in ranked[:WIDTH])
+            beam = [(text, ends[0] * scale, ends[1] * scale) for _, text, ends in ranked[:kept]]
+            for _, text, _ in ranked[kept:]:
+                text.children.clear()  # they know their parent: a circle would keep all of them for long
+        for text, _, _ in beam:
+            text.children.clear()
         text: _Beginning | None = max(beam, key=lambda one: math.log(one[1] + one[2]) + self.whole(one[0]))[0]
         labels = []
         while text is not None and text.parent is not None:
@@ -104,14 +105,15 @@ class BeamSearch:
             return made
         if not text.letters:
             return None
-        number = self.language.numbers.get(text.letters, UNKNOWN)
+        number = self.language.number(text.letters)
+        number = UNKNOWN if number is None else number
         return _Beginning(text, label, "", (text.words[1], number), self.whole(text))
 
     def whole(self, text: _Beginning) -> float:
         """What the language model tells of a text whose last word is at its end."""
         if not text.letters:
             return text.told
-        number = self.language.numbers.get(text.letters)
+        number = self.language.number(text.letters)
         told = unknown(text.letters) if number is None else self.language.score(*text.words, number)
         return text.told + told + A_WORD
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from zipfile import BadZipFile
@@ -17,7 +16,7 @@ HIGHEST = 4.0  # logarithm of a backing-off weight that is stored as 0
 START = 0  # the number of a sentence's beginning; words count from 1
 UNKNOWN = -1  # of a word of which nothing is known but, for a rare one, that there is such a word
 RARE = -15.5  # log-probability of each rare word
-CACHED = 1 << 16
+CACHED = 1 << 14
 
 
 class LanguageModel:
@@ -30,18 +29,27 @@ class LanguageModel:
 
     def __init__(
         self,
-        words: list[str],
-        rare: list[str],
+        words: Sequence[str] | np.ndarray,
+        rare: Sequence[str] | np.ndarray,
         bigrams: np.ndarray,
         trigrams: np.ndarray,
         logs: tuple[np.ndarray, np.ndarray, np.ndarray],
         weights: tuple[np.ndarray, np.ndarray],
     ):
-        self.words, self.rare, self.bigrams, self.trigrams = words, rare, bigrams, trigrams
-        self.logs, self.weights = logs, weights
-        self.numbers = dict.fromkeys(rare, UNKNOWN) | {word: number for number, word in enumerate(words, 1)}
+        # Arrays of bytes: of 140,000 strings, and a table of them, a process would grow by 20 MB.
+        self.words, self.rare = (np.asarray(some, "S") for some in (words, rare))
+        self.bigrams, self.trigrams, self.logs, self.weights = bigrams, trigrams, logs, weights
+        self.number = lru_cache(CACHED)(self._number)
         self.score = lru_cache(CACHED)(self._score)
         self.best_beginning = lru_cache(CACHED)(self._best_beginning)
+
+    def _number(self, word: str) -> int | None:
+        """A word's number, UNKNOWN for a rare one; None where there is no such word."""
+        for words, number in ((self.words, None), (self.rare, UNKNOWN)):
+            at = int(words.searchsorted(word.encode()))
+            if at < len(words) and words[at] == word.encode():
+                return at + 1 if number is None else number
+        return None
 
     def _score(self, first: int, second: int, word: int) -> float:
         """The log-probability of a word by its number, after two by theirs."""
@@ -66,11 +74,11 @@ class LanguageModel:
 
     def _best_beginning(self, letters: str) -> float | None:
         """The log-probability of the most frequent word that begins so; None where none does."""
-        first, last = (bisect_left(self.words, edge) for edge in (letters, letters + "~"))
+        first, last = (int(self.words.searchsorted(edge.encode())) for edge in (letters, letters + "~"))
         if last > first:
             return float(self.logs[0][first + 1 : last + 1].max())
-        at = bisect_left(self.rare, letters)
-        return RARE if at < len(self.rare) and self.rare[at].startswith(letters) else None
+        at = int(self.rare.searchsorted(letters.encode()))
+        return RARE if at < len(self.rare) and self.rare[at].startswith(letters.encode()) else None
 
     def save(self, path: Path) -> None:
         size = len(self.words) + 1
@@ -81,9 +89,7 @@ class LanguageModel:
         stored |= {f"next{n}": _planes(following) for n, following in enumerate(nexts, 2)}
         stored |= {f"logs{n}": _bytes(-log) for n, log in enumerate(self.logs, 1)}
         stored |= {f"weights{n}": _bytes(HIGHEST - weight) for n, weight in enumerate(self.weights, 1)}
-        for name in ("words", "rare"):
-            stored[name] = np.frombuffer("\n".join(getattr(self, name)).encode(), np.uint8)
-        np.savez_compressed(path, allow_pickle=False, **stored)
+        np.savez_compressed(path, allow_pickle=False, words=self.words, rare=self.rare, **stored)
 
 
 def _bytes(values: np.ndarray) -> np.ndarray:
@@ -122,15 +128,14 @@ def read_language_model(path: Path) -> LanguageModel:
     try:
         with np.load(path) as file:
             stored = dict(file)
-        words, rare = (stored[name].tobytes().decode().split("\n") for name in ("words", "rare"))
-        size = len(words) + 1
+        size = len(stored["words"]) + 1
         return LanguageModel(
-            words,
-            rare,
+            stored["words"],
+            stored["rare"],
             _keys(stored, 2, size),
             _keys(stored, 3, size),
-            tuple(stored[f"logs{n}"] / -STEPS for n in (1, 2, 3)),
-            tuple(HIGHEST - stored[f"weights{n}"] / STEPS for n in (1, 2)),
+            tuple((stored[f"logs{n}"] / -STEPS).astype(np.float16) for n in (1, 2, 3)),
+            tuple((HIGHEST - stored[f"weights{n}"] / STEPS).astype(np.float16) for n in (1, 2)),
         )
     except (BadZipFile, KeyError, ValueError, EOFError, IndexError) as error:
         raise InputError(f"{path} is no whole language model: {error}") from None
