@@ -147,7 +147,7 @@ def workers_from(args: argparse.Namespace, how: LoadOptions, places: Sequence[Wo
 def require_fitting(args: argparse.Namespace) -> None:
     """An InputError for what a table cannot have."""
     if args.input is None or args.input == "-":
-        raise InputError("--format, for tables of texts, needs a file: give -i FILE")
+        raise InputError("a table of texts needs a file: give -i FILE; for one sound file give -o FILE.mp3")
     if Path(args.input).is_dir():
         raise InputError(f"{args.input} is a folder: give a table of texts")
     if not is_address(args.input) and not Path(args.input).is_file():

@@ -350,7 +350,7 @@ def test_a_strict_run_lists_symbols_that_cannot_be_spoken(tiny_voice, tmp_path):
         ),
         (("-i", "nosuch://bucket/in.csv"), "nosuch://bucket/in.csv: "),
         (("-o", "-"), "is a table of texts: give a folder with -o DIR"),
-        (("-i", "-", "--format", "wav"), "needs a file: give -i FILE"),
+        (("-i", "-", "--format", "wav"), "needs a file: give -i FILE; for one sound file give -o FILE.mp3"),
         (("-i", ".", "--format", "wav"), ". is a folder: give a table of texts"),
         (("--listen-limit", "0.2"), "--listen-limit is for phrases"),
         (("--sigma", "0.5"), "the control 'sigma' would change nothing"),
