@@ -200,6 +200,19 @@ def test_a_slow_reader_is_paused_and_holds_up_nobody():
         asyncio.run(run(server))
 
 
+def test_who_reads_nothing_at_all_is_not_kept():
+    from wyoming.client import AsyncTcpClient
+
+    async def run(server):
+        async with asyncio.timeout(PATIENCE), AsyncTcpClient("127.0.0.1", server.wyoming) as client:
+            await client.write_event(synthesize(" ".join([TEXT] * 60)))
+            await client.read_event()
+            await asyncio.to_thread(wait_for, lambda: not server.service.running, "the end")
+
+    with running(ahead=1.0, wyoming_port=0, seconds=0.5) as server:
+        asyncio.run(run(server))
+
+
 @pytest.mark.parametrize(
     "raw",
     [
