@@ -120,8 +120,12 @@ class HttpConnection(H11Protocol):
 
 class LiveConnection(WebSocketsSansIOProtocol):
     """uvicorn's WebSocket, which fails where a message is no UTF-8 and its sender has closed behind it, or an
-    answer comes behind the end, and logs an error where one is refused.
+    answer comes behind the end, logs an error where one is refused, and stays with who reads nothing.
     """
+
+    def keepalive_timeout(self) -> None:
+        super().keepalive_timeout()
+        self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         try:

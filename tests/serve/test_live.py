@@ -4,7 +4,8 @@ import asyncio
 import json
 
 import pytest
-from websockets.exceptions import ConnectionClosedOK
+from uvicorn import Config
+from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK
 
 from melforge.common.serve.protocols.live import GrowingText
 from tests.serve.conftest import PATIENCE, running, samples_of, wait_for
@@ -190,6 +191,43 @@ def test_who_leaves_ends_the_work(server, connect):
         send(socket, OWN, {"type": "text", "text": "A long one, and so on. " * 40})
         receive(socket, "sentence")
     wait_for(lambda: not server.service.running and not server.service.scheduler.jobs)
+
+
+@pytest.fixture
+def pings(monkeypatch):
+    def often(*given, **how):
+        return Config(*given, **{"ws_ping_interval": 0.02, "ws_ping_timeout": 0.02, **how})
+
+    monkeypatch.setattr("uvicorn.Config", often)
+
+
+@pytest.mark.usefixtures("pings")
+def test_who_reads_nothing_at_all_is_not_kept(connect):
+    with running(seconds=0.5) as server, connect(server, max_queue=1, ping_interval=None) as socket:
+        send(socket, {**OWN, "sample_rate": 192000}, {"type": "text", "text": TEXT * 5}, {"type": "end"})
+        receive(socket, "sentence")
+        wait_for(lambda: not server.service.running, "the end")
+        with pytest.raises(ConnectionClosedError):
+            receive(socket, "done")
+
+
+@pytest.mark.usefixtures("pings")
+def test_who_does_not_read_for_longer_than_pings_wait_hears_all(connect, caplog):
+    """The audio in front of a ping may last longer than pings are usually waited for."""
+    seen = [0]
+
+    def paused():
+        jobs = server.service.scheduler._jobs
+        seen[0] = seen[0] + 1 if any(job.parked for job in set(jobs)) else 0
+        return seen[0] > 20 or not server.service.running
+
+    with running(ahead=1.0) as server, connect(server, max_queue=1, ping_interval=None) as socket:
+        send(socket, {**OWN, "sample_rate": 192000}, {"type": "text", "text": TEXT * 5}, {"type": "end"})
+        heard = receive(socket, "sentence")
+        wait_for(paused, "the pause")
+        heard += receive(socket, "done")
+    assert [one.get("type") for one in heard].count("sentence.done") == len(sentences_of(heard)) > 10
+    assert "fault" not in caplog.messages
 
 
 def test_keys_are_asked_for(connect):

@@ -400,16 +400,6 @@ def in_a_process(*words):
         yield server, int(line["url"].rpartition(":")[2])
 
 
-@pytest.mark.slow
-def test_a_server_that_is_killed_is_unavailable_and_no_part_looks_whole():
-    with in_a_process() as (server, port):
-        answers = client(port).synthesize_online(LONG)
-        next(answers)
-        server.process.kill()
-        with refused("UNAVAILABLE"):
-            list(answers)
-
-
 def test_what_was_begun_is_spoken_to_its_end_after_sigterm():
     with in_a_process() as (server, port):
         speech, texts = client(port), [TEXT] * 6  # of which two are begun at a time

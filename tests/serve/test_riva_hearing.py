@@ -2,6 +2,7 @@
 
 import io
 import queue
+import threading
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import soundfile
 
 from tests.serve import test_riva
 from tests.serve.conftest import PATIENCE, running, wait_for
-from tests.serve.test_riva import client, refused, wait_until_idle
+from tests.serve.test_riva import LONG, client, in_a_process, refused, wait_until_idle
 
 pytestmark = [pytest.mark.serve, pytest.mark.riva]
 SAID = ("She said that it was a good day.", "We have to be at the house in the morning.")
@@ -224,6 +225,21 @@ def requests_without_end(asked):
 
     yield StreamingRecognizeRequest(streaming_config=asked)
     yield from iter(queue.SimpleQueue().get, None)
+
+
+@pytest.mark.slow
+def test_a_server_that_is_killed_is_unavailable_and_no_part_looks_whole():
+    with in_a_process() as (server, port):
+        spoken = client(port).synthesize_online(LONG)
+        next(spoken)
+        asked, begun = requests_without_end(streaming()), threading.Event()
+        requests = (begun.set() or one for one in asked)
+        heard = client(port, kind="ASRService").stub.StreamingRecognize(requests)
+        assert begun.wait(PATIENCE)
+        server.process.kill()
+        for answers in (spoken, heard):
+            with refused("UNAVAILABLE"):
+                list(answers)
 
 
 def test_without_an_ear(tmp_path, monkeypatch):

@@ -200,6 +200,19 @@ def test_a_slow_reader_is_paused_and_holds_up_nobody():
         asyncio.run(run(server))
 
 
+def test_who_reads_nothing_at_all_is_not_kept():
+    from wyoming.client import AsyncTcpClient
+
+    async def run(server):
+        async with asyncio.timeout(PATIENCE), AsyncTcpClient("127.0.0.1", server.wyoming) as client:
+            await client.write_event(synthesize(" ".join([TEXT] * 60)))
+            await client.read_event()
+            await asyncio.to_thread(wait_for, lambda: not server.service.running, "the end")
+
+    with running(ahead=1.0, wyoming_port=0, seconds=0.5) as server:
+        asyncio.run(run(server))
+
+
 @pytest.mark.parametrize(
     "raw",
     [
@@ -269,6 +282,23 @@ def test_alone_on_stdin_and_stdout_it_speaks_with_any_speaker():
         assert heard[0] == heard[1] != heard[2]
         process.stdin.close()
         assert process.wait(PATIENCE) == 0
+
+
+def test_what_a_killed_server_spoke_has_no_end_of_audio(tmp_path):
+    from wyoming.client import AsyncClient
+
+    async def run(process, uri):
+        async with asyncio.timeout(PATIENCE), AsyncClient.from_uri(uri) as client:
+            await client.write_event(synthesize(" ".join([TEXT] * 60)))
+            found = [await client.read_event() for _ in range(2)]
+            process.kill()
+            with suppress(ConnectionError):
+                while event := await client.read_event():
+                    found.append(event)
+        return {event.type for event in found}
+
+    with alone(f"unix://{tmp_path}/socket") as (process, uri):
+        assert asyncio.run(run(process, uri)) == {"audio-start", "audio-chunk"}
 
 
 def test_what_is_being_spoken_is_finished_when_it_is_to_end(tmp_path):

@@ -353,7 +353,8 @@ async def serve_session(socket: WebSocket, make: Callable[[], Session]) -> None:
     await socket.accept(next((one for one in offered if not one.startswith(KEY_PROTOCOL)), None))
     with suppress(WebSocketDisconnect):
         await make().run()
-        await socket.close()
+        if socket.application_state is WebSocketState.CONNECTED:
+            await socket.close()
 
 
 def make_router(service: Service) -> APIRouter:

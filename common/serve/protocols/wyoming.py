@@ -351,7 +351,13 @@ class WyomingClient:
         await self.send(Transcript(text=heard.text, language=hearing.language))
 
     async def send(self, event: Eventable) -> None:
-        await async_write_event(event.event(), self.writer)
+        """ConnectionError if the client has left, or reads nothing for too long."""
+        try:
+            async with asyncio.timeout(self.service.settings.seconds):
+                await async_write_event(event.event(), self.writer)
+        except TimeoutError:
+            self.writer.transport.abort()
+            raise ConnectionAbortedError from None
 
     async def send_error(self, error: Exception) -> None:
         told = answer_for(error)
