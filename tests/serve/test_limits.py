@@ -9,7 +9,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from tests.serve.conftest import SPEECH, running, speech, wait_for
+from tests.serve.conftest import SPEECH, own_pcm, running, speech, wait_for
 from tests.serve.test_api import OtherStream, require_error
 
 pytestmark = pytest.mark.serve
@@ -43,6 +43,21 @@ def body_size(server, route, body):
         return sum(map(len, answer.iter_raw()))
 
 
+def timed_steps(monkeypatch):
+    """Seconds of the processor that each further step of an event loop takes."""
+    work, run = [], asyncio.Handle._run
+
+    def timed(handle):
+        begun = time.thread_time()
+        try:
+            run(handle)
+        finally:
+            work.append(time.thread_time() - begun)
+
+    monkeypatch.setattr(asyncio.Handle, "_run", timed)
+    return work
+
+
 WIDE = {"sample_rate": 192000}
 LARGE = {
     "json of a wav": (SPEECH, seconds(60, response_format="wav", stream_format="json", **WIDE), 4 / 3),
@@ -57,20 +72,11 @@ LARGE = {
 @pytest.mark.parametrize("name", LARGE)
 def test_a_large_answer_takes_little_memory_and_little_of_the_loop_at_a_time(server, made, monkeypatch, name):
     route, body, share = LARGE[name]
-    work, run = [], asyncio.Handle._run
-
-    def timed(handle):
-        begun = time.thread_time()
-        try:
-            run(handle)
-        finally:
-            work.append(time.thread_time() - begun)
-
     small = {**body, "input": "aa"} if "input" in body else {"items": body["items"][:1]}
     body_size(server, route, small)  # what is imported and made at first is not the request's
     with server.client() as client:
         assert client.get("/health").status_code == 200
-    monkeypatch.setattr(asyncio.Handle, "_run", timed)
+    work = timed_steps(monkeypatch)
     tracemalloc.start()
     try:
         size = body_size(server, route, body)
@@ -81,6 +87,28 @@ def test_a_large_answer_takes_little_memory_and_little_of_the_loop_at_a_time(ser
         tracemalloc.stop()
     audio = 2 * 192000 * len(body.get("input") or body["items"][0]["input"])
     assert size >= share * audio and most < MOST_MEMORY
+    assert max(work) < MOST_WORK
+
+
+def test_a_socket_s_large_messages_are_compressed_in_pieces(server, made, monkeypatch):
+    from websockets.sync.client import connect
+
+    url = f"{server.url.replace('http', 'ws', 1)}{SPEECH}/live"
+    session = {"type": "session", **own_pcm(), **WIDE}
+    session.pop("input")
+
+    def spoken(seconds):
+        size = 0
+        with connect(url, max_size=None) as socket:
+            for message in (session, {"type": "text", "text": f"{'a' * seconds}."}, {"type": "end"}):
+                socket.send(json.dumps(message))
+            while not (isinstance(got := socket.recv(), str) and json.loads(got)["type"] == "done"):
+                size += len(got) if isinstance(got, bytes) else 0
+        return size
+
+    spoken(2)
+    work = timed_steps(monkeypatch)
+    assert spoken(60) == 61 * 2 * 192000
     assert max(work) < MOST_WORK
 
 

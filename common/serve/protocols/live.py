@@ -24,7 +24,7 @@ from fastapi.websockets import WebSocketState
 from pydantic_core import from_json
 
 from melforge.common.serve.annotations import Annotations
-from melforge.common.serve.answer import answer_for, described, in_order
+from melforge.common.serve.answer import answer_for, described, in_order, pieces
 from melforge.common.serve.errors import ApiError, overloaded
 from melforge.common.serve.gate import CALLER, KEY_PROTOCOL, RECORD
 from melforge.common.serve.metrics import log
@@ -327,7 +327,9 @@ class LiveSession(Session):
         async for data in in_order(spoken.job, self.service.settings.answer_bytes):
             for row in await annotations.since():
                 await self.send(row)
-            await self.socket.send_bytes(data)
+            for piece in pieces(data):
+                await self.socket.send_bytes(piece)
+                await asyncio.sleep(0)  # a fast reader never lets it wait
 
 
 def request_of(fields: Mapping[str, Any], text: str) -> SpeechFields:

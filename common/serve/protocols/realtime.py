@@ -261,6 +261,7 @@ class RealtimeSession(Session):
                 response.seconds += len(piece) / rate
                 response.item.seconds += len(piece) / rate
                 await self._of(response, "output_audio.delta", delta=base64.b64encode(piece).decode())
+                await asyncio.sleep(0)  # a fast reader never lets `send` wait
 
     async def _conclude(self, response: SpokenResponse) -> None:
         response.status = "failed" if response.error else "cancelled" if response.cancelled else "completed"

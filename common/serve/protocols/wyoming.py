@@ -329,6 +329,7 @@ class WyomingClient:
         try:
             async for data in spoken.job:
                 await self.send(AudioChunk(audio=data, **format))
+                await asyncio.sleep(0)  # a fast reader never lets `send` wait
         finally:
             spoken.job.cancel()
             self.service.metrics.spoken(spoken.job.progress, len(spoken.wanted.input), "")
