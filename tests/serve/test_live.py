@@ -2,12 +2,13 @@
 
 import asyncio
 import json
+from contextlib import aclosing
 
 import pytest
 from uvicorn import Config
 from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK
 
-from melforge.common.serve.protocols.live import GrowingText
+from melforge.common.serve.protocols.live import GrowingText, each, in_turn
 from tests.serve.conftest import PATIENCE, running, samples_of, wait_for
 
 pytestmark = pytest.mark.serve
@@ -193,6 +194,33 @@ def test_who_leaves_ends_the_work(server, connect):
     wait_for(lambda: not server.service.running and not server.service.scheduler.jobs)
 
 
+def test_what_is_begun_is_released_though_its_speaker_is_cancelled_twice():
+    released = []
+
+    async def begin(sentence):
+        sentence.admission.callback(released.append, sentence.text)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.Event().wait()  # its end takes time
+
+    async def say():
+        async with aclosing(in_turn(each(["One."]), begin, [])) as sentences:
+            async for _ in sentences:
+                pass
+
+    async def run():
+        saying = asyncio.create_task(say())
+        for _ in range(2):
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            saying.cancel()
+        await asyncio.wait({saying})
+
+    asyncio.run(run())
+    assert released == ["One."]
+
+
 @pytest.fixture
 def pings(monkeypatch):
     def often(*given, **how):
@@ -204,7 +232,7 @@ def pings(monkeypatch):
 @pytest.mark.usefixtures("pings")
 def test_who_reads_nothing_at_all_is_not_kept(connect):
     with running(seconds=0.5) as server, connect(server, max_queue=1, ping_interval=None) as socket:
-        send(socket, {**OWN, "sample_rate": 192000}, {"type": "text", "text": TEXT * 5}, {"type": "end"})
+        send(socket, {**OWN, "sample_rate": 192000}, {"type": "text", "text": TEXT * 15}, {"type": "end"})
         receive(socket, "sentence")
         wait_for(lambda: not server.service.running, "the end")
         with pytest.raises(ConnectionClosedError):
@@ -222,7 +250,7 @@ def test_who_does_not_read_for_longer_than_pings_wait_hears_all(connect, caplog)
         return seen[0] > 20 or not server.service.running
 
     with running(ahead=1.0) as server, connect(server, max_queue=1, ping_interval=None) as socket:
-        send(socket, {**OWN, "sample_rate": 192000}, {"type": "text", "text": TEXT * 5}, {"type": "end"})
+        send(socket, {**OWN, "sample_rate": 192000}, {"type": "text", "text": TEXT * 15}, {"type": "end"})
         heard = receive(socket, "sentence")
         wait_for(paused, "the pause")
         heard += receive(socket, "done")

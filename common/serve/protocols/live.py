@@ -136,10 +136,12 @@ async def in_turn(
         await beginning
     finally:
         beginning.cancel()
-        await asyncio.gather(beginning, return_exceptions=True)
-        for sentence in begun:
-            sentence.release()
-        begun.clear()
+        try:
+            await asyncio.gather(beginning, return_exceptions=True)
+        finally:  # who is closed may be cancelled meanwhile
+            for sentence in begun:
+                sentence.release()
+            begun.clear()
 
 
 async def wait_for_room(service: Service, key: str, sentence: Sentence, begun: bool = False) -> None:
