@@ -365,9 +365,10 @@ class Scheduler:
                         return jobs
                 if self._stopping:
                     return []
-                self._idle += 1
+                has_nothing = wait is None  # else it lets a starter pass
+                self._idle += has_nothing
                 (self._came if starts else self._changed).wait(wait)
-                self._idle -= 1
+                self._idle -= has_nothing
 
     def _held(self) -> float | None:
         """Seconds for which a worker begins no step, so as not to slow those of starters; None: it may.
