@@ -270,7 +270,7 @@ class Service:
         computes together where the models gain by that.
         """
         workers = self.scheduler.workers
-        if self._shared and wanted.speed < SLOW:
+        if self._shared and (wanted.speed < SLOW or wanted.sample_rate > USUAL_RATE):  # much memory each
             return 1
         with suppress(Exception):  # `speak` raises it too
             tts = await self.load(self.require(wanted)[0])
