@@ -113,8 +113,9 @@ class Transcriber:
     def _recogniser(self) -> Recogniser:
         assert self.ear
         made = make_recogniser(self.ear.only, "onnx", "cpu", 1)
+        made.language_model  # noqa: B018 (it is read)
         if give_back := getattr(ctypes.CDLL(None), "malloc_trim", None):  # glibc's
-            give_back(0)  # 13 MB that loading took for a moment
+            give_back(0)  # some 15 MB that loading took for a moment
         return made
 
     def _transcribe(self, file: BinaryIO, given_up: threading.Event) -> Transcript:

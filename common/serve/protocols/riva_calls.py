@@ -76,18 +76,22 @@ class RivaCall:
     async def messages(self, kind: type[M]) -> AsyncGenerator[M, None]:
         """What the caller sends; 400 for what is no message of this kind."""
         parse: Any = kind.FromString
-        async for data in self._messages:
-            try:
-                message = parse(data) if len(data) < LARGE else await asyncio.to_thread(parse, data)
-            except DecodeError:
-                raise ApiError(400, f"this is no {kind.DESCRIPTOR.full_name}", code="invalid_value") from None
-            del data
-            yield message
+        received: Any = aiter(self._messages)
+        async with aclosing(received):  # which holds its last message
+            async for data in received:
+                try:
+                    message = parse(data) if len(data) < LARGE else await asyncio.to_thread(parse, data)
+                except DecodeError:
+                    wrong = f"this is no {kind.DESCRIPTOR.full_name}"
+                    raise ApiError(400, wrong, code="invalid_value") from None
+                del data
+                yield message
 
     async def message(self, kind: type[M]) -> M:
         """The message of a call that has one."""
-        async for found in self.messages(kind):
-            return found
+        async with aclosing(self.messages(kind)) as messages:
+            async for found in messages:
+                return found
         raise ApiError(400, f"a {kind.DESCRIPTOR.full_name} is missing", code="missing")
 
     @property
