@@ -85,7 +85,8 @@ def test_kernels_for_another_gpu_are_built_into_the_cache(tmp_path, monkeypatch,
     assert 0 < found <= sum(int(row["kernels"]) for row in rows)
     # What launches them is there too, and looks for the functions of a GPU's driver.
     launchers = list(tmp_path.glob("triton/*/__triton_launcher*.so"))
-    assert 0 < len(launchers) < found and len(list(tmp_path.glob("triton/*/cuda_utils*.so"))) == 1
+    assert 0 < len(launchers) < sum(int(row["kernels"]) for row in rows)
+    assert len(list(tmp_path.glob("triton/*/cuda_utils*.so"))) == 1
     assert all(b"libcuda.so.1" in path.read_bytes() for path in launchers)
     assert build_main(words) == 0
     assert len(list(tmp_path.glob("triton/*/*.cubin"))) == found  # nothing was missing
