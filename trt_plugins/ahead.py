@@ -156,6 +156,7 @@ def compile_launchers(kernels: Iterable[Any]) -> None:
     """
     from triton import knobs
     from triton.backends.nvidia import driver
+    from triton.backends.nvidia.driver import include_dirs, libraries, library_dirs
 
     build: Any = importlib.import_module("triton.runtime.build")
     load, source = build._load_module_from_path, Path(driver.__file__).with_name("driver.c").read_text()
@@ -165,13 +166,12 @@ def compile_launchers(kernels: Iterable[Any]) -> None:
             if not has_driver():
                 _write_empty_driver(Path(folder), source + Path(driver.__file__).read_text())
                 knobs.nvidia.libcuda_path = folder
-            folders = driver.library_dirs(), driver.include_dirs
-            driver.compile_module_from_src(source, "cuda_utils", *folders, driver.libraries)
+            driver.compile_module_from_src(source, "cuda_utils", library_dirs(), include_dirs, libraries)
             for kernel in kernels:
                 driver.CudaLauncher(kernel.src, kernel.metadata)
     finally:
         build._load_module_from_path = load
-        driver.library_dirs.cache_clear()
+        library_dirs.cache_clear()
         driver.libcuda_dirs.cache_clear()
 
 
