@@ -199,9 +199,8 @@ def unevenly_paced(x: Tensor, frames: Tensor, how: Augmentation) -> Tensor:
     waves = torch.arange(1, WAVES + 1, device=x.device)
     swing = torch.randn(len(x), WAVES, device=x.device)
     swing = swing / swing.abs().sum(1, keepdim=True) * uniform(x, 0.0, how.unevenness)
-    swing = (
-        swing * chosen(x, how.pace_share) / (torch.pi * waves)
-    )  # the pace's own swing is without this divisor
+    # Of the place; that of the pace is without this divisor.
+    swing = swing * chosen(x, how.pace_share) / (torch.pi * waves)
     wave = torch.sin(torch.pi * waves[:, None] * (place / last)[:, None])
     moved = place + last * (swing[:, :, None] * wave).sum(1)
     moved = torch.where(place < last, moved.minimum(last).clamp(min=0), place)

@@ -121,10 +121,8 @@ def places_from(args: argparse.Namespace) -> tuple[WorkerPlace, ...]:
     """Where workers speak by --device and --workers-per-gpu; nowhere if these do not say it."""
     if not is_several(args.device, args.workers_per_gpu):
         return ()
-    if args.workers is not None or args.ray is not None:
-        other = "--workers" if args.workers is not None else "--ray"
-        raise InputError(f"{other} is not for several devices, nor for --workers-per-gpu: leave it out")
-    places = places_of(args.device, args.workers_per_gpu)
+    others = {"workers": args.workers is not None, "ray": args.ray is not None}
+    places = places_of(args.device, args.workers_per_gpu, **others)
     print(describe(places), file=sys.stderr)
     return places
 

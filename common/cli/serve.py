@@ -40,10 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     several = is_several(args.device, settings.workers_per_gpu)
     if several:
-        if settings.processes != 1 or args.ray is not None:
-            other = "--ray" if args.ray is not None else "--processes"
-            raise InputError(f"{other} is not for several devices, nor for --workers-per-gpu: leave it out")
-        places = places_of(args.device, settings.workers_per_gpu)
+        others = {"ray": args.ray is not None, "processes": settings.processes != 1}
+        places = places_of(args.device, settings.workers_per_gpu, **others)
         args.device, settings = places[0].device, replace(settings, processes=len(places))
     else:
         places = (WorkerPlace(args.device),) * settings.processes

@@ -10,9 +10,9 @@ import base64
 import json
 from abc import abstractmethod
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import Response
 from starlette.types import Receive, Scope, Send
@@ -31,6 +31,8 @@ from melforge.common.synthesis.timestamps import as_rows, bookmark_rows, bookmar
 FAULT = "this text could not be spoken: the fault is the server's"
 BLOCK = 1 << 20  # bytes, from which on a buffer goes back to the system: `keep_little_freed_memory`
 PIECE = 3 << 16  # bytes; of base64's input, which is 3 bytes for each 4 characters
+
+T = TypeVar("T")
 
 
 class WrittenAnswer(Response):
@@ -180,6 +182,11 @@ async def in_order(job: SpeechJob, most: int) -> AsyncGenerator[bytes, None]:
     yield job.encoder.head
     for data in kept.taken():
         yield data
+
+
+async def each(items: Iterable[T]) -> AsyncIterator[T]:
+    for item in items:
+        yield item
 
 
 class KeptBytes:

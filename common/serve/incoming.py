@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable
 from contextlib import asynccontextmanager, suppress
-from typing import TypeVar
+from tempfile import SpooledTemporaryFile
+from typing import BinaryIO, TypeVar, cast
 
 from fastapi import Request
 from starlette.requests import ClientDisconnect
@@ -21,6 +22,11 @@ T = TypeVar("T")
 
 class Left(Exception):
     """The client disconnected before the end of its answer."""
+
+
+def recording_file() -> BinaryIO:
+    """An empty file for a recording that comes. It goes with its last user."""
+    return cast(BinaryIO, SpooledTemporaryFile(IN_MEMORY))
 
 
 async def read_json(request: Request, most: int) -> bytes:

@@ -42,10 +42,13 @@ def is_several(device: str, per_gpu: int | None) -> bool:
     return device == ALL or "," in device or per_gpu is not None
 
 
-def places_of(device: str, per_gpu: int | None) -> tuple[WorkerPlace, ...]:
+def places_of(device: str, per_gpu: int | None, **others: bool) -> tuple[WorkerPlace, ...]:
     """A place for each worker: of a list one on each CPU and `per_gpu` on each GPU (None: as many as
-    `workers_per_gpu` says). Neighbours are on different devices. InputErrors.
+    `workers_per_gpu` says). Neighbours are on different devices. InputErrors, one of them for each of the
+    `others`, options that say otherwise how many there are, that is given.
     """
+    for name in filter(others.get, others):
+        raise InputError(f"--{name} is not for several devices, nor for --workers-per-gpu: leave it out")
     devices = [word.strip() for word in device.replace("auto", "cuda").split(",")]
     if not all(re.fullmatch(r"cpu|cuda(:\d+|:all)?", one) for one in devices):
         raise InputError(f"unknown device {device!r}: use cpu, cuda, cuda:N, {ALL}, or several with commas")

@@ -8,7 +8,8 @@ import pytest
 from uvicorn import Config
 from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK
 
-from melforge.common.serve.protocols.live import GrowingText, each, in_turn
+from melforge.common.serve.answer import each
+from melforge.common.serve.protocols.live import GrowingText, in_turn
 from tests.serve.conftest import PATIENCE, running, samples_of, wait_for
 
 pytestmark = pytest.mark.serve

@@ -13,11 +13,11 @@ from melforge.common.serve.answer import (
     WrittenAnswer,
     answer_for,
     described,
+    each,
     json_string,
     too_large,
 )
 from melforge.common.serve.errors import ApiError
-from melforge.common.serve.protocols.live import each
 from melforge.common.serve.requests import BatchFields, SpeechFields, SpeechRequest, parse
 from melforge.common.serve.scheduler import LOG
 from melforge.common.serve.service import Service

@@ -13,11 +13,11 @@ from __future__ import annotations
 import asyncio
 import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import ExitStack, aclosing, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from fastapi.websockets import WebSocketState
@@ -38,7 +38,6 @@ AHEAD = 2  # sentences in progress: the next one is begun while one is sent
 ROOM_CHECK = 0.1  # seconds after which a sentence that found no room tries again
 SSML_END = "</speak>"
 DEFAULTS = {"model": "tts-1", "voice": "alloy", "response_format": "pcm"}
-T = TypeVar("T")
 MOST_WAITING = 256  # sentences
 
 
@@ -95,11 +94,6 @@ async def coming(texts: asyncio.Queue[str | None]) -> AsyncIterator[str]:
     """Up to None, which is the end."""
     while (text := await texts.get()) is not None:
         yield text
-
-
-async def each(items: Iterable[T]) -> AsyncIterator[T]:
-    for item in items:
-        yield item
 
 
 async def in_turn(

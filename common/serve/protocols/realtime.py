@@ -14,26 +14,17 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, aclosing
 from functools import partial
-from tempfile import SpooledTemporaryFile
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 from fastapi import APIRouter, Request, WebSocket
 
 from melforge.common.audio import sound_files
-from melforge.common.serve.answer import answer_for, pieces
+from melforge.common.serve.answer import answer_for, each, pieces
 from melforge.common.serve.errors import ApiError
 from melforge.common.serve.gate import RECORD, TOKEN, caller_of
-from melforge.common.serve.incoming import IN_MEMORY, read_json
+from melforge.common.serve.incoming import read_json, recording_file
 from melforge.common.serve.keys import refused
-from melforge.common.serve.protocols.live import (
-    Sentence,
-    Session,
-    each,
-    ended,
-    in_turn,
-    request_of,
-    serve_session,
-)
+from melforge.common.serve.protocols.live import Sentence, Session, ended, in_turn, request_of, serve_session
 from melforge.common.serve.protocols.openai_api import body_schema
 from melforge.common.serve.protocols.realtime_beta import BETA_HEADER, BETA_PROTOCOL, from_beta, to_beta
 from melforge.common.serve.protocols.realtime_fields import (
@@ -65,9 +56,9 @@ def bytes_a_second(format: Any) -> int:
 
 def new_recording() -> BinaryIO:
     """A wav file whose header is written when it is whole."""
-    file = SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 (it goes with its last user)
+    file = recording_file()
     file.write(bytes(HEAD))
-    return cast(BinaryIO, file)
+    return file
 
 
 class RealtimeSession(Session):

@@ -7,8 +7,7 @@ import io
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
-from tempfile import SpooledTemporaryFile
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -27,7 +26,7 @@ from melforge.common.errors import InputError
 from melforge.common.recognition.endpoints import PAUSE, GrowingRecording
 from melforge.common.recognition.transcript import Transcript
 from melforge.common.serve.errors import ApiError
-from melforge.common.serve.incoming import IN_MEMORY, in_time
+from melforge.common.serve.incoming import in_time, recording_file
 from melforge.common.serve.protocols.nim import REGIONS, require_language
 from melforge.common.serve.protocols.riva_calls import ASR, ENCODINGS, RivaCall
 from melforge.common.serve.protocols.transcriptions import UPLOAD_SECONDS, note_heard
@@ -61,7 +60,7 @@ class IncomingSound:
 
     def file(self, data: bytes) -> BinaryIO:
         """A sound file, or samples, as a sound file; 400 if it is not known how these are to be read."""
-        file = SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 (it goes with its last user)
+        file = recording_file()
         if not data.startswith(HEADS):
             if self.coding not in SAMPLE_BYTES:
                 raise refusal("encoding", "this is no sound file, and its encoding is for files")
@@ -72,7 +71,7 @@ class IncomingSound:
                 raise refusal("audio_channel_count", f"1 to {MOST_CHANNELS}, not {self.channels}")
             file.write(wav_header(self.rate, len(data), self.channels, self.coding))
         file.write(data)
-        return cast(BinaryIO, file)
+        return file
 
     def samples(self, data: bytes) -> np.ndarray:
         """float32 [S]."""

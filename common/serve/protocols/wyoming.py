@@ -16,8 +16,7 @@ import wave
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from functools import partial
-from tempfile import SpooledTemporaryFile
-from typing import IO, Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 from wyoming.asr import Transcribe, Transcript
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
@@ -38,9 +37,9 @@ from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart, Synthesize
 
 from melforge.common.errors import InputError
 from melforge.common.files import version
-from melforge.common.serve.answer import answer_for, described
+from melforge.common.serve.answer import answer_for, described, each
 from melforge.common.serve.errors import ApiError, overloaded
-from melforge.common.serve.incoming import IN_MEMORY
+from melforge.common.serve.incoming import IN_MEMORY, recording_file
 from melforge.common.serve.metrics import log
 from melforge.common.serve.protocols.live import (
     DEFAULTS,
@@ -48,7 +47,6 @@ from melforge.common.serve.protocols.live import (
     GrowingText,
     Sentence,
     coming,
-    each,
     in_turn,
     request_of,
 )
@@ -204,7 +202,7 @@ class WyomingClient:
         self.speaker: asyncio.Task[None] | None = None  # of a text that comes in parts
         self.language = ""  # of what is recorded
         self.format: AudioStart | None = None  # of a recording that comes
-        self.recorded: IO[bytes]  # its samples
+        self.recorded: BinaryIO  # its samples
         self.busy = False  # with an event
         self.ending = False  # behind it
 
@@ -270,7 +268,7 @@ class WyomingClient:
             self.language = Transcribe.from_event(event).language or ""
         elif AudioStart.is_type(kind):
             self.format = AudioStart.from_event(event)
-            self.recorded = SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 (closed when it is whole)
+            self.recorded = recording_file()
         elif AudioChunk.is_type(kind) and self.format is not None:
             self.recorded.write(event.payload or b"")
             if self.recorded.tell() > (most := self.service.settings.recording_bytes):
@@ -367,15 +365,15 @@ class WyomingClient:
         await self.send(Error(str(told), told.code))
 
 
-def wav_of(samples: IO[bytes], format: AudioStart) -> BinaryIO:
+def wav_of(samples: BinaryIO, format: AudioStart) -> BinaryIO:
     """A wav file of samples."""
     samples.seek(0)
-    file = SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 (it goes with its last user)
+    file = recording_file()
     with wave.open(file, "wb") as writer:
         writer.setparams((format.channels, format.width, format.rate, 0, "NONE", ""))
         while data := samples.read(IN_MEMORY):
             writer.writeframesraw(data)
-    return cast(BinaryIO, file)
+    return file
 
 
 def fields_of(asked: Synthesize | SynthesizeStart) -> dict[str, Any]:
