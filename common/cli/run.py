@@ -57,9 +57,7 @@ def run(main: Callable[[], int | None]) -> None:
     except Exception as error:
         if stop := _stop_behind(error):
             status = _stopped(stop)
-        elif (
-            isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-        ):  # torch's, on a GPU
+        elif isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # PyTorch's
             status = _report("out of memory")
         else:
             status = _report_fault(error)
@@ -107,11 +105,9 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 
 
 def _stopped(stop: BaseException) -> int:
-    what, status = (
-        ("terminated", TERMINATED) if isinstance(stop, Terminated) else ("interrupted", INTERRUPTED)
-    )
-    print(what, file=sys.stderr)
-    return status
+    terminated = isinstance(stop, Terminated)
+    print("terminated" if terminated else "interrupted", file=sys.stderr)
+    return TERMINATED if terminated else INTERRUPTED
 
 
 def _stop_behind(error: BaseException | None) -> BaseException | None:
