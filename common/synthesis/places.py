@@ -60,7 +60,9 @@ def places_of(device: str, per_gpu: int | None, **others: bool) -> tuple[WorkerP
     if devices == [ALL]:
         devices = [f"cuda:{number}" for number in range(len(sizes))]
     numbers = [int(one.partition(":")[2] or 0) for one in devices if one != ALL]
-    if not sizes or len(set(numbers)) < len(devices) or max(numbers) >= len(sizes):
+    if not sizes:
+        raise InputError(f"--device {device}: PyTorch sees no GPU here; use --device cpu")
+    if len(set(numbers)) < len(devices) or max(numbers) >= len(sizes):
         raise InputError(
             f"--device {device}: PyTorch sees {len(sizes)} GPUs here, and each can be named once"
         )
