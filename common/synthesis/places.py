@@ -60,12 +60,12 @@ def places_of(device: str, per_gpu: int | None, **others: bool) -> tuple[WorkerP
     if devices == [ALL]:
         devices = [f"cuda:{number}" for number in range(len(sizes))]
     numbers = [int(one.partition(":")[2] or 0) for one in devices if one != ALL]
+    if len(set(numbers)) < len(devices):
+        raise InputError(f"--device {device}: of several GPUs each can be named once")
     if not sizes:
         raise InputError(f"--device {device}: PyTorch sees no GPU here; use --device cpu")
-    if len(set(numbers)) < len(devices) or max(numbers) >= len(sizes):
-        raise InputError(
-            f"--device {device}: PyTorch sees {len(sizes)} GPUs here, and each can be named once"
-        )
+    if max(numbers) >= len(sizes):
+        raise InputError(f"--device {device}: PyTorch sees {len(sizes)} GPUs here, from cuda:0 on")
     smallest = min(sizes[number] for number in numbers)
     count = per_gpu or workers_per_gpu(smallest, usable_cores(), len(devices))
     share = MEMORY_SHARE / count
