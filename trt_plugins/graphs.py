@@ -319,7 +319,7 @@ class GraphedShape(ABC):
         if self.graph is None:
             compile_missing(self.launches)
             self.launch()  # CUDA loads at a first launch, which cannot be captured
-            if self.met or len(self.audio) == 1:  # few larger batches come again
+            if self.met:  # not all come again
                 torch.cuda.current_stream().synchronize()
                 self.graph, _ = capture(self.launch)
             self.met = True
@@ -332,9 +332,8 @@ class GraphedShape(ABC):
 class ShapedGenerator(Engine):
     """A vocoder's stage on our own kernels, on torch's current stream: CUDA tensors in and out.
 
-    The first call with a batch size and length launches the kernels (Triton compiles what its cache lacks)
-    and captures them in a CUDA graph, of larger batches the second; later calls replay it. The last SHAPES
-    graphs are kept.
+    The first call with a batch size and length launches the kernels (Triton compiles what its cache lacks),
+    the second captures them in a CUDA graph; later calls replay it. The last SHAPES graphs are kept.
     Calls may come on different streams.
     """
 

@@ -34,7 +34,7 @@ class PaddedEngine(CapturableEngine):
     @cached_property
     def _captured(self) -> Captured:
         stream = new_stream(self.device)
-        return Captured(self.stage.full_name, lambda inputs: self.capturable(), stream, at_once=1)
+        return Captured(self.stage.full_name, lambda inputs: self.capturable(), stream, directly=True)
 
     def __call__(self, **inputs: Tensor) -> dict[str, Tensor]:
         check_inputs(self.stage, inputs)
