@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from melforge.common.synthesis.acoustic import AcousticModel
     from melforge.common.synthesis.vocoder import Vocoder
-    from melforge.common.synthesis.warm_up import Warmed
+    from melforge.common.synthesis.warm_up import IdleWarmUp, Warmed
     from melforge.common.text.processes import TextProcesses
     from melforge.common.weights.voices import FrontendSpec, ModelSource
 
@@ -100,6 +100,7 @@ class TextToSpeech:
         self.models_turn = own_turn if models_turn is None else models_turn
         self._frontend_turn = threading.Lock()
         self._text_processes = text_processes
+        self._idle_warm_up: IdleWarmUp | None = None
 
     @classmethod
     def load(
@@ -126,7 +127,8 @@ class TextToSpeech:
         model how its engines are run: in buckets, for one. `overrides` are, by model too, values of its
         config or mel contract that count instead of those stored with the weights. `text_processes` analyse
         the texts of `speak_many` and `speak_each` side by side (`melforge.common.text.processes`). `lexicon`
-        is a file of own words (docs/reading.md), which count before the voice's.
+        is a file of own words (docs/reading.md), which count before the voice's. On CUDA kernels the object
+        warms itself up in the background, as `warm_up_when_idle` says.
         """
         deployments = {} if deployments is None else deployments
         clock = Timings()
@@ -149,6 +151,8 @@ class TextToSpeech:
         if first.model in deployments:
             tts.batch_size = deployments[first.model].batch_size
         tts.load_timings = clock
+        if watch is None:
+            tts.warm_up_when_idle()
         return tts
 
     def analyse(self, text: str, own_words: OwnWords | None = None, speaker: int | str = 0) -> AnalysedText:
@@ -215,7 +219,19 @@ class TextToSpeech:
         """
         from melforge.common.synthesis.warm_up import warm_up
 
+        if self._idle_warm_up:
+            self._idle_warm_up.stop()
         return warm_up(self, batch_sizes, streams, sizes or ChunkSizes())
+
+    def warm_up_when_idle(self) -> None:
+        """On CUDA kernels, warms up for single texts of usual lengths in a thread, while nobody speaks.
+
+        A length that it has not come to takes some milliseconds longer. A line on stderr says when it begins.
+        """
+        if self.acoustic.engines.on_kernels and self.vocoder.engines.on_kernels and not self._idle_warm_up:
+            from melforge.common.synthesis.warm_up import IdleWarmUp
+
+            self._idle_warm_up = IdleWarmUp(self)
 
     def bucket_report(self) -> list[dict[str, Any]]:
         """A row for each bucket of each stage that ran: what it was used for, and what of it was padding."""
