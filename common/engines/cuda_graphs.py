@@ -22,9 +22,10 @@ from melforge.common.garbage import without_garbage_collection
 MOST_SHAPES = 512  # whose graphs stay; they share the memory of inputs, outputs and what is between
 ALIGNMENT = 256  # bytes
 LEAST_BYTES = 1 << 22  # of an arena: what graphs of single texts have there stays where it is
+LITTLE = 4  # a share of a GPU's memory
 WARM_UPS = 2  # what a first run loads or compiles cannot be captured
 
-# PyTorch begins a capture by waiting for the whole GPU: an error while another goes on, which it spoils.
+# What waits for the whole GPU, as giving memory back does, is an error during a capture, and spoils it.
 _one_capture = threading.RLock()
 _unused_streams: dict[int, list[int]] = {}  # by the GPU's index
 
@@ -117,16 +118,24 @@ def capture(
     Without a `stream` it is captured on one of its own. Graphs that take their memory from the same `pool`
     must never replay at the same time. With `keep` the graph can be changed, and must be
     instantiated then. Other threads wait with captures of theirs.
+
+    `torch.cuda.graph` would wait for the whole GPU, and give back all memory that PyTorch keeps, which each
+    next call had to ask for again: that is done where little is left.
     """
     graph = torch.cuda.CUDAGraph(keep_graph=keep)
     stream = stream or new_stream("cuda")
     # A graph that is collected meanwhile would end the capture.
-    with (
-        _one_capture,
-        without_garbage_collection(),
-        torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode=error_mode),
-    ):
-        outputs = run()
+    with _one_capture, without_garbage_collection():
+        free, whole = torch.cuda.mem_get_info(stream.device)
+        if free < whole // LITTLE:
+            torch.cuda.synchronize(stream.device)
+            torch.cuda.empty_cache()
+        with torch.cuda.stream(stream):
+            graph.capture_begin(*(() if pool is None else (pool,)), capture_error_mode=error_mode)
+            try:
+                outputs = run()
+            finally:
+                graph.capture_end()
     return graph, outputs
 
 
