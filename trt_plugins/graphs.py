@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
+import importlib.util
+import itertools
 import math
 import os
 import sys
@@ -11,7 +12,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import torch
 
@@ -54,6 +56,24 @@ def overflows(weight: torch.Tensor) -> bool:
 def keep_kernels() -> None:
     """Triton keeps what it compiles in Melforge's cache, unless $TRITON_CACHE_DIR names another folder."""
     os.environ.setdefault("TRITON_CACHE_DIR", str(cache_folder() / "triton"))
+    with contextlib.suppress(ImportError):
+        cast(Any, importlib.import_module("triton.runtime.build"))._load_module_from_path = load_launcher
+
+
+_launchers = itertools.count()
+
+
+def load_launcher(name: str, path: str) -> ModuleType:
+    """In place of Triton's loader of its C modules, whose launchers all have one name: of one that is loaded
+    again, Python puts the functions into the module of that name, which another thread may be about to read.
+    """
+    own = f"melforge_launcher_{next(_launchers)}.{name}"
+    spec = importlib.util.spec_from_file_location(own, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no module of Python")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 class KernelModule:
