@@ -149,13 +149,22 @@ def version() -> str:
 
 def cache_folder() -> Path:
     """$MELFORGE_CACHE, or the platform's folder for caches."""
-    if os.environ.get("MELFORGE_CACHE"):
-        return Path(os.environ["MELFORGE_CACHE"])
+    given = os.environ.get("MELFORGE_CACHE")
+    return Path(given) if given else _users_folder("XDG_CACHE_HOME", ".cache", "Caches")
+
+
+def data_folder() -> Path:
+    """The platform's folder for what a user makes and keeps."""
+    return _users_folder("XDG_DATA_HOME", ".local/share", "Application Support")
+
+
+def _users_folder(variable: str, usual: str, on_macs: str) -> Path:
+    """By the XDG Base Directory Specification, or as macOS and Windows have it."""
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "melforge"
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "melforge"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "melforge"
+        return Path.home() / "Library" / on_macs / "melforge"
+    return Path(os.environ.get(variable) or Path.home() / usual) / "melforge"
 
 
 def exports_folder() -> Path:
