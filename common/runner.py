@@ -279,12 +279,14 @@ class TextToSpeech:
         controls: Controls | Sequence[Controls] | None = None,
         batch_size: int | None = None,
         retries: int = 0,
+        progress: Callable[[int], object] = lambda utterances: None,
     ) -> Iterator[tuple[int, Audio]]:
         """As speak_many, but each answer leaves with its text's number as soon as it is ready.
 
         A generator of texts is read as they come, by a thread of its own: the first is spoken while the
         second is not there yet. With batches, which texts share one then depends on when they came. Whether
         its texts are as many as the controls is known only when one has no controls, or at its end.
+        `progress` is told how many further utterances are spoken, also while a long text has no answer yet.
         """
         _require_several(texts)
         one_each = isinstance(controls, Sequence)
@@ -294,7 +296,7 @@ class TextToSpeech:
         if one_each and isinstance(texts, Sized):
             require_as_many(given, len(texts))
         batch_size = self.choose_batch_size(batch_size)
-        queue = TextQueue(self, batch_size, _require_retries(retries))
+        queue = TextQueue(self, batch_size, _require_retries(retries), progress)
         count = 0
         for admitted in Admission(texts, batch_size * SORTED_BATCHES).rounds():
             count += len(admitted)

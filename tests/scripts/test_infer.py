@@ -343,8 +343,20 @@ def test_unknown_names_and_bad_numbers(fails, arguments, message):
 
 
 @pytest.mark.dev_full
-def test_a_full_disk(fails):
+def test_a_full_disk(fails, tmp_path):
+    """Of a sound and what is written beside it none is there where one cannot be written."""
     assert "cannot write /dev/full: No space left on device" in fails("--text", "Hello.", "-o", "/dev/full")
+    before = {tmp_path / "full.srt", tmp_path / "full.wav"}
+    for path in before:
+        path.symlink_to("/dev/full")
+    for words in (
+        ("-o", "new.wav", "--subtitles", "full.srt"),
+        ("-o", "full.wav", "--subtitles", "new.srt", "--save-mel", "--plot", "new.png"),
+    ):
+        (full,) = (word for word in words if word.startswith("full"))
+        expected = f"error: cannot write {full}: No space left on device\n"
+        assert fails("--text", "Hello.", *words) == expected
+        assert {*tmp_path.iterdir()} == before
 
 
 def test_unwritable_outputs(fails, tmp_path):
