@@ -138,22 +138,6 @@ def test_a_table_is_read_from_a_store_and_spoken_into_it(store, tiny_voice, whol
     assert not list(Path.cwd().glob(f"{store.scheme}:*"))
 
 
-@pytest.mark.slow
-def test_a_run_into_a_store_that_was_killed_goes_on_to_the_same_bytes(store, tiny_voice, whole, tmp_path):
-    words = words_of(
-        tiny_voice, tmp_path / "in.txt", f"{store.scheme}://bucket/run", "--format", "flac", "--workers", 2
-    )
-    command = [sys.executable, "-m", "melforge", "speak", *words]
-    process = subprocess.Popen(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)})
-    while not store.glob("bucket/run/*/_SUCCESS"):
-        assert process.poll() is None
-        time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert main(words) == 0
-    assert content_of(store, "bucket/run") == whole
-
-
 @contextlib.contextmanager
 def front(port: int, to: str) -> Iterator[subprocess.Popen]:
     """What may be killed in front of a store, once it listens."""
