@@ -215,7 +215,8 @@ def test_alignments_are_those_of_the_acoustic_model(server, model):
 def test_chunks_leave_before_the_end_is_made_and_a_listener_who_leaves_ends_the_work(server):
     service = server.service
     with server.client() as client, client.stream("POST", SPEECH, json=own_pcm(TEXT * 60)) as answer:
-        first = next(answer.iter_raw())
+        pieces = answer.iter_raw()  # whose end closes the connection
+        first = next(pieces)
         (job,) = service.scheduler._jobs
         assert job.progress.ended is None and len(first) < 22050 * 2 * 20
     wait_for(lambda: not service.running and not service.scheduler.jobs, "the end of the work")
