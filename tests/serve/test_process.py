@@ -112,16 +112,6 @@ def test_what_a_killed_process_spoke_looks_whole_to_nobody_and_another_takes_its
 
 
 @pytest.mark.serve
-def test_keys_come_from_the_environment():
-    with (
-        serving(MELFORGE_API_KEYS=f"{24 * '1'}, {24 * '2'}") as server,
-        httpx.Client(base_url=server.url) as client,
-    ):
-        assert client.get("/v1/models").status_code == 401
-        assert client.get("/v1/models", headers={"Authorization": f"Bearer {24 * '2'}"}).status_code == 200
-
-
-@pytest.mark.serve
 def test_a_port_in_use_is_a_sentence(no_log):
     with serving() as server:
         port = server.url.rpartition(":")[2]
