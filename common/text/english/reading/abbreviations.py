@@ -21,7 +21,7 @@ _DOTTED = re.compile(
 )
 _SPACED = re.compile(r"(?:i\. e|e\. g|A\. D|B\. C|U\. S|N\. Y|D\. C)\.")  # in old books
 _YEAR_FOLLOWS = re.compile(r"\s\d{3,4}(?!\d)")
-_DATED_INITIALS = {"p": "page", "c": "circa", "b": "born", "d": "died", "r": "reigned"}
+_DATED_INITIALS = {"p": "page", "c": "circa", "b": "born", "d": "died", "m": "married", "r": "reigned"}
 _CENTURY = re.compile(r"\d{1,2}(?:st|nd|rd|th)")
 _SLASHED = re.compile(
     r"(w/o|w/in|w/out|w/e|w/c|w/|c/o|n/a|y/o|b/c|b/w|a/k/a|d/b/a|f/k/a|km/h|m/s)(?![/\w])|w/(?!/)",
@@ -47,6 +47,11 @@ _TITLES = {"Dr": "Doctor", "St": "Saint", "Mt": "Mount", "Prof": "Professor", "F
 _VERSE_FOLLOWS = re.compile(r"\.?(?=\s\d{1,3}:\d)")
 _CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}[-/]?\d")
 _TELEVISION = re.compile(r"\b(?:TV|[Tt]elevision|[Ww]atch)\b")
+_OF_PATIENTS = words("is was has had states denies reports presents complains")
+_COUNTIES = words("""Antrim Armagh Carlow Cavan Clare Cork Derry Donegal Down Dublin Durham Fermanagh
+    Galway Kerry Kildare Kilkenny Laois Leitrim Limerick Longford Louth Mayo Meath Monaghan Offaly
+    Roscommon Sligo Tipperary Tyrone Waterford Westmeath Wexford Wicklow""")
+_KEYS_OF_MUSIC = words("A B C D E F G ♭ ♯ flat sharp")
 _NAME_FOLLOWS = re.compile(r" [A-Z][a-z]")
 _NUMBER_FOLLOWS = re.compile(r":?\s?[+(]?\d")
 SHORT_WORDS = frozenset(
@@ -82,7 +87,7 @@ def slashed_abbreviation(cursor: Cursor) -> Reading | None:
         return None
     match = _SLASHED.match(cursor.text, cursor.at)
     if not match:
-        letters = _SLASHED_LETTERS.match(cursor.text, cursor.at)
+        letters = None if cursor.is_equation else _SLASHED_LETTERS.match(cursor.text, cursor.at)
         return Reading(" ".join(map(letter_name, letters[0].split("/"))), letters.end()) if letters else None
     return Reading(_SLASHED_WORDS[match[0].lower()], match.end())
 
@@ -125,6 +130,12 @@ def abbreviation(cursor: Cursor) -> Reading | None:
         return None
     if key in ("dr", "st"):
         spoken = "Doctor" if key == "dr" else "Saint"
+    elif word == "Pt" and following in _OF_PATIENTS:
+        spoken = "patient"
+    elif word == "Co" and following in _COUNTIES:
+        spoken = "County"
+    elif key in ("min", "maj") and cursor.previous in _KEYS_OF_MUSIC:
+        spoken = f"{key}or"
     elif key in tables.ABBREVIATIONS:
         if not _is_abbreviated(cursor, word, key, end, following):
             return None
@@ -199,7 +210,7 @@ def _initial(cursor: Cursor, letter: str, end: int, following: str) -> Reading |
         return Reading(number, end - 1)
     if letter == "c" and _CENTURY.fullmatch(cursor.previous):
         return Reading("century" + cursor.last_stop(end), end)
-    is_dated = letter in "pc" or (letter in "bd" and cursor.previous in ("(", ";", ","))
+    is_dated = letter in "pc" or (letter in "bdm" and cursor.previous in ("(", ";", ","))
     if letter == "p" and following.islower() and say.roman(following.upper()):
         return Reading("page", end)
     is_dated = is_dated or (letter in "bdr" and cursor.at == 0 and _YEAR_FOLLOWS.match(cursor.text, end))

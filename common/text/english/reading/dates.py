@@ -31,7 +31,7 @@ _BEFORE_MONTH = words("""on in by of since until till from before after to the a
     mid this last next every each""")
 _DATED = words("on by until since before after dated due")
 _DAYS_TOO = words("mon wed sat sun tu th")  # in capitals they are names and words as well
-_ON = words("on next last every each until till by")
+_ON = words("on next last every each until till by closed open")
 _DAYTIMES = words("night morning afternoon evening nights mornings afternoons evenings noon brunch")
 _OTHER_DAY = re.compile(r"(?:,\s|\s&\s|\sand\s|\sor\s)([A-Z][a-z]{1,4})\b")
 _SHORT_YEAR = re.compile(r"\s'\d\d(?!\w)")
@@ -171,7 +171,12 @@ def weekday(cursor: Cursor) -> Reading | None:
     if key not in tables.WEEKDAYS or (len(key) == 2 and not cursor.word.istitle()):
         return None
     end = cursor.word_end + (cursor.behind_word == ".")
-    if cursor.behind_word == "." and cursor.word.istitle() and key not in _DAYS_TOO:
+    is_named = (
+        key not in _DAYS_TOO
+        or _is_day_named(cursor, end)
+        or cursor.text[end : end + 1] in (":", "?", ",", ";")
+    )
+    if cursor.behind_word == "." and cursor.word.istitle() and is_named:
         return Reading(tables.WEEKDAYS[key] + cursor.last_stop(end), end)  # "on Tues."
     follows = _DATE_FOLLOWS.match(cursor.text, end)
     is_plain = cursor.word.islower() and key in ("sun", "sat", "wed") and cursor.behind_word not in (".", ",")
