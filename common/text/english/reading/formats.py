@@ -35,6 +35,7 @@ _SCIENTIFIC = re.compile(
 )
 _MAGNITUDES = words("k K M B T bn mn tn mln bln")
 _BY = re.compile(r"(?:x\d+){1,3}(?:[cmk]?m|ft|in|px)?")
+_OF_MUSIC = re.compile(r"[♩♪𝅘𝅥]|\bkey of [A-G]|\btime signature\b")
 _EVERY = re.compile(r"/(?:day|week|month|year|wk|mo|yr|d)\b")
 _PLURAL_SIZE = re.compile(r"x(\d{1,2})s")
 _HALVED_BEHIND_HYPHEN = re.compile(r"-(?:price|off|time)\b")
@@ -261,7 +262,8 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
     )
     if (bottom > 3 and cursor.next(m.end()) in ("stars", "points")) or is_rating or top == bottom == 10:
         return f"{say.cardinal(top)} out of {say.cardinal(bottom)}"
-    if cursor.next(m.end()) == "time":  # music
+    is_measure = bottom in (2, 4, 8, 16) and _OF_MUSIC.search(cursor.text) is not None
+    if cursor.next(m.end()) == "time" or is_measure:  # music
         return f"{say.cardinal(top)} {say.cardinal(bottom)}"
     if top + bottom == 100:
         return f"{say.cardinal(top)} {say.cardinal(bottom)}"
@@ -370,6 +372,12 @@ def factor(cursor: Cursor, m: re.Match) -> str:
     return f"{say.integer(m[1])} times" if cursor.is_equation or not cursor.touches_word else ""
 
 
+@form(r"(\d{1,2})/(\d{1,2})c(?!\w)")
+def in_two_zones(cursor: Cursor, m: re.Match) -> str:
+    """8/7c, of television."""
+    return f"{say.cardinal(int(m[1]))}, {say.cardinal(int(m[2]))} central"
+
+
 @form(r"(\d{1,3})s(?![\w']|\s+of\b)")
 def plural_number(cursor: Cursor, m: re.Match) -> str:
     """747s, F-16s, six 5s; not 30s, which are seconds or a decade."""
@@ -423,6 +431,7 @@ NUMBERS: tuple[Rule, ...] = (
         european_number,
         decimal_comma,
         slashed_numbers,
+        in_two_zones,
         fraction,
         short_fraction,
         decade,

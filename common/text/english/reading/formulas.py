@@ -51,7 +51,7 @@ def quotient(cursor: Cursor, m: re.Match) -> str:
 def function_name(cursor: Cursor) -> Reading | None:
     """sin(x), cos θ."""
     name = FUNCTIONS.get(cursor.word) if not cursor.touches_word else None
-    is_meant = cursor.behind_word == "(" or (
+    is_meant = cursor.behind_word in ("(", "²", "³") or (
         cursor.word in _ANGLES and _ANGLE_FOLLOWS.match(cursor.text, cursor.word_end)
     )
     return Reading(name, cursor.word_end) if name and is_meant else None

@@ -9,6 +9,7 @@ from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.addresses import address, tag
 from melforge.common.text.english.reading.capitals import NUMBERED, letter_name
+from melforge.common.text.english.reading.chess import MOVE
 from melforge.common.text.english.reading.cursor import Cursor, Reading, Rule
 from melforge.common.text.english.reading.dates import is_month
 from melforge.common.text.english.reading.formats import number, short_fraction
@@ -206,6 +207,8 @@ def mark(cursor: Cursor) -> Reading | None:
     marks, after = cursor.text[cursor.at : end], cursor.text[end : end + 1]
     if marks == ":" and cursor.previous.lower() in _NUMBER_WORDS and after.isalpha():
         return Reading("", end)  # twelve:thirty
+    if marks == "." and cursor.touches_word and MOVE.match(cursor.text, end):
+        return Reading(",", end)  # "1.e4"
     if marks == "." and cursor.touches_word and after.islower():
         return Reading("dot", end)  # node.js
     is_short = _NUMBERED.fullmatch(cursor.previous) or (cursor.earlier, cursor.previous) == ("per", "cent")

@@ -138,7 +138,7 @@ def street(cursor: Cursor) -> Reading | None:
         return None
     is_name = cursor.previous[:1].isupper() and cursor.previous.lower() not in _NO_NAMES
     is_name = is_name or (cursor.previous.isdecimal() and word in ("Fwy", "Hwy", "Expy", "Tpke"))
-    if not (is_name or is_ordinal):
+    if not (is_name or is_ordinal) or (word == "Cir" and is_ordinal):  # a court: "9th Cir."
         return None
     stop = cursor.behind_word == "."
     following = cursor.next(end + stop)

@@ -147,6 +147,15 @@ def minutes(cursor: Cursor, m: re.Match) -> str:
     return f"{counted(int(m[1]), 'minute')} {counted(int(m[2]), 'second')}"
 
 
+@form(r"[qQ](\d{1,2})(?:[-–](\d{1,2}))?h(?:rs?)?(?!\w)")
+def hourly(cursor: Cursor, m: re.Match) -> str:
+    """q6h, q6-8h, of medicines."""
+    if cursor.touches_word:
+        return ""
+    first = f"{say.cardinal(int(m[1]))} to " if m[2] else ""
+    return f"every {first}{counted(int(m[2] or m[1]), 'hour')}"
+
+
 @form(r"(\d{1,3})d\s?(\d{1,2})h(?:\s?(\d{1,2})m)?(?!\w)")
 def days(cursor: Cursor, m: re.Match) -> str:
     """3d 4h."""

@@ -55,7 +55,8 @@ _THINGS = words("""film lens camera monitor screen display tv television battery
     trip pizza blade knife laptop tablet thermometer caliber cannon mortar freestyle hurdles backstroke
     breaststroke butterfly medley relay final individual read break nap delay warning wait stay interval
     intervals timeout countdown vial syringe ampule dose pill tablet capsule mug jug carton crate keg
-    sachet container bucket sack rope chain ladder""")
+    sachet container bucket sack rope chain ladder bottles
+    cans jars bags packs boxes tubes pouches cartons""")
 _AMP_THINGS = words("max min fuse current circuit breaker plug charger supply load")
 # Before a number and a letter that belong together: "Apt 4B", "Bus 42A".
 LETTERED = words("""# apt apartment unit suite ste room rm flat gate seat row section figure fig exhibit
@@ -105,6 +106,7 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
     ):
         return (" foot" if is_one else " feet"), match.end()
     if match := _FLUID_OUNCE.match(text, end):
+        is_one = is_one or cursor.next(match.end()) in _THINGS
         return f" fluid {'ounce' if is_one else 'ounces'}", _past_stop(cursor, match.end())
     if match := _DOTTED_UNIT.match(text, end):
         name = tables.UNITS[match[1].replace(".", "")]
@@ -160,7 +162,7 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
         or following == ")"
         or (cursor.previous in ("×", "x", "by") and cursor.earlier.endswith("in"))  # "3 in × 5 in card"
         or (following == "(" and _IN_CENTIMETERS.match(cursor.text, match.end()) is not None)
-        or (not following and gap == " " and cursor.previous.lower() in _BEFORE_LAST_INCH)
+        or (following in ("", ";") and gap == " " and cursor.previous.lower() in _BEFORE_LAST_INCH)
     )
     is_apart = gap and not (gap == "-" and symbol == "mo")  # "a 12-mo contract"
     if symbol in tables.TOUCHING_UNITS and is_apart and not (square or is_inch):

@@ -36,6 +36,7 @@ from melforge.common.text.english.reading.latin import in_latin, is_term, latin_
 from melforge.common.text.english.reading.money import price
 from melforge.common.text.english.reading.streets import county_road, direction, dotted_state, party
 from melforge.common.text.english.reading.telephone import code_parts, is_access_code
+from melforge.common.text.english.reading.times import hourly
 from melforge.common.text.english.reading.units import unit_behind_per, unit_name
 from melforge.common.text.english.word_parts import words
 
@@ -206,7 +207,7 @@ def in_notation(cursor: Cursor) -> Reading | None:
     """Chords, chess, years of about, TL;DR: what no ordinary word is followed by tells them."""
     behind = cursor.behind_word
     if behind.isdecimal() or behind == "#":
-        return chord(cursor) or chess_move(cursor) or circa(cursor)
+        return chord(cursor) or chess_move(cursor) or circa(cursor) or hourly(cursor)
     if behind == "-" and cursor.word == "O":
         return chess_move(cursor)
     return too_long(cursor) if behind == ";" else None
