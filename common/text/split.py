@@ -46,7 +46,7 @@ _BEFORE_NUMBER = _words("""no nos n° nº lat long dep arr exp fig figs vol vols
     eqs op par para ext tel apt ste rm bldg mar dec hwy rte rt fl ser pt ph rs sun sat wed hr hrs min mins
     sec secs lb lbs oz arts cl chs pg pgs ll sc mk bk bks prop reg ref acct lot qty pkt gen ex exod lev num
     deut josh judg sam kgs chr chron ps pss prov eccl isa jer ezek dan hos matt mt mk lk jn rom cor gal eph
-    phil col thess tim tit heb jas pet stat cir""")
+    phil col thess tim tit heb jas pet stat cir plat""")
 _WEEKDAYS = _words("sat sun wed")
 _MONTHS = _words("""jan feb mar apr may jun jul aug sep sept oct nov dec january february march april june
     july august september october november december""")
@@ -74,7 +74,7 @@ _WORD = re.compile(r"[^\W_]")
 _NEXT_WORD = re.compile(rf"\s*[{re.escape(_OPENING)}]*(\w{{0,24}}\.?)")
 _NUMERAL = re.compile(r"[IVXLC]{2,8}\.?|[VX]\.?")
 _NUMBER_FOLLOWS = re.compile(r"\s*[+(#$£€]?\d")
-_CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}[-/]?\d")
+_CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}[-/ ]?\d")
 _SUM_FOLLOWS = re.compile(r"\s[=+×÷]\s")  # "5! = 120", "1 + 2 + ... + n"
 _DOTTED = re.compile(r"[^\W\d_](?:\.[^\W\d_])*")  # an initial, or U.S
 _LIST_ITEM = re.compile(r"[-*•‣·–—]\s|\(?(?:\d{1,3}|[a-zA-Z])[.)]\s")
@@ -211,6 +211,10 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
     word = words[-1].lstrip(_OPENING) if words else ""
     if len(words) == 1 and mark.start() - start < _LOOK_BACK and word.isdigit() and len(word) <= 3:
         return False  # the number of an item: "1. Wash your hands."
+    if (
+        len(word) < 3 and word.isdigit() and words[-2:-1] and words[-2].endswith(":")
+    ):  # "In order: 1. Leeds 2. York"
+        return False
     abbreviation = word.lower()
     if _SHILLINGS.fullmatch(word) and _NUMBER_FOLLOWS.match(text, end):  # "10s. 6d."
         return False

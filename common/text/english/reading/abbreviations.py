@@ -48,7 +48,7 @@ _BRACKETED_NUMBER = re.compile(r"\s\(\d")
 _NUMBERED_WITH_I = words("war part act book volume vol chapter scene phase type class world")
 _TITLES = {"Dr": "Doctor", "St": "Saint", "Mt": "Mount", "Prof": "Professor", "Ft": "Fort", "Sgt": "Sergeant"}
 _VERSE_FOLLOWS = re.compile(r"\.?(?=\s\d{1,3}:\d)")
-_CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}[-/]?\d")
+_CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}[-/ ]?\d")
 _TELEVISION = re.compile(r"\b(?:TV|[Tt]elevision|[Ww]atch)\b")
 _OF_PATIENTS = words("is was has had states denies reports presents complains")
 _COUNTIES = words("""Antrim Armagh Carlow Cavan Clare Cork Derry Donegal Down Dublin Durham Fermanagh

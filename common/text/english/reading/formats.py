@@ -36,6 +36,7 @@ _SCIENTIFIC = re.compile(
 _MAGNITUDES = words("k K M B T bn mn tn mln bln")
 _BY = re.compile(r"(?:x\d+){1,3}(?:[cmk]?m|ft|in|px)?")
 _OF_MUSIC = re.compile(r"[♩♪𝅘𝅥]|\bkey of [A-G]|\btime signature\b")
+_OF_BETS = re.compile(r"\b(?:odds|bookies|favourites?\sat)\b")
 _EVERY = re.compile(r"/(?:day|week|month|year|wk|mo|yr|d)\b")
 _PLURAL_SIZE = re.compile(r"x(\d{1,2})s")
 _HALVED_BEHIND_HYPHEN = re.compile(r"-(?:price|off|time)\b")
@@ -262,6 +263,8 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
     )
     if (bottom > 3 and cursor.next(m.end()) in ("stars", "points")) or is_rating or top == bottom == 10:
         return f"{say.cardinal(top)} out of {say.cardinal(bottom)}"
+    if _OF_BETS.search(cursor.text):
+        return f"{say.cardinal(top)} to {say.cardinal(bottom)}"
     is_measure = bottom in (2, 4, 8, 16) and _OF_MUSIC.search(cursor.text) is not None
     if cursor.next(m.end()) == "time" or is_measure:  # music
         return f"{say.cardinal(top)} {say.cardinal(bottom)}"
@@ -339,7 +342,7 @@ def scientific(cursor: Cursor) -> Reading | None:
     minus = "minus " if power[0] == "-" else ""
     mantissa = "" if m[0].startswith(("10⁰", "10^")) else f"{say.decimal(m[1])} times "
     unit, end = unit_after(cursor, m.end(), is_one=False)
-    return Reading(f"{mantissa}ten to the {minus}{say.integer(power.lstrip('+-'))}{unit}", end)
+    return Reading(f"{mantissa}ten to the {minus}{say.cardinal(int(power.lstrip('+-')))}{unit}", end)
 
 
 @form(r"(?:\d+[A-Za-z]|[A-Za-z]+\d)[A-Za-z\d]*")
@@ -370,6 +373,12 @@ def mixed(cursor: Cursor, m: re.Match) -> str:
 def factor(cursor: Cursor, m: re.Match) -> str:
     """2(3 + 4)."""
     return f"{say.integer(m[1])} times" if cursor.is_equation or not cursor.touches_word else ""
+
+
+@form(r"(45|90|105|120)\+(\d{1,2})['′](?!\w)")
+def stoppage_time(cursor: Cursor, m: re.Match) -> str:
+    """90+3', the minute of a goal."""
+    return f"{say.cardinal(int(m[1]))} plus {say.cardinal(int(m[2]))}"
 
 
 @form(r"(\d{1,2})/(\d{1,2})c(?!\w)")
@@ -432,6 +441,7 @@ NUMBERS: tuple[Rule, ...] = (
         decimal_comma,
         slashed_numbers,
         in_two_zones,
+        stoppage_time,
         fraction,
         short_fraction,
         decade,

@@ -30,7 +30,7 @@ _POWER = re.compile(
     r"([⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ]{1,5})|\^(?:\{([-+]?[A-Za-z\d]{1,5})\}|\(([-+]?[A-Za-z\d]{1,5})\)|([-+]?[A-Za-z\d]{1,5}))"
 )
 _POWER_OF_SUM = re.compile(r"\^[({]([A-Za-zα-ω\d]{1,3}(?:\s?[-+−*/]?\s?[A-Za-zα-ω\d]{1,3}){1,3})[)}]")
-_ION = re.compile(r"([⁰¹²³⁴⁵⁶⁷⁸⁹]?)([⁺⁻])(?![⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ])")
+_ION = re.compile(r"([⁰¹²³⁴⁵⁶⁷⁸⁹]?)([⁺⁻])(?![⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ])|\^([1-9]?)([+-])(?!\s?[\w.(])")
 _PER_AMOUNT = re.compile(
     r"\s?\d+(?:\.\d+)?\s?(?:[mdc]?[lL]|[cmk]?m[²³23]?|k?g|mg|hrs?|h|min|days?|mi|lb|oz|tsp|tbsp)(?!\w)"
 )
@@ -346,8 +346,8 @@ def power(cursor: Cursor) -> Reading | None:
     if sum_ := _POWER_OF_SUM.match(cursor.text, cursor.at):
         return Reading(f"to the power of {_said_term(sum_[1])}", sum_.end())
     if ion := _ION.match(cursor.text, cursor.at):  # "Fe³⁺"
-        count = "".join(tables.SUPERSCRIPTS[char] for char in ion[1])
-        charge = "plus" if ion[2] == "⁺" else "minus"
+        count = ion[3] or "".join(tables.SUPERSCRIPTS[char] for char in ion[1] or "")
+        charge = "plus" if ion[2] == "⁺" or ion[4] == "+" else "minus"
         return Reading(f"{say.integer(count)} {charge}" if count else charge, ion.end())
     match = _POWER.match(cursor.text, cursor.at)
     if not match:
@@ -408,6 +408,10 @@ def symbol(cursor: Cursor) -> Reading | None:
         spoken = "star" if char == "*" else "pound"  # "press #", "dial *67"
     elif char == "*" and (operator := _star(cursor, end)):
         spoken = operator
+    elif char == "~" and last.isalpha() and cursor.touches_word and cursor.text[end : end + 1] == " ":
+        spoken = ""  # "220V~ 50Hz"
+    elif char == "#" and _is_number_sign(cursor, end):
+        spoken = "number"
     elif char == "~" and _is_before_price(cursor, end):
         spoken = "about"
     elif char == "/" and _is_per_period(cursor, end):
@@ -486,6 +490,12 @@ def _is_per_amount(cursor: Cursor, end: int) -> bool:
     return is_amount and _PER_AMOUNT.match(cursor.text, end) is not None
 
 
+def _is_number_sign(cursor: Cursor, end: int) -> bool:
+    """Whether this is "INV#1043" or "PO# 77"; not the sharp of "F#4"."""
+    is_named = cursor.touches_word and len(cursor.previous) > 1 and cursor.previous.isalpha()
+    return is_named and cursor.next(end)[:1].isdecimal()
+
+
 def _is_per_period(cursor: Cursor, end: int) -> bool:
     """Whether this is "1.5%/mo" or "6x/day"."""
     is_counted = cursor.previous[:1].isdecimal() and cursor.previous[-1:] in ("x", "%")
@@ -547,7 +557,11 @@ def _without_subject(cursor: Cursor, said: str) -> str:
     )
     if said == "is approximately" and is_word:
         return "about"
-    return said if not is_word and (not before or before[-1:].isalnum()) else said.removeprefix("is ")
+    return (
+        said
+        if not is_word and (not before or before[-1:].isalnum() or before == ")")
+        else said.removeprefix("is ")
+    )
 
 
 def _name(char: str) -> str:

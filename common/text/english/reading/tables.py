@@ -113,42 +113,42 @@ STREETS = _pairs("""St Str: Street; Dr: Drive; Ave Av: Avenue; Blvd: Boulevard; 
 # Written with a full stop. In small letters; the value keeps the case that is spoken.
 ABBREVIATIONS = _pairs("""wm: William; jas: James; geo: George; thos: Thomas; chas: Charles; robt: Robert;
     benj: Benjamin; saml: Samuel; edw: Edward; jno: John; eliz: Elizabeth; agg: aggregate; feat: featuring;
-    civ: Civil; crim: Criminal; educ: Education; fed: Federal; med: medium; const: Constitution; bef:
-    before; bur: buried; inj: injection; regt: Regiment; lat: latitude; long: longitude; inst: instant;
-    ult: ultimo; arr: arrives; exp: expires; lieut: Lieutenant; sergt: Sergeant; mr: Mr; mrs: Mrs; ms: Ms;
-    mx: Mx; messrs: Messers; mme: Madame; mlle: Mademoiselle; prof: Professor; rev: Reverend; hon:
-    Honorable; gen: General; brig: Brigadier; col: Colonel; maj: Major; capt: Captain; cmdr: Commander;
-    cdr: Commander; lt: Lieutenant; sgt: Sergeant; cpl: Corporal; pvt: Private; adm: Admiral; sen: Senator;
-    rep: Representative; gov: Governor; pres: President; supt: Superintendent; insp: Inspector; msgr:
-    Monsignor; atty: Attorney; amb: Ambassador; fr: Father; jr: Junior; sr: Senior; esq: Esquire; bros:
-    Brothers; co: Company; inc: Incorporated; ltd: Limited; corp: Corporation; llc: LLC; dept: department;
-    div: division; est: established; univ: university; assn: association; assoc: associates; intl:
-    international; natl: national; govt: government; ave: Avenue; blvd: Boulevard; rd: Road; ln: Lane; hwy:
-    Highway; pkwy: Parkway; sq: Square; ct: Court; pl: Place; apt: apartment; ste: suite; bldg: building;
-    fl: floor; mt: Mount; ft: Fort; pt: Point; vs v: versus; etc: et cetera; al: al; approx: approximately;
-    appt: appointment; ca: circa; cf: compare; viz: namely; incl: including; excl: excluding; esp:
-    especially; misc: miscellaneous; max: maximum; min: minimum; avg: average; temp: temperature; tel:
-    telephone; ext: extension; fig: figure; figs: figures; eq: equation; eqs: equations; vol: volume; vols:
-    volumes; ch: chapter; chap: chapter; sec: section; sect: section; art: article; par: paragraph; para:
-    paragraph; pp: pages; ed: edition; eds: editors; trans: translated; repr: reprinted; no: number; nos:
-    numbers; nr: number; op: opus; ser: series; mss: manuscripts; ms: Ms; jan: January; feb: February; mar:
-    March; apr: April; jun: June; jul: July; aug: August; sep sept: September; oct: October; nov: November;
-    dec: December; calif: California; mass: Massachusetts; conn: Connecticut; fla: Florida; penn:
-    Pennsylvania; tex: Texas; okla: Oklahoma; ariz: Arizona; ala: Alabama; wis: Wisconsin; minn: Minnesota;
-    tenn: Tennessee; mich: Michigan; nev: Nevada; colo: Colorado; ont: Ontario; que: Quebec; e.g: for
-    example; i.e: that is; a.k.a: also known as; ph.d: PHD; n.b: note well; d.c: DC; r.i.p: RIP; lit:
-    literally; orig: originally; adj: adjective; adv: adverb; pron: pronounced; syn: synonym; ex: example;
-    sp: spelling; expy: Expressway; rte: Route; rm: room; qtr: quarter; hosp: hospital; asst: Assistant;
-    mgr: Manager; det: Detective; cpt: Captain; drs: Doctors; mmes: Mesdames; pfc: Private First Class;
-    emer: Emeritus; dist: District; rt: Right; sra: Senora; srta: Senorita; arts: articles; cl: clause;
-    chs: chapters; pg: page; pgs: pages; ll: lines; sc: scene; mk: mark; bk: book; bks: books; prop:
-    Proposition; amend: Amendment; cath: Cathedral; doz: dozen; ea: each; sz: size; elev: elevation; mfg:
-    manufacturing; mfr: manufacturer; dir: Director; exec: Executive; comm: Commissioner; cond: condition;
-    ctr: Center; wt: weight; ht: height; pkt: packet; reg: Regulation; util: utility; utils: utilities;
-    ref: reference; bal: balance; pop: population; dep: deputy; cont: continued; std: standard; vers:
-    version; sched: schedule; sgd: signed; secy: Secretary; treas: Treasurer; chmn: Chairman; chm:
-    Chairman; pcs: pieces; yr: year; yrs: years; mos: months; wk: week; wks: weeks; hr: hour; hrs: hours;
-    mins: minutes; secs: seconds""")
+    civ: Civil; crim: Criminal; educ: Education; fed: Federal; med: medium; const: Constitution; plat:
+    platform; bef: before; bur: buried; inj: injection; regt: Regiment; lat: latitude; long: longitude;
+    inst: instant; ult: ultimo; arr: arrives; exp: expires; lieut: Lieutenant; sergt: Sergeant; mr: Mr;
+    mrs: Mrs; ms: Ms; mx: Mx; messrs: Messers; mme: Madame; mlle: Mademoiselle; prof: Professor; rev:
+    Reverend; hon: Honorable; gen: General; brig: Brigadier; col: Colonel; maj: Major; capt: Captain; cmdr:
+    Commander; cdr: Commander; lt: Lieutenant; sgt: Sergeant; cpl: Corporal; pvt: Private; adm: Admiral;
+    sen: Senator; rep: Representative; gov: Governor; pres: President; supt: Superintendent; insp:
+    Inspector; msgr: Monsignor; atty: Attorney; amb: Ambassador; fr: Father; jr: Junior; sr: Senior; esq:
+    Esquire; bros: Brothers; co: Company; inc: Incorporated; ltd: Limited; corp: Corporation; llc: LLC;
+    dept: department; div: division; est: established; univ: university; assn: association; assoc:
+    associates; intl: international; natl: national; govt: government; ave: Avenue; blvd: Boulevard; rd:
+    Road; ln: Lane; hwy: Highway; pkwy: Parkway; sq: Square; ct: Court; pl: Place; apt: apartment; ste:
+    suite; bldg: building; fl: floor; mt: Mount; ft: Fort; pt: Point; vs v: versus; etc: et cetera; al: al;
+    approx: approximately; appt: appointment; ca: circa; cf: compare; viz: namely; incl: including; excl:
+    excluding; esp: especially; misc: miscellaneous; max: maximum; min: minimum; avg: average; temp:
+    temperature; tel: telephone; ext: extension; fig: figure; figs: figures; eq: equation; eqs: equations;
+    vol: volume; vols: volumes; ch: chapter; chap: chapter; sec: section; sect: section; art: article; par:
+    paragraph; para: paragraph; pp: pages; ed: edition; eds: editors; trans: translated; repr: reprinted;
+    no: number; nos: numbers; nr: number; op: opus; ser: series; mss: manuscripts; ms: Ms; jan: January;
+    feb: February; mar: March; apr: April; jun: June; jul: July; aug: August; sep sept: September; oct:
+    October; nov: November; dec: December; calif: California; mass: Massachusetts; conn: Connecticut; fla:
+    Florida; penn: Pennsylvania; tex: Texas; okla: Oklahoma; ariz: Arizona; ala: Alabama; wis: Wisconsin;
+    minn: Minnesota; tenn: Tennessee; mich: Michigan; nev: Nevada; colo: Colorado; ont: Ontario; que:
+    Quebec; e.g: for example; i.e: that is; a.k.a: also known as; ph.d: PHD; n.b: note well; d.c: DC;
+    r.i.p: RIP; lit: literally; orig: originally; adj: adjective; adv: adverb; pron: pronounced; syn:
+    synonym; ex: example; sp: spelling; expy: Expressway; rte: Route; rm: room; qtr: quarter; hosp:
+    hospital; asst: Assistant; mgr: Manager; det: Detective; cpt: Captain; drs: Doctors; mmes: Mesdames;
+    pfc: Private First Class; emer: Emeritus; dist: District; rt: Right; sra: Senora; srta: Senorita; arts:
+    articles; cl: clause; chs: chapters; pg: page; pgs: pages; ll: lines; sc: scene; mk: mark; bk: book;
+    bks: books; prop: Proposition; amend: Amendment; cath: Cathedral; doz: dozen; ea: each; sz: size; elev:
+    elevation; mfg: manufacturing; mfr: manufacturer; dir: Director; exec: Executive; comm: Commissioner;
+    cond: condition; ctr: Center; wt: weight; ht: height; pkt: packet; reg: Regulation; util: utility;
+    utils: utilities; ref: reference; bal: balance; pop: population; dep: deputy; cont: continued; std:
+    standard; vers: version; sched: schedule; sgd: signed; secy: Secretary; treas: Treasurer; chmn:
+    Chairman; chm: Chairman; pcs: pieces; yr: year; yrs: years; mos: months; wk: week; wks: weeks; hr:
+    hour; hrs: hours; mins: minutes; secs: seconds""")
 # Cut short without a full stop too; none of them is a word, and most have no vowel to be said by.
 SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: accounts; amt: amount; appt:
     appointment; appts: appointments; approx: approximately; asst: assistant; bday: birthday; bldg:
