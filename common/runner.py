@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from melforge.common.audio.contract import require_same_contract
 from melforge.common.config.deployment import Deployment
@@ -154,6 +154,9 @@ class TextToSpeech:
         if watch is None:
             tts.warm_up_when_idle()
         return tts
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a TextToSpeech cannot be pickled or copied: load one in each process")
 
     def analyse(self, text: str, own_words: OwnWords | None = None, speaker: int | str = 0) -> AnalysedText:
         """The frontend's utterances, cut where the acoustic model takes no longer ones.

@@ -78,6 +78,8 @@ class Controls:
     def __post_init__(self) -> None:
         for name, (kind, about, default) in control_fields().items():
             value: Any = getattr(self, name)
+            if isinstance(value, np.generic):  # of an array of seeds, or paces
+                object.__setattr__(self, name, value := value.item())
             if value is None and default is None:
                 continue
             if kind is bool:

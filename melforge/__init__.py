@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from melforge.common.errors import InputError
     from melforge.common.runner import Audio, Controls, TextToSpeech
 
 __version__ = "0.3.0"
-__all__ = ["Audio", "Controls", "TextToSpeech", "__version__"]
+__all__ = ["Audio", "Controls", "InputError", "TextToSpeech", "__version__"]
 
 # From 1.29 on ONNX Runtime tells its makers which models it loads, unless this is set before its import.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

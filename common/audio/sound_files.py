@@ -10,7 +10,7 @@ import struct
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, BinaryIO
 
@@ -34,6 +34,7 @@ PCM, A_LAW, MU_LAW = 1, 6, 7  # codings of a wav file
 SAMPLE_BYTES = {PCM: 2, A_LAW: 1, MU_LAW: 1}
 UNKNOWN_SIZE = 0xFFFFFFFF  # in a wav header: until the stream ends
 NO_FILE = 7  # libsndfile's word for some damaged mp3 too
+STDERR = 2
 USUAL_RATE = 48000  # Hz; a recording of a higher one may have as many samples, and so last less long
 
 
@@ -172,6 +173,19 @@ def _unfinished_wav(sound: BinaryIO | Path) -> BinaryIO | None:
         copy.seek(place + 4)
         copy.write(UNKNOWN_SIZE.to_bytes(4, "little"))
         return copy
+
+
+@contextmanager
+def c_libraries_silenced() -> Iterator[None]:
+    """For calls of libraries that write to stderr themselves, as libmpg123 does for mp3 read from within."""
+    kept, nowhere = os.dup(STDERR), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, STDERR)
+        yield
+    finally:
+        os.dup2(kept, STDERR)
+        os.close(nowhere)
+        os.close(kept)
 
 
 def to_pcm16(audio: np.ndarray) -> np.ndarray:

@@ -23,15 +23,18 @@ FILE_HEADINGS = (
     *("file", "file_name", "filename", "file_path", "filepath", "path", "audio", "audio_file"),
     *("audio_filename", "audio_filepath", "audio_path", "audio_paths", "wav", "wav_file"),
     *("wav_filename", "wav_path", "wavs", "mels", "clip", "clip_name", "sound", "name", "id"),
-    *("utt_id", "utterance_id", "sentence_id"),
+    *("utt_id", "utterance_id", "sentence_id", "recording"),
 )
 # Of several texts a normalised one counts, else the last one, as in LJSpeech, else a raw one.
 TEXT_HEADINGS = (
     *("text", "raw_text", "sentence", "utterance", "transcript", "transcription", "label", "words", "wrd"),
-    *("prompt", "normalised_text", "normalized_text", "text_normalized", "normalized_transcript"),
-    "normalized_transcription",
+    *("prompt", "line", "spoken_text", "normalised_text", "normalized_text", "text_normalized"),
+    *("normalized_transcript", "normalized_transcription"),
 )
-SPEAKER_HEADINGS = ("speaker", "speaker_name", "speaker_id", "spk", "spk_id", "client_id")
+SPEAKER_HEADINGS = (
+    *("speaker", "speaker_name", "speaker_id", "spk", "spk_id", "client_id"),
+    *("voice", "voice_talent", "actor", "reader", "narrator"),
+)
 LOOKED_AT = 200  # lines, to see what divides the columns
 
 
@@ -97,11 +100,12 @@ class _Table:
         self.rows = list(self._divide(lines))  # numbers of lines, and their cells
 
     def _divide(self, lines: Sequence[str]) -> Iterable[tuple[int, list[str]]]:
-        if self.mark == " ":  # a name and its text, as in LibriSpeech; or Festival's ( name "text" )
+        if self.mark == " ":  # name and text, also "1. text"; or Festival's ( name "text" )
             for number, line in enumerate(lines, start=1):
                 if line.strip():
                     festival = re.fullmatch(r'\(\s*(\S+)\s+"(.*)"\s*\)', line.strip())
-                    yield number, list(festival.groups()) if festival else line.split(maxsplit=1)
+                    name, *text = festival.groups() if festival else line.split(maxsplit=1)
+                    yield number, [name if self._is_file(name) else name.rstrip(".:)"), *text]
             return
         quotes = self.mark in ",;" or next(filter(str.strip, lines)).startswith('"')
         quoting = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
@@ -118,7 +122,7 @@ class _Table:
         return sum(any(self._is_file(cell.strip()) for cell in row) for _, row in self.rows[:LOOKED_AT])
 
     def read(self, speaker_column: bool) -> list[ListedRecording]:
-        cells = [cell.strip().lower() for cell in self.rows[0][1]]
+        cells = [re.sub(r"[\s-]+", "_", cell.strip().lower()) for cell in self.rows[0][1]]
         names = {*cells} & {*FILE_HEADINGS}, {*cells} & {*TEXT_HEADINGS}
         if all(names) or (any(names) and self.files_named() and not any(map(self._is_file, cells))):
             columns = self._headed(cells, speaker_column)
@@ -225,6 +229,8 @@ def _read_json(content: str, path: Path, is_file: Callable[[str], bool]) -> list
         whole = None
     if isinstance(whole, list):
         entries = [(f"{path}, entry {n}", one) for n, one in enumerate(whole, 1)]
+    elif isinstance(whole, dict) and "text" in whole and is_file(path.stem):  # Whisper's, of that file
+        entries = [(str(path), {FILE_HEADINGS[-1]: path.stem, **whole})]
     elif isinstance(whole, dict) and not {*whole} & {"files", *FILE_HEADINGS, *TEXT_HEADINGS}:
         named = {file: one if isinstance(one, dict) else {"text": one} for file, one in whole.items()}
         entries = [(f"{path}, {file}", {**one, FILE_HEADINGS[-1]: file}) for file, one in named.items()]

@@ -15,14 +15,13 @@ from typing import BinaryIO, TypeVar
 
 import numpy as np
 
-from melforge.common.audio.sound_files import decode_blocks, resample_blocks
+from melforge.common.audio.sound_files import c_libraries_silenced, decode_blocks, resample_blocks
 from melforge.common.errors import InputError, unknown
 from melforge.common.recognition.loading import make_recogniser
 from melforge.common.recognition.long_recordings import hear_blocks, transcript_of
 from melforge.common.recognition.recogniser import Recogniser
 from melforge.common.recognition.transcript import Transcript
 from melforge.common.serve.errors import RETRY_AFTER, ApiError, bad_request, overloaded
-from melforge.common.serve.logs import c_libraries_silenced
 from melforge.common.serve.settings import ServeSettings
 from melforge.common.serve.usage import Used
 from melforge.common.weights.ears import list_ears, load_ear

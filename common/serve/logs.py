@@ -8,8 +8,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 from melforge.common.serve.scheduler import LOG
@@ -103,16 +102,3 @@ class Seldom(logging.Filter):
             since, count = record.created, 0
         self._seen[place] = since, count + 1
         return count < BURST
-
-
-@contextmanager
-def c_libraries_silenced() -> Iterator[None]:
-    """For calls of libraries that write to stderr themselves; the log has a descriptor of its own."""
-    kept, nowhere = os.dup(STDERR), os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, STDERR)
-        yield
-    finally:
-        os.dup2(kept, STDERR)
-        os.close(nowhere)
-        os.close(kept)

@@ -5,6 +5,7 @@ import dataclasses
 import gc
 import itertools
 import math
+import pickle
 import re
 import threading
 import weakref
@@ -527,6 +528,14 @@ def test_utterances_begin_and_end_in_silence():
 def test_controls_are_checked(control, message):
     with pytest.raises(ValueError, match=message):
         Controls(**control)
+
+
+def test_controls_may_be_numbers_of_numpy(tts):
+    asked = Controls(pace=np.float32(1.25), seed=np.int64(3), pitch_flatten=np.bool_(True))
+    assert asked == Controls(pace=1.25, seed=3, pitch_flatten=True)
+    assert type(asked.seed) is int and type(asked.pace) is float
+    with pytest.raises(TypeError, match="cannot be pickled or copied: load one in each process"):
+        pickle.dumps(tts)
 
 
 @pytest.mark.parametrize("speaker", [3, "3", "ann"])

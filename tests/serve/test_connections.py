@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from websockets.sync.client import connect
 
+from melforge.common.audio.sound_files import c_libraries_silenced
 from melforge.common.serve import connections
-from melforge.common.serve.logs import BURST, MOST_LINES, WINDOW, JsonLines, Seldom, c_libraries_silenced
+from melforge.common.serve.logs import BURST, MOST_LINES, WINDOW, JsonLines, Seldom
 from melforge.common.serve.protocols import live
 from tests.serve.conftest import PATIENCE, SPEECH, UPGRADE, own_pcm, running, serving, wait_for
 from tests.serve.test_api import speak_instead

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from melforge.common.audio.sound_files import decode_blocks, read_audio, resample_blocks
+from melforge.common.audio.sound_files import c_libraries_silenced, decode_blocks, read_audio, resample_blocks
 from melforge.common.files import write_bytes
 from melforge.common.recognition.alignment import AlignedWord
 from melforge.common.recognition.loading import make_recogniser
@@ -42,6 +42,7 @@ class Cut:
     start: float
     end: float
     text: str
+    speaker: str = ""  # where the text names several
 
 
 def cut_long(
@@ -52,7 +53,8 @@ def cut_long(
     Without an ear, or where it does not hear the text, a take stays. What was found is kept in `folder`,
     under the take's `key`.
     """
-    long = [take for take in takes if take.text and not take.piece and seconds_of(take) > longest]
+    whole = [take for take in takes if take.text and not take.piece]
+    long = [take for take in whole if take.turns or seconds_of(take) > longest]
     if not long or (voice := find_ear(ear)) is None:
         return list(takes)
     recogniser = cache(partial(make_recogniser, voice.only))
@@ -75,6 +77,8 @@ def cut_long(
                 name=f"{take.name}-{number:0{len(str(len(lines)))}d}",
                 source=f"{take.source} from {line.start:.1f} s",
                 text=line.text,
+                speaker=line.speaker or take.speaker,
+                turns=(),
                 piece=(line.start, line.end),
             )
             for number, line in enumerate(lines, start=1)
@@ -98,7 +102,9 @@ def cut_recording(recogniser: Recogniser, take: Take) -> list[Cut]:
     """The lines of a recording's text that are heard in it."""
     sound = take.sound
     assert sound is not None
-    phrases = list(phrases_of(take.text or ""))
+    turns = take.turns or ((take.speaker, take.text or ""),)
+    spoken = [(name, phrase) for name, said in turns for phrase in phrases_of(said)]
+    phrases = [phrase for _, phrase in spoken]
     words = [reference_words(phrase, recogniser.labels) for phrase, _ in phrases]
     edges = [0, *accumulate(map(len, words))]  # numbers of the phrases' first words
     times = word_times(recogniser, sound, [word for some in words for word in some])
@@ -107,6 +113,8 @@ def cut_recording(recogniser: Recogniser, take: Take) -> list[Cut]:
     for number, (_, ends_sentence) in enumerate(phrases):
         span = range(edges[number], edges[number + 1])
         found = sorted(times.keys() & span)
+        if lines[-1] and spoken[lines[-1][-1]][0] != spoken[number][0]:
+            lines.append([])  # another speaks
         if len(found) < max(1, HEARD * len(span)):
             times = {word: time for word, time in times.items() if word not in span}
             lines.append([])  # it is not said
@@ -130,7 +138,8 @@ def cut_recording(recogniser: Recogniser, take: Take) -> list[Cut]:
         after = times[said[behind]][0] if behind < len(said) else np.inf
         start = _quietest(sound, max(before, begin - MARGIN), begin)
         stop = _quietest(sound, end, min(after, end + MARGIN))
-        cuts.append(Cut(round(start, 3), round(stop, 3), " ".join(phrases[number][0] for number in line)))
+        text = " ".join(phrases[number][0] for number in line)
+        cuts.append(Cut(round(start, 3), round(stop, 3), text, spoken[line[0]][0]))
     return cuts
 
 
@@ -187,7 +196,8 @@ def _quietest(sound: Path, start: float, end: float) -> float:
     """The middle of the quietest 50 ms between two times in seconds."""
     if end - start < 0.05:
         return (start + end) / 2
-    levels = frame_levels(*read_audio(sound, start, end - start))
+    with c_libraries_silenced():
+        levels = frame_levels(*read_audio(sound, start, end - start))
     if len(levels) < 5:
         return (start + end) / 2
     return start + (int(np.convolve(levels, np.ones(5), "valid").argmin()) + 2.5) / 100

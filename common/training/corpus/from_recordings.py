@@ -13,7 +13,14 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from melforge.common.audio.sound_files import decode_audio, read_audio, resample, to_pcm16, write_audio
+from melforge.common.audio.sound_files import (
+    c_libraries_silenced,
+    decode_audio,
+    read_audio,
+    resample,
+    to_pcm16,
+    write_audio,
+)
 from melforge.common.errors import InputError
 from melforge.common.files import write_bytes
 from melforge.common.text.english.pronounce import Phones, is_guessed
@@ -35,7 +42,7 @@ from melforge.common.training.corpus.pitch import pitch_per_symbol
 from melforge.common.training.corpus.processes import in_processes
 from melforge.common.training.corpus.quality import Fit, Measures, fit_of, measure, prepared
 from melforge.common.training.corpus.report import Report, make_report, save_report
-from melforge.common.training.corpus.takes import Take, find_takes
+from melforge.common.training.corpus.takes import CONVERTED, Take, convert, find_takes
 
 LINES = "lines"  # folder of a JSON file for each line that was worked on: the next run takes it from there
 CUTS = "cuts"  # of a file for each long recording: where its lines begin and end
@@ -114,7 +121,7 @@ def labels_of(lines: Sequence[Line], frontend: str) -> Labels:
 
 def key_of(take: Take, frontend: str = FRONTEND) -> str:
     """Changes with whatever a line is made of."""
-    about: list[object] = [METHOD, take.source, take.text, *(take.piece or ())]
+    about: list[object] = [METHOD, take.source, take.text, *(take.piece or ()), *take.turns]
     about += [frontend] * (frontend != FRONTEND)
     if take.sound is not None:
         status = take.sound.stat()
@@ -174,12 +181,15 @@ def _make(take: Take) -> Line:
 def _fill(line: Line, take: Take) -> None:
     if take.sound is None:
         raise InputError("its sound file is missing")
+    if take.sound.suffix.lower() in CONVERTED:
+        raise InputError(convert(take.sound))
     if not take.text:
         what = "is empty" if take.text == "" else "is missing"
         raise InputError(f"its text {what}: write it to {METADATA}, or to {take.sound.stem}.txt beside it")
     with _timed(line, "read"):
         start, end = take.piece or (0.0, math.inf)
-        audio, rate = decode_audio(take.sound, LONGEST_READ, start, end - start)
+        with c_libraries_silenced():
+            audio, rate = decode_audio(take.sound, LONGEST_READ, start, end - start)
         line.measures = measure(audio, rate)
         if line.measures.silent:
             return

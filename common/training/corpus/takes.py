@@ -21,17 +21,20 @@ from melforge.common.training.corpus.dataset import METADATA
 
 LONGEST_NAME = 100
 SPEAKER_FROM = ("folder", "column", "none")
-# Sound that is to be converted first.
+# Sound that is to be converted first; a line of it is left out with the way to do it.
 CONVERTED = (".m4a", ".mp4", ".aac", ".wma", ".amr", ".webm", ".3gp", ".caf", ".mov", ".mkv", ".sph", ".wv")
+SOUNDS = (*SUFFIXES, *CONVERTED)  # of a clip in several formats the first is used
 # A folder of one of several forms of the same clips: mp3, wav48, wavs_22k.
 RATE = r"(16|22|24|44|48)|[_-]?(8|16|22|24|32|44|48)(000|050|100|(\.05|\.1)?k)(hz)?"
-FORM = re.compile(rf"({'|'.join(suffix[1:] for suffix in SUFFIXES)})s?({RATE})?")
+FORM = re.compile(rf"({'|'.join(suffix[1:] for suffix in SOUNDS)})s?({RATE})?")
 SUBTITLES = (".srt", ".vtt")
 # Of one recording; the first one there counts.
 TEXTS = (".normalized.txt", ".original.txt", ".txt", ".lab", *SUBTITLES)
 # What Common Voice has beside its lists of clips that are right.
 NOT_VALID = ("invalidated.tsv", "other.tsv", "reported.tsv", "unvalidated_sentences.tsv")
 HTS_LABEL = re.compile(r"\s*\d+\s+\d+\s+\S+")  # times and a phone, in place of a text
+# Who says a cue: WebVTT's <v Ann>, or ANN:, [Ann]: where that stands more than once.
+VOICE = re.compile(r"<v(?:\.\S+)? ([^<>]+)>|\[?([^\W\d_][\w .'-]{0,30}?)\]?:\s+")
 TIMES = re.compile(r"^(0 \d{4,} |\d+\.\d+\t\d+\.\d+\t)", re.M)  # TIMIT's, and Audacity's labels
 NO_TEXT = re.compile(r"[\d\s.:,/-]*|\w+://\S*")  # numbers, or an address
 
@@ -46,6 +49,7 @@ class Take:
     text: str | None
     speaker: str = ""
     piece: tuple[float, float] | None = None  # of the sound file, in seconds; None is all of it
+    turns: tuple[tuple[str, str], ...] = ()  # speakers and what they say, where subtitles name several
 
 
 def require_takes(folder: Path) -> None:
@@ -63,13 +67,11 @@ def find_takes(folder: Path, speaker_from: str | None = None) -> list[Take]:
     """
     require_takes(folder)
     files = [path for path in sorted(folder.rglob("*")) if _is_shown(path, folder) and path.is_file()]
-    sounds = _Sounds(path for path in files if path.suffix.lower() in SUFFIXES)
-    if not sounds.files:
+    sounds = _Sounds(path for path in files if path.suffix.lower() in SOUNDS)
+    if all(sound.suffix.lower() in CONVERTED for sound in sounds.files):
         next(folder.iterdir(), None)  # where it may not be read, rglob finds nothing
         kinds = " ".join(SUFFIXES)
-        way_out = "give a folder of recordings"
-        if other := next((path.suffix for path in files if path.suffix.lower() in CONVERTED), None):
-            way_out = f"convert its {other} files, as by ffmpeg -i NAME{other} NAME.wav"
+        way_out = convert(sounds.files[0]) if sounds.files else "give a folder of recordings"
         raise InputError(f"{folder} holds no sound files ({kinds}): {way_out}")
     texts = _Texts(path for path in files if path.name.lower().endswith(TEXTS))
     lists = [path for path in files if path.name == METADATA]
@@ -77,7 +79,9 @@ def find_takes(folder: Path, speaker_from: str | None = None) -> list[Take]:
     taken = {sounds.key(take.sound) for take in found if take.sound}
     for sound in sounds.files:
         if sounds.key(sound) not in taken and (text := texts.of(sound)) is not None:
-            found.append(_take(folder, sound, sound, _text_in(text)))
+            is_timed = text.suffix.lower() in SUBTITLES
+            take = _take(folder, sound, sound, "" if is_timed else _text_in(text))
+            found.append(_with_turns(take, text) if is_timed else take)
             taken.add(sounds.key(sound))
     others = [path for path in files if path.suffix.lower() in (*LISTS, ".data") or path.name == "text"]
     why_not = ""
@@ -104,10 +108,15 @@ def find_takes(folder: Path, speaker_from: str | None = None) -> list[Take]:
     if speaker_from == "column" and not lists:
         raise InputError(f"{folder} has no {METADATA}, so no column of speakers: use --speaker-from folder")
     if speaker_from == "none":
-        found = [replace(take, speaker="") for take in found]
-    elif speaker_from == "folder" or (speaker_from is None and not any(take.speaker for take in found)):
+        found = [replace(take, speaker="", turns=()) for take in found]
+    elif speaker_from == "folder" or not any(take.speaker or take.turns or speaker_from for take in found):
         found = _by_folder(folder, found, asked=speaker_from == "folder")
     return _with_unique_names(found)
+
+
+def convert(sound: Path) -> str:
+    """What to do with a sound file of another kind."""
+    return f"convert {sound.suffix} files, as by ffmpeg -i NAME{sound.suffix} NAME.wav"
 
 
 class _Sounds:
@@ -117,7 +126,7 @@ class _Sounds:
         def order(path: Path) -> tuple[str, str, int, int, Path]:
             name = self.key(path)
             microphone = path.stem[len(Path(name).name) :]
-            return name, microphone, SUFFIXES.index(path.suffix.lower()), -path.stat().st_size, path
+            return name, microphone, SOUNDS.index(path.suffix.lower()), -path.stat().st_size, path
 
         self.files = sorted(files, key=order)
         self._by_path: defaultdict[str, list[Path]] = defaultdict(list)
@@ -163,7 +172,7 @@ class _Sounds:
 
 def _without_suffix(name: str) -> str:
     """The name of a sound file without its suffix: another format of it may be there."""
-    return name[: -len(suffix)] if (suffix := Path(name).suffix).lower() in SUFFIXES else name
+    return name[: -len(suffix)] if (suffix := Path(name).suffix).lower() in SOUNDS else name
 
 
 class _Texts:
@@ -218,14 +227,28 @@ def _text_in(path: Path) -> str:
     text = read_text(path)
     if path.suffix.lower() == ".lab" and HTS_LABEL.match(text):
         raise InputError(f"{path} has times of phones, no text: write {METADATA} (name|text)")
-    return _spoken_in(text) if path.suffix.lower() in SUBTITLES else TIMES.sub("", text)
+    return TIMES.sub("", text)
 
 
-def _spoken_in(subtitles: str) -> str:
-    """What SubRip's or WebVTT's cues say, without their numbers, times and marks."""
-    cues = re.split(r"\n\s*\n", subtitles)
-    said = (cue.partition("-->")[2].partition("\n")[2] for cue in cues if "-->" in cue)
-    return re.sub(r"<[^<>]*>|\{\\[^{}]*\}|(?m:^\s*-\s)", "", "\n".join(said))
+def _with_turns(take: Take, subtitles: Path) -> Take:
+    """A take with what SubRip's or WebVTT's cues say, without their numbers, times and marks."""
+    cues = re.split(r"\n\s*\n", read_text(subtitles))
+    lines = [line for cue in cues for line in cue.partition("-->")[2].split("\n")[1:]]
+    lines = [re.sub(r"<(?!v[ .])[^<>]*>|\{\\[^{}]*\}|^\s*-\s", "", line).strip() for line in lines]
+    labels = Counter(found[2] for line in lines if (found := VOICE.match(line)))
+    turns = [("", "")]
+    for line in filter(None, lines):
+        found = VOICE.match(line)
+        if found and (found[1] or labels[found[2]] > 1):
+            line, name = line[found.end() :], found[1] or found[2]
+            turns += [] if name == turns[-1][0] else [(name, "")]
+        speaker, said = turns[-1]
+        turns[-1] = speaker, " ".join([*said.split(), *line.split()])
+    turns = [turn for turn in turns if turn[1]]
+    text, speakers = " ".join(said for _, said in turns), {speaker for speaker, _ in turns}
+    if len(speakers) > 1:
+        return replace(take, text=text, turns=tuple((speaker or "others", said) for speaker, said in turns))
+    return replace(take, text=text, speaker="".join(speakers))
 
 
 def _if_a_list(folder: Path, path: Path, sounds: _Sounds, speaker_from: str | None) -> list[Take]:
@@ -252,7 +275,7 @@ def _base_of(name: str) -> str:
 
 def _take(folder: Path, place: Path, sound: Path | None, text: str | None) -> Take:
     seen = place.relative_to(folder) if place.is_relative_to(folder) else Path(place.name)
-    is_sound = sound is not None or seen.suffix.lower() in (*SUFFIXES, ".txt", ".lab")
+    is_sound = sound is not None or seen.suffix.lower() in (*SOUNDS, ".txt", ".lab")
     parts = (seen.with_suffix("") if is_sound else seen).parts
     name = "-".join(part for part in parts if part != "wavs")
     name = re.sub(r"[^\w.+-]+", "_", name)[:LONGEST_NAME]

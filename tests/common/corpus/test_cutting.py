@@ -69,6 +69,13 @@ def test_a_list_of_pieces_of_a_file_is_read(tmp_path):
     assert found == [("a", (0, 1.5)), ("a-2", (2.5, 4.0))]
 
 
+def test_pieces_of_an_mp3_are_read_in_silence(tmp_path, capfd):
+    soundfile.write(tmp_path / "a.mp3", 0.1 * np.random.default_rng(0).standard_normal(40 * 22050), 22050)
+    for start in range(1, 39, 3):
+        cutting._quietest(tmp_path / "a.mp3", start, start + 0.4)
+    assert capfd.readouterr().err == ""
+
+
 @pytest.mark.slow
 def test_an_ear_finds_the_lines_of_a_long_recording(tmp_path):
     from melforge.common.runner import TextToSpeech
@@ -83,15 +90,17 @@ def test_an_ear_finds_the_lines_of_a_long_recording(tmp_path):
         parts += [audio.samples, np.zeros(int(rng.uniform(0.2, 0.9) * rate))]
     whole = np.concatenate(parts) + 1e-4 * rng.standard_normal(sum(map(len, parts)))
     soundfile.write(tmp_path / "chapter.flac", whole, rate)
-    text = " ".join(
-        (*TEXTS[:4], "A heading that nobody reads to the listeners, as it is printed only.", *TEXTS[4:])
-    )
-    (tmp_path / "chapter.txt").write_text(text)
+    heading = "A heading that nobody reads to the listeners, as it is printed only."
+    cues = [f"{'ANN: ' * (n % 3 == 0)}{'BOB: ' * (n % 3 == 2)}{text}" for n, text in enumerate(TEXTS)]
+    timed = (f"{n}\n0:00 --> 0:01\n{cue}\n" for n, cue in enumerate((*cues[:4], heading, *cues[4:])))
+    (tmp_path / "chapter.srt").write_text("\n".join(timed))
     lines = cut_long(find_takes(tmp_path), 20.0, tmp_path / "cuts", from_recordings.key_of, "rowan")
     assert " ".join(line.text or "" for line in lines) == " ".join(TEXTS)
     for line in lines:
         assert line.piece is not None and line.text is not None
         own = [edge for sentence, edge in zip(TEXTS, edges, strict=True) if sentence in line.text]
+        said = {"BOB" if n % 3 == 2 else "ANN" for n, one in enumerate(TEXTS) if one in line.text}
+        assert said == {line.speaker}
         assert line.piece[0] == pytest.approx(own[0][0], abs=0.6)
         assert line.piece[1] == pytest.approx(own[-1][1], abs=0.6)
         assert not [

@@ -257,7 +257,7 @@ LAYOUTS = {
             "b.vtt": "WEBVTT - made by hand\n\nNOTE b\n\n00:01.000 --> 00:02.000 align:left\n"
             "<v Ann>It is used in 1887,\n\nlast\n00:02.000 --> 00:03.000\nand now.\n",
         },
-        RIGHT,
+        {"a": ("A", ""), "b": ("B", "Ann")},
     ),
     "vits": (
         "DUMMY/ann/ann_1.wav DUMMY/bob/bob_1.wav",
@@ -296,15 +296,16 @@ LAYOUTS = {
     ),
     "kaldi": (BESIDE, {"text": "a A\nb B\n", "wav.scp": "a a.wav\n"}, RIGHT),
     "arctic": ("wav/a.wav wav/b.wav", {"etc/txt.done.data": '( a "A" )\n( b "B" )\n'}, RIGHT),
+    "a numbered script": ("1.wav 2.wav", {"script.txt": "1. A\n2) B\n"}, {"1": RIGHT["a"], "2": RIGHT["b"]}),
+    "whisper": (BESIDE, {"a.json": '{"text": " A",\n "segments": []}', "b.json": '{"text": "B"}'}, RIGHT),
+    "headings in words": (BESIDE, {"x.csv": "Recording;Spoken Text;Voice\na;A;ann\nb;B;bob"}, OF_TWO),
+    "some in another format": ("a.wav b.m4a", {"metadata.csv": "a|A\nb|B"}, RIGHT),
+    "converted and kept": ("a.wav b.wav b.m4a", {"a.txt": "A", "b.txt": "B"}, RIGHT),
     # What has a sentence
     "no texts": (BESIDE, {}, "has no texts: write metadata.csv"),
     "text grids": (BESIDE, {"a.TextGrid": "A"}, "has no texts: write metadata.csv"),
     "no sound": ("", {"metadata.csv": "a|A"}, "holds no sound files .*: give a folder of recordings"),
-    "m4a": (
-        "",
-        {"a.m4a": "x", "a.txt": "A"},
-        "holds no sound files .*: convert its .m4a files, as by ffmpeg",
-    ),
+    "m4a": ("", {"a.m4a": "x", "a.txt": "A"}, "holds no sound files .*: convert .m4a files, as by ffmpeg"),
     "latin-1": (BESIDE, {"metadata.csv": "a|caf\udce9"}, "metadata.csv line 1 is not UTF-8"),
     "latin-1, of another name": (
         BESIDE,

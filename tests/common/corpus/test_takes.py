@@ -133,3 +133,23 @@ def test_no_two_recordings_have_one_name(tmp_path):
     (tmp_path / "a-b.txt").write_text("One.")
     names = [take.name for take in find_takes(tmp_path)]
     assert len(names) == len(set(names)) == 3 and {"a-b", "a-b-2"} < set(names)
+
+
+@pytest.mark.parametrize(
+    ("cues", "text", "speaker", "turns"),
+    [
+        (("ANN: One.", "Bob: Two.", "Still\ntwo.", "ANN: Three.", "Bob: I say: four."), None, "", 4),
+        (("<v Ann>One.</v>", "<v.loud Bob>Two.</v>", "<i>Three.</i>"), "One. Two. Three.", "", 2),
+        (("[Ann]: One.", "[Ann]: Two."), "One. Two.", "Ann", 0),
+        (("Remember: one.", "Two."), "Remember: one. Two.", "", 0),
+        (("One.", "ANN: Two.", "ANN: Three."), "One. Two. Three.", "", 2),
+    ],
+)
+def test_subtitles_name_who_speaks_and_names_are_not_read(tmp_path, cues, text, speaker, turns):
+    make(tmp_path, "a.wav")
+    (tmp_path / "a.vtt").write_text("WEBVTT\n\n" + "\n\n".join(f"0:01 --> 0:02\n{cue}" for cue in cues))
+    (take,) = find_takes(tmp_path)
+    assert take.text == (text or "One. Two. Still two. Three. I say: four.")
+    assert take.speaker == speaker and len(take.turns) == turns
+    assert not turns or take.text == " ".join(said for _, said in take.turns)
+    assert find_takes(tmp_path, "none")[0].turns == ()
