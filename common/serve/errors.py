@@ -56,8 +56,11 @@ class ApiError(Exception):
         code: str | None = None,
         headers: Mapping[str, str] | None = None,
     ):
-        super().__init__(message)
+        super().__init__(status, message, param, code, headers)
         self.status, self.param, self.code, self.headers = status, param, code, dict(headers or {})
+
+    def __str__(self) -> str:
+        return self.args[1]
 
     @property
     def content(self) -> dict[str, Any]:
