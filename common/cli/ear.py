@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from melforge.common.cli import options, run
+from melforge.common.cli.option import new_folder
 from melforge.common.errors import require_torch
 from melforge.common.training.ear import write_ear
 from melforge.common.training.model_folders import print_size
@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     require_torch("making an ear")
     from melforge.common.export.to_onnx import HEADINGS
 
-    folder = Path(args.name) if "/" in args.name else ears_folder() / args.name
+    folder = new_folder(args.name, ears_folder())
     word, path = parse_checkpoint(args.checkpoint)
     about = {key: getattr(args, key) for key in ("description", "language", "licence")}
     checks = write_ear(folder, read_checkpoint(path, word), about, args.int8)

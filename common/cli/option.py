@@ -73,6 +73,13 @@ def local(text: str) -> str:
     return text
 
 
+def new_folder(name: str, among: Path) -> Path:
+    """At its path, or by its name beside others. An InputError for an address."""
+    if is_address(name):
+        raise InputError(f"{name} {NO_ADDRESS}")
+    return Path(name) if "/" in name else among / name
+
+
 def written(text: str) -> str:
     """A text. Bytes that the locale could not read are read as UTF-8."""
     if not re.search("[\ud800-\udfff]", text):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from melforge.common.cli import options, voice_check, voice_make
+from melforge.common.cli.option import new_folder
 from melforge.common.errors import InputError, require_package
 from melforge.common.text import ACCENTS
 from melforge.common.weights.voices import VOICE_FILE, voices_folder
@@ -53,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise InputError(f"--minutes must be a number above 0, not {args.minutes:g}")
     for package in ("torch", "pocketsphinx", "pyworld", "soxr"):
         require_package(package, "cloning a voice", "train")
-    voice = Path(args.name) if "/" in args.name else voices_folder() / args.name
+    voice = new_folder(args.name, voices_folder())
     work = args.work or Path("clones") / voice.name
     made = work / "voice.txt"
     if (voice / VOICE_FILE).exists() and not (made.is_file() and made.read_text("utf-8") == str(voice)):
