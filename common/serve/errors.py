@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 INVALID, SERVER = "invalid_request_error", "server_error"
 RETRY_AFTER = {"Retry-After": "1"}
 LONGEST_MESSAGE = 500  # characters
+TAKEN_SECONDS = 8.0  # in which one of several processes or replicas must have a request; else it is refused
 
 
 class ErrorDetails(BaseModel):

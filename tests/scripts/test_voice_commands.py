@@ -12,8 +12,9 @@ import pytest
 import soundfile
 import torch
 
-from melforge.common.cli import voice_make
+from melforge.common.cli import ear, voice_make
 from melforge.common.errors import InputError
+from melforge.common.remote import fetch_folder
 from melforge.common.training import voice
 from melforge.common.weights.published import read_checkpoint
 from melforge.common.weights.voices import FrontendSpec, load_voice
@@ -129,6 +130,18 @@ def test_sigterm_leaves_nothing_of_a_voice_that_is_made(trained, tmp_path, monke
     words = ("scripts/make_voice.py", tmp_path / "new", "--checkpoint", trained["hifigan"])
     status, _, errors = program(*words, "--frontend", "english")
     assert status == 143 and errors == "terminated\n" and not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.s3
+def test_a_voice_is_made_in_a_store_and_an_ear_is_not(trained, monkeypatch):
+    few_sizes(monkeypatch)
+    weights = ["--checkpoint", str(trained["hifigan"])]
+    assert voice_make.main(["memory://bucket/new", *weights, "--frontend", "english"]) == 0
+    assert list(load_voice(fetch_folder("memory://bucket/new")).models) == ["hifigan"]
+    for main, more in ((ear.main, []), (voice_make.main, ["--add"])):
+        with pytest.raises(InputError, match="/new must be a file or a folder of this machine"):
+            main(["memory://bucket/new", *weights, *more])
 
 
 @pytest.mark.parametrize("weights", [("--checkpoint", "nowhere.pt"), ("--run", "nowhere")])
