@@ -232,8 +232,8 @@ def test_what_keeps_them_from_listening_is_a_sentence(monkeypatch):
         main(["--processes", "2", "--backend", "cuda", "--port", "0"])
     with pytest.raises(InputError, match="--processes is not for several devices"):
         main(["--processes", "2", "--device", "cpu,cpu"])
-    with serving() as server:
-        port = server.url.rpartition(":")[2]
+    with listen("127.0.0.1", 0) as other:
+        port = str(other.getsockname()[1])
         with pytest.raises(OSError, match=f"in use: 127.0.0.1 port {port}"):
             main(["--processes", "2", "--port", port])
 
