@@ -12,11 +12,13 @@ import re
 import sys
 import tempfile
 import unicodedata
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from melforge.common.errors import InputError
+
+CANNOT = "cannot write"
 
 
 def require_writable_folder(folder: Path) -> None:
@@ -55,7 +57,9 @@ def written_whole(path: Path) -> Iterator[Path]:
         temporary.chmod(mode)
         temporary.replace(path)
     except OSError as error:
-        raise type(error)(error.errno, f"cannot write {path}: {error.strerror}") from None
+        if (error.strerror or "").startswith(CANNOT):  # another file, written beside this one
+            raise
+        raise type(error)(error.errno, f"{CANNOT} {path}: {error.strerror}") from None
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -64,6 +68,14 @@ def write_bytes(path: Path, content: bytes | memoryview) -> None:
     """Write a whole file or, if anything fails, none."""
     with written_whole(path) as file:
         file.write_bytes(content)
+
+
+def write_files(contents: Mapping[Path, bytes]) -> None:
+    """Write several whole files or, if anything fails, none. Links stay: what they lead to is written."""
+    with contextlib.ExitStack() as written:
+        for path, content in contents.items():
+            real = path if path.exists() and not path.is_file() else Path(os.path.realpath(path))
+            written.enter_context(written_whole(real)).write_bytes(content)
 
 
 def is_file(text: str) -> bool:
@@ -137,13 +149,22 @@ def version() -> str:
 
 def cache_folder() -> Path:
     """$MELFORGE_CACHE, or the platform's folder for caches."""
-    if os.environ.get("MELFORGE_CACHE"):
-        return Path(os.environ["MELFORGE_CACHE"])
+    given = os.environ.get("MELFORGE_CACHE")
+    return Path(given) if given else _users_folder("XDG_CACHE_HOME", ".cache", "Caches")
+
+
+def data_folder() -> Path:
+    """The platform's folder for what a user makes and keeps."""
+    return _users_folder("XDG_DATA_HOME", ".local/share", "Application Support")
+
+
+def _users_folder(variable: str, usual: str, on_macs: str) -> Path:
+    """By the XDG Base Directory Specification, or as macOS and Windows have it."""
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "melforge"
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "melforge"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "melforge"
+        return Path.home() / "Library" / on_macs / "melforge"
+    return Path(os.environ.get(variable) or Path.home() / usual) / "melforge"
 
 
 def exports_folder() -> Path:

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import re
+import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeVar
 
 from melforge.common.errors import InputError, install_command, require_package
 from melforge.common.files import cache_folder, written_whole
 
 NO_ADDRESS = "must be a file or a folder of this machine"
 HUB = "hf://"
+SUCCESS = "_SUCCESS"  # an object beside others that are all there
+TOO_MANY_REQUESTS = 429
+PASSING = (409, 412, 500, 502, 503, 504)  # another's commit was first, or the Hub is not well
+ATTEMPTS = 5
+NO_LIMIT_SECONDS = 60.0  # where 429 does not say how long
+TELL_SECONDS = 10.0  # pauses from here on are told
+Answer = TypeVar("Answer")
 ADDRESS = re.compile(r"[A-Za-z][\w+.-]+://")
 
 
 def is_address(text: object) -> bool:
     return ADDRESS.match(str(text)) is not None
-
-
-def require_writable(place: str) -> None:
-    """An InputError for the Hugging Face Hub, where each file that is sent would be a commit of its own."""
-    if place.startswith(HUB):
-        raise InputError(f"{place}: {HUB} is for reading; give a folder, and send it with `hf upload`")
 
 
 def store_of(address: str) -> tuple[Any, str]:
@@ -39,25 +44,52 @@ def store_of(address: str) -> tuple[Any, str]:
         raise InputError(f"{address}: {error}{advice}") from None
 
 
-@contextlib.contextmanager
-def answering(address: str) -> Iterator[None]:
-    """What a store's own package raises, such as without credentials, is an InputError with the address."""
-    try:
-        yield
-    except InputError:
-        raise
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{address} not found") from None
-    except Exception as error:
-        raise InputError(f"{address}: {error or type(error).__name__}") from None
+def ask(address: str, call: Callable[..., Answer], *words: Any, **named: Any) -> Answer:
+    """What a store's call returns. What its package raises, such as without credentials, is an InputError.
+
+    The Hub is asked again where that helps: after too many requests, where another's commit was first or the
+    connection broke. Other stores' packages do so themselves.
+    """
+    attempt = 0
+    while True:
+        try:
+            return call(*words, **named)
+        except InputError:
+            raise
+        except FileNotFoundError:
+            raise FileNotFoundError(f"{address} not found") from None
+        except Exception as error:
+            seconds = _until_again(error, attempt) if address.startswith(HUB) else None
+            if seconds is None:
+                raise InputError(f"{address}: {str(error) or type(error).__name__}") from None
+            if seconds >= TELL_SECONDS:
+                print(f"{address}: asked for less; goes on in {seconds:.0f} s", file=sys.stderr, flush=True)
+        time.sleep(seconds)
+        attempt += 1
+
+
+def _until_again(error: Exception, attempt: int) -> float | None:
+    """Seconds until the Hub may be asked again after this error; None where there is no use in it."""
+    response = getattr(error, "response", None)
+    status = getattr(response, "status_code", None)
+    if response is not None and status == TOO_MANY_REQUESTS:
+        limit = import_module("huggingface_hub.utils").parse_ratelimit_headers(response.headers)
+        if limit is not None and limit.remaining == 0:
+            return limit.reset_in_seconds
+        after = response.headers.get("retry-after", "")
+        return int(after) if after.isdigit() else NO_LIMIT_SECONDS
+    is_broken = response is None and hasattr(error, "request")
+    if (is_broken or status in PASSING) and attempt < ATTEMPTS:
+        return random.uniform(0.1, 2**attempt)  # workers that meet should not meet again
+    return None
 
 
 def fetch_file(address: str, folder: Path) -> Path:
     """A copy of a file, under its name in `folder`."""
     store, path = store_of(address)
     target = folder / PurePosixPath(path).name
-    with answering(address), written_whole(target) as file:
-        store.get_file(path, str(file))
+    with written_whole(target) as file:
+        ask(address, store.get_file, path, str(file))
     return target
 
 
@@ -66,28 +98,45 @@ def fetch_folder(address: str) -> Path:
     import hashlib
 
     store, path = store_of(address)
-    with answering(address):
-        found = store.find(path, detail=True)
-        if not found:
-            raise FileNotFoundError(address)
-        versions = sorted((name, store.ukey(name)) for name in found)
-        key = hashlib.sha256(repr((address, versions)).encode()).hexdigest()[:20]
-        target = cache_folder() / "remote" / key / PurePosixPath(path).name
-        for name in found:
-            file = target / PurePosixPath(name).relative_to(path)
-            if not file.is_file():
-                file.parent.mkdir(parents=True, exist_ok=True)
-                with written_whole(file) as temporary:
-                    store.get_file(name, str(temporary))
+    found = ask(address, store.find, path)
+    if not found:
+        raise FileNotFoundError(f"{address} not found")
+    versions = sorted((name, ask(address, store.ukey, name)) for name in found)
+    key = hashlib.sha256(repr((address, versions)).encode()).hexdigest()[:20]
+    target = cache_folder() / "remote" / key / PurePosixPath(path).name
+    for name in found:
+        file = target / PurePosixPath(name).relative_to(path)
+        if not file.is_file():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with written_whole(file) as temporary:
+                ask(address, store.get_file, name, str(temporary))
     return target
 
 
 def send_folder(folder: Path, address: str) -> None:
-    """Copies all files of a folder to an address."""
+    """Copies all files of a folder to an address: SUCCESS last, or all of them as one commit of the Hub."""
     store, path = store_of(address)
-    with answering(address):
-        for file in sorted(one for one in folder.rglob("*") if one.is_file()):
-            store.put_file(str(file), f"{path}/{file.relative_to(folder).as_posix()}")
+    files = [one for one in folder.rglob("*") if one.is_file()]
+    paths = {f"{path}/{file.relative_to(folder).as_posix()}": file for file in files}
+    if address.startswith(HUB) and not address.startswith(f"{HUB}buckets/"):
+        ask(address, _commit, store, paths, f"Add {PurePosixPath(path).name}")
+        return
+    for name in sorted(paths, key=lambda name: (name.endswith(f"/{SUCCESS}"), name)):
+        ask(address, store.put_file, str(paths[name]), name)
+
+
+def _commit(store: Any, files: Mapping[str, Path], summary: str) -> None:
+    """Files by their paths in the store, of one repository; those that are there already are left out."""
+    hub = import_module("huggingface_hub")
+    hub.utils.disable_progress_bars()
+    places = {name: store.resolve_path(name) for name in files}
+    place = next(iter(places.values()))
+    into = {"repo_id": place.repo_id, "repo_type": place.repo_type, "revision": place.revision}
+    added = [hub.CommitOperationAdd(places[name].path_in_repo, file) for name, file in files.items()]
+    api = hub.HfApi(endpoint=store.endpoint, token=store.token)
+    # By itself, for a .gitignore in the repository would leave files out without a word.
+    api.preupload_lfs_files(additions=added, free_memory=False, gitignore_content="", **into)
+    api.create_commit(operations=added, commit_message=summary, **into)
 
 
 @contextlib.contextmanager
@@ -96,7 +145,6 @@ def sent(place: str) -> Iterator[Path]:
     if not is_address(place):
         yield Path(place)
         return
-    require_writable(place)
     store_of(place)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / PurePosixPath(place).name

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from melforge.common.synthesis.acoustic import AcousticModel
     from melforge.common.synthesis.vocoder import Vocoder
-    from melforge.common.synthesis.warm_up import Warmed
+    from melforge.common.synthesis.warm_up import IdleWarmUp, Warmed
     from melforge.common.text.processes import TextProcesses
     from melforge.common.weights.voices import FrontendSpec, ModelSource
 
@@ -100,6 +100,7 @@ class TextToSpeech:
         self.models_turn = own_turn if models_turn is None else models_turn
         self._frontend_turn = threading.Lock()
         self._text_processes = text_processes
+        self._idle_warm_up: IdleWarmUp | None = None
 
     @classmethod
     def load(
@@ -126,7 +127,8 @@ class TextToSpeech:
         model how its engines are run: in buckets, for one. `overrides` are, by model too, values of its
         config or mel contract that count instead of those stored with the weights. `text_processes` analyse
         the texts of `speak_many` and `speak_each` side by side (`melforge.common.text.processes`). `lexicon`
-        is a file of own words (docs/reading.md), which count before the voice's.
+        is a file of own words (docs/reading.md), which count before the voice's. On CUDA kernels the object
+        warms itself up in the background, as `warm_up_when_idle` says.
         """
         deployments = {} if deployments is None else deployments
         clock = Timings()
@@ -149,6 +151,8 @@ class TextToSpeech:
         if first.model in deployments:
             tts.batch_size = deployments[first.model].batch_size
         tts.load_timings = clock
+        if watch is None:
+            tts.warm_up_when_idle()
         return tts
 
     def __reduce__(self) -> NoReturn:
@@ -218,7 +222,19 @@ class TextToSpeech:
         """
         from melforge.common.synthesis.warm_up import warm_up
 
+        if self._idle_warm_up:
+            self._idle_warm_up.stop()
         return warm_up(self, batch_sizes, streams, sizes or ChunkSizes())
+
+    def warm_up_when_idle(self) -> None:
+        """On CUDA kernels, warms up for single texts of usual lengths in a thread, while nobody speaks.
+
+        A length that it has not come to takes some milliseconds longer. A line on stderr says when it begins.
+        """
+        if self.acoustic.engines.on_kernels and self.vocoder.engines.on_kernels and not self._idle_warm_up:
+            from melforge.common.synthesis.warm_up import IdleWarmUp
+
+            self._idle_warm_up = IdleWarmUp(self)
 
     def bucket_report(self) -> list[dict[str, Any]]:
         """A row for each bucket of each stage that ran: what it was used for, and what of it was padding."""
@@ -266,12 +282,14 @@ class TextToSpeech:
         controls: Controls | Sequence[Controls] | None = None,
         batch_size: int | None = None,
         retries: int = 0,
+        progress: Callable[[int], object] = lambda utterances: None,
     ) -> Iterator[tuple[int, Audio]]:
         """As speak_many, but each answer leaves with its text's number as soon as it is ready.
 
         A generator of texts is read as they come, by a thread of its own: the first is spoken while the
         second is not there yet. With batches, which texts share one then depends on when they came. Whether
         its texts are as many as the controls is known only when one has no controls, or at its end.
+        `progress` is told how many further utterances are spoken, also while a long text has no answer yet.
         """
         _require_several(texts)
         one_each = isinstance(controls, Sequence)
@@ -281,7 +299,7 @@ class TextToSpeech:
         if one_each and isinstance(texts, Sized):
             require_as_many(given, len(texts))
         batch_size = self.choose_batch_size(batch_size)
-        queue = TextQueue(self, batch_size, _require_retries(retries))
+        queue = TextQueue(self, batch_size, _require_retries(retries), progress)
         count = 0
         for admitted in Admission(texts, batch_size * SORTED_BATCHES).rounds():
             count += len(admitted)

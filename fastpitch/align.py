@@ -32,26 +32,22 @@ BINARY_FROM = 0.5  # the share of the steps after which the loss of one path cou
 BLANK_LOGPROB = -1.0  # of a frame that belongs to no symbol, as published
 
 
-def beta_binomial_prior(n_symbols: int, n_frames: int) -> Tensor:
-    """(T, N): how probable each symbol is at each frame of an utterance that is spoken at an even pace."""
-    symbol = torch.arange(n_symbols, dtype=torch.float64)
-    frame = torch.arange(1, n_frames + 1, dtype=torch.float64)[:, None]
-    count, late, early = float(n_symbols), frame, n_frames + 1 - frame
+def padded_prior(lengths: Tensor, mel_lengths: Tensor) -> Tensor:
+    """The beta-binomial prior (B, T, N): how probable each symbol is at each frame of an utterance that is
+    spoken at an even pace.
+    """
+    device, counts, sizes = lengths.device, lengths[:, None, None], mel_lengths[:, None, None]
+    symbol = torch.arange(int(lengths.max()), device=device)
+    late = torch.arange(1, int(mel_lengths.max()) + 1, device=device)[:, None]  # of a frame
+    early, left = (sizes + 1 - late).clamp(min=1), (counts - symbol).clamp(min=0)  # 1, 0: outside
+    log_gamma = torch.arange(len(symbol) + len(late) + 2, dtype=torch.float64, device=device).lgamma()
 
     def log_beta(a: Tensor, b: Tensor) -> Tensor:
-        return torch.lgamma(a) + torch.lgamma(b) - torch.lgamma(a + b)
+        return log_gamma[a] + log_gamma[b] - log_gamma[a + b]
 
-    ways = -log_beta(symbol + 1, count - symbol + 1) - np.log(count + 1)
-    return (ways + log_beta(symbol + late, count - symbol + early) - log_beta(late, early)).exp().float()
-
-
-def padded_prior(lengths: Tensor, mel_lengths: Tensor) -> Tensor:
-    """Those of a batch, (B, T, N)."""
-    sizes = list(zip(lengths.tolist(), mel_lengths.tolist(), strict=True))
-    prior = torch.zeros(len(sizes), max(frames for _, frames in sizes), max(n for n, _ in sizes))
-    for row, (n_symbols, n_frames) in zip(prior, sizes, strict=True):
-        row[:n_frames, :n_symbols] = beta_binomial_prior(n_symbols, n_frames)
-    return prior.to(lengths.device)
+    ways = -log_beta(symbol + 1, left + 1) - (counts + 1).double().log()
+    prior = (ways + log_beta(symbol + late, left + early) - log_beta(late, early)).exp().float()
+    return prior * ((symbol < counts) & (late <= sizes))
 
 
 def forward_sum_loss(logprob: Tensor, lengths: Tensor, mel_lengths: Tensor) -> Tensor:
@@ -72,8 +68,8 @@ def binarisation_loss(hard: Tensor, soft: Tensor) -> Tensor:
     return -(soft.clamp(min=1e-12).log() * hard).sum() / hard.sum()
 
 
-def attend(model: FastPitch, corpus: Utterances, members: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Soft attention and its log (B, 1, T, N), and the hard path (B, T, N), of utterances (B,)."""
+def attend(model: FastPitch, corpus: Utterances, members: Tensor) -> tuple[Tensor, Tensor]:
+    """Soft attention and its log (B, 1, T, N), of utterances (B,)."""
     n_symbols, n_frames = corpus.longest(members)
     symbols, lengths, frames = (
         corpus.ids[members, :n_symbols],
@@ -83,10 +79,15 @@ def attend(model: FastPitch, corpus: Utterances, members: Tensor) -> tuple[Tenso
     with torch.no_grad():
         text = model.encoder.word_emb(symbols).transpose(1, 2)
     mask, prior = length_mask(lengths, n_symbols), padded_prior(lengths, frames)
-    soft, logprob = model.attention(corpus.padded_mel(members, n_frames), text, mask, prior)
-    with torch.no_grad():
-        hard = monotonic_alignment(soft[:, 0].clamp(min=1e-12).log(), lengths, frames)
-    return soft, logprob, hard
+    return model.attention(corpus.padded_mel(members, n_frames), text, mask, prior)
+
+
+@torch.no_grad()
+def hard_path(soft: Tensor, corpus: Utterances, members: Tensor) -> Tensor:
+    """The most probable path (B, T, N) of zeros and ones."""
+    return monotonic_alignment(
+        soft[:, 0].clamp(min=1e-12).log(), corpus.lengths[members], corpus.frames[members]
+    )
 
 
 def learn(model: FastPitch, corpus: Utterances, steps: int = STEPS, seed: int = 0) -> None:
@@ -97,10 +98,10 @@ def learn(model: FastPitch, corpus: Utterances, steps: int = STEPS, seed: int = 
     batches = corpus.frames.argsort().split(BATCH_SIZE)
     for step in tqdm(range(steps), desc="learning to align", mininterval=5):
         members = batches[random.integers(len(batches))]
-        soft, logprob, hard = attend(model, corpus, members)
+        soft, logprob = attend(model, corpus, members)
         loss = forward_sum_loss(logprob, corpus.lengths[members], corpus.frames[members])
         if step >= BINARY_FROM * steps:
-            loss = loss + binarisation_loss(hard[:, None], soft)
+            loss = loss + binarisation_loss(hard_path(soft, corpus, members)[:, None], soft)
         optimiser.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.attention.parameters(), 1.0)
@@ -113,7 +114,7 @@ def durations_of(model: FastPitch, corpus: Utterances) -> list[np.ndarray]:
     """Frames int64 (N,) of every utterance's symbols, in the corpus's order; each symbol has one at least."""
     found = {}
     for members in by_length(corpus, BATCH_SIZE, "aligning"):
-        rows = attend(model, corpus, members)[2].sum(1).long()
+        rows = hard_path(attend(model, corpus, members)[0], corpus, members).sum(1).long()
         found |= zip(members.tolist(), rows.cpu().numpy(), strict=True)
     return [found[i][:length] for i, length in enumerate(corpus.lengths.tolist())]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from melforge import __version__
-from melforge.common.cli import fail, run_command
+from melforge.common.cli import fail, run_command, tell
 from melforge.common.errors import unknown
 
 # Of each command its module in melforge.common, or the commands behind its name, and a line about it.
@@ -59,7 +59,7 @@ def run(prefix: str, commands: Mapping[str, tuple[Any, str]], words: Sequence[st
     if name in ("-h", "--help"):
         tell_commands(prefix, commands)
     elif name == "--version":
-        print(f"melforge {__version__}")
+        tell(f"melforge {__version__}")
     elif name not in commands:
         fail(missing(prefix, commands, name, words))
     elif isinstance(commands[name][0], dict):
@@ -80,10 +80,13 @@ def missing(prefix: str, commands: Mapping[str, object], name: str, words: Seque
 
 
 def tell_commands(prefix: str, commands: Mapping[str, tuple[Any, str]]) -> None:
-    print(f"usage: {prefix} COMMAND ...      ({prefix} COMMAND --help shows its options)\n")
-    print("\n".join(f"  {command:<22}{about}" for command, (_, about) in commands.items()))
+    lines = [f"usage: {prefix} COMMAND ...      ({prefix} COMMAND --help shows its options)\n"]
+    lines += (f"  {command:<22}{about}" for command, (_, about) in commands.items())
     if commands is COMMANDS:
-        print("\n--version prints the version; docs/hparams.md has the options that every command takes")
+        lines.append(
+            "\n--version prints the version; docs/hparams.md has the options that every command takes"
+        )
+    tell("\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Writes a training corpus of what somebody reads: a teacher, one of our voices, or existing recordings.
+"""Writes a training corpus of what somebody reads: a teacher, or one of our voices.
 
 A reader is a function that takes a line and answers with a `SpokenLine`. Each process makes its own reader.
 """
@@ -73,26 +73,22 @@ def aligned_reader(speak: Callable[[NamedText, Sequence[str]], np.ndarray]) -> R
     return read
 
 
-def write_wav(folder: Path, name: str, audio: np.ndarray) -> None:
-    import soundfile
-
-    soundfile.write(folder / "wavs" / f"{name}.wav", audio, RATE, subtype="PCM_16")
-
-
 _worker: dict = {}
 
 
-def _start_worker(folder: Path, make_reader: MakeReader, write_audio: bool) -> None:
+def _start_worker(folder: Path, make_reader: MakeReader) -> None:
     _worker.clear()
-    _worker.update(folder=folder, read=make_reader(folder), write_audio=write_audio)
+    _worker.update(folder=folder, read=make_reader(folder))
 
 
 def _label(line: NamedText) -> tuple[np.ndarray, np.ndarray, np.ndarray] | str:
     """Ids, durations and pitch, or the reason why the line can't be used."""
+    import soundfile
+
     try:
         audio, ids, durations = _worker["read"](line)
-        if _worker["write_audio"]:
-            write_wav(_worker["folder"], line.name, audio)
+        path = _worker["folder"] / "wavs" / f"{line.name}.wav"
+        soundfile.write(path, audio, RATE, subtype="PCM_16")
         return ids, durations, pitch_per_symbol(audio, durations)
     except (ValueError, RuntimeError, OSError) as error:
         return str(error)
@@ -104,20 +100,17 @@ def write_corpus(
     make_reader: MakeReader,
     workers: int,
     packages: Sequence[str] = (),
-    write_audio: bool = True,
 ) -> Labels:
     """Labels every line with its symbols, durations and pitch (WORLD's DIO with StoneMask).
 
-    Writes labels.npz and, with `write_audio`, metadata.csv and the wavs. Lines that fail are left out and
-    listed in failed.txt with the reason. An InputError where one of `packages` is missing.
+    Writes labels.npz, metadata.csv and the wavs. Lines that fail are left out and listed in failed.txt with
+    the reason. An InputError where one of `packages` is missing.
     """
     for package in ("pyworld", *packages):  # said before anything is written
         require_package(package, "preparing a corpus")
     (folder / "wavs").mkdir(parents=True, exist_ok=True)
     rows, failed = [], []
-    results = in_processes(
-        _label, lines, workers, "labelling", _start_worker, folder, make_reader, write_audio
-    )
+    results = in_processes(_label, lines, workers, "labelling", _start_worker, folder, make_reader)
     for line, result in zip(lines, results, strict=True):
         if isinstance(result, str):
             failed.append(f"{line.name}|{result}")
@@ -127,8 +120,7 @@ def write_corpus(
         raise InputError(f"no line of the corpus could be labelled; first reason: {failed[0]}")
     names, texts, ids, durations, pitch = map(list, zip(*rows, strict=True))
     labels = Labels(names, texts, ids, durations, pitch)
-    if write_audio:
-        write_metadata(folder, labels)
+    write_metadata(folder, labels)
     (folder / "failed.txt").write_text("".join(f"{line}\n" for line in failed), encoding="utf-8")
     save_labels(folder, labels)
     return labels

@@ -229,11 +229,7 @@ NEEDS: dict[str, Need] = {
             and shutil.which(os.environ.get("MELFORGE_AZURITE", "azurite-blob")) is not None
         ),
     ),
-    "hf": Need(
-        "huggingface_hub and olah, which serves repositories as the Hub does",
-        "pip install huggingface_hub olah",
-        modules("huggingface_hub", "olah.server"),
-    ),
+    "hf": Need("huggingface_hub", "pip install huggingface_hub", modules("huggingface_hub")),
     "triton": Need("Triton", "pip install triton, on Linux", modules("triton")),
     "cuda_bindings": Need("cuda.bindings", "PyTorch's build for CUDA", modules("cuda.bindings.nvrtc")),
     "nvrtc": Need("cuda.bindings and NVRTC", "PyTorch's build for CUDA", has_nvrtc),

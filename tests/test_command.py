@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -193,6 +194,30 @@ def test_the_exit_status_tells_whose_fault_it_is(error, status, sentence, capsys
         run_module.run(raising(error))
     assert stopped.value.code == status
     assert capsys.readouterr().err == f"{sentence}\n"
+
+
+@pytest.mark.dev_full
+@pytest.mark.parametrize(
+    ("words", "unbuffered"),
+    [
+        ("--help", ""),
+        ("voice --help", "1"),
+        ("--version", ""),
+        ("say-as --help", ""),
+        ("speak Hi --print-hparams", ""),
+        ("say-as Hi", ""),
+        ("say-as Hi", "1"),
+    ],
+)
+def test_an_output_that_is_full_is_a_sentence(words, unbuffered, monkeypatch):
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "melforge", *words.split()]
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    assert result.returncode == 2
+    assert re.fullmatch(
+        r"error: (cannot write to standard output: )?No space left on device\n", result.stderr
+    )
 
 
 @pytest.mark.parametrize("times", [1, 2])

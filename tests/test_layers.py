@@ -20,7 +20,7 @@ INSTALLED = runpy.run_path(str(ROOT / "setup.py"))["package_folders"](ROOT)
 # docs/architecture.md has a sentence on each.
 LADDER = (
     ("common.errors",),
-    ("common.files", "common.arrays", "common.garbage", "common.noise", "common.remote"),
+    ("common.files", "common.arrays", "common.garbage", "common.noise", "common.progress", "common.remote"),
     ("common.text",),
     ("common.config",),
     ("common.registry",),

@@ -76,7 +76,7 @@ def test_a_wheel_is_one_package(installed):
 
 
 @pytest.mark.slow
-def test_an_installed_wheel_speaks_beside_a_users_own_modules(installed, crowded):
+def test_an_installed_wheel_speaks_beside_a_users_own_modules(installed, crowded, tiny_voice, monkeypatch):
     result = run(installed, crowded, "speak", "Hello.")
     assert result.returncode == 0, result.stderr
     assert soundfile.info(crowded / "speech.wav").duration > 0.3
@@ -89,6 +89,9 @@ def test_an_installed_wheel_speaks_beside_a_users_own_modules(installed, crowded
     assert run(installed, crowded, "--version").stdout == f"melforge {melforge.__version__}\n"
     listed = run(installed, crowded, "list").stdout
     assert "hazel" in listed and all(path.name in listed for path in (ROOT / "ears").iterdir())
+    shutil.copytree(tiny_voice, crowded / "data/melforge/voices/ann")
+    monkeypatch.setenv("XDG_DATA_HOME", str(crowded / "data"))
+    assert run(installed, crowded, "speak", "Hello.", "--voice", "ann", "-o", "ann.wav").returncode == 0
     heard = run(installed, crowded, "transcribe", "speech.wav")
     assert heard.returncode == 0 and heard.stdout, heard.stderr
     code = "import common, melforge.hifigan.config, hifigan; from melforge import TextToSpeech"

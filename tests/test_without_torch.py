@@ -116,10 +116,7 @@ def test_what_needs_torch_says_so(tiny_voice, tmp_path, arguments):
     assert result.stderr.startswith("error: ") and "needs PyTorch: pip install -e '.[torch]'" in result.stderr
 
 
-@pytest.mark.parametrize(
-    "module",
-    [*TRAINING, "melforge.trt_plugins.benchmark", "melforge.trt_plugins.export_onnx", "recipes.pack_graphs"],
-)
+@pytest.mark.parametrize("module", [*TRAINING, "melforge.trt_plugins.export_onnx", "recipes.pack_graphs"])
 def test_a_module_that_imports_torch_says_what_it_needs(module, tmp_path):
     result = run_without_torch(tmp_path, module)
     assert (result.returncode, result.stdout) == (2, ""), result.stderr

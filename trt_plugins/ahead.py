@@ -28,14 +28,7 @@ from melforge.common.stages import plan_of, stages_of
 from melforge.common.stages.choose import kernel_stages
 from melforge.common.synthesis.warm_up import RunSize, sizes_of
 from melforge.common.weights.voices import ModelSource
-from melforge.trt_plugins.graphs import (
-    ShapedGenerator,
-    TritonLaunch,
-    collecting,
-    compiling_together,
-    keep_kernels,
-    padded,
-)
+from melforge.trt_plugins.graphs import TritonLaunch, collecting, compiling_together, keep_kernels
 from melforge.trt_plugins.hifigan.source_filter import join_source
 from melforge.trt_plugins.noise import draw
 from melforge.trt_plugins.transformer.length_regulator import expanding, regulating
@@ -132,10 +125,6 @@ def run_once(engine: Any, source: ModelSource, bucket: Bucket | None, batch: int
     sizes = sizes_of(stage, bucket, batch)
     made = examples_of(stage.model).example_inputs(stage, source.config, sizes, np.random.default_rng(0))
     inputs = {name: to_device(value, META) for name, value in made.items()}
-    if isinstance(engine, ShapedGenerator):
-        for launch in engine.new_shape(batch, padded(sizes["mel"])).launches:
-            launch()
-        return
     run = engine.capturable()  # of Tacotron 2's decoder a step
     if regulates and stage.name == "encoder":
         numbers = 3 if any(tensor.name == "pitch" for tensor in stage.outputs) else 1

@@ -1,28 +1,29 @@
-"""Shared by the engines on our own kernels: what is launched, and a CUDA graph for each shape."""
+"""Shared by the engines on our own kernels: what is launched, on which memory."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib
+import importlib.util
+import itertools
 import math
 import os
 import sys
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import torch
 
 from melforge.common.arrays import Array
 from melforge.common.config.deployment import Bucket
-from melforge.common.engines import MEL_STEP, SHORT, SHORT_STEP, Engine, Recent, Run, check_inputs
-from melforge.common.engines.cuda_graphs import capture
+from melforge.common.engines import MEL_STEP, SHORT, SHORT_STEP, Engine, Run
 from melforge.common.engines.layer_outputs import show
 from melforge.common.engines.limits import PRODUCTS, Needs, limits_of
-from melforge.common.engines.padded import CapturedNetwork
-from melforge.common.engines.torch_engine import build_network
+from melforge.common.engines.padded import CapturedNetwork, PaddedEngine
+from melforge.common.engines.torch_engine import META, build_network
 from melforge.common.files import cache_folder
 from melforge.common.garbage import without_garbage_collection
 from melforge.common.stages import Stage
@@ -31,17 +32,9 @@ if TYPE_CHECKING:
     from melforge.common.weights.voices import ModelSource
 
 STAGES = ("generator", "masked_generator")
-SHAPES = 256  # kept graphs; their activations share memory
-SPARE_BYTES = 1 << 27  # allocated beyond what is needed, so that the memory seldom grows
 ALIGNMENT = 256  # bytes, of what tensor descriptors describe
 COMPILERS = 16  # threads
 PATIENCE = 1.0  # seconds, more than reading them from the cache takes
-
-
-def padded(frames: int) -> int:
-    """The padded length of a mel: capturing a graph for every length would take longer than running it."""
-    step = SHORT_STEP if frames <= SHORT else MEL_STEP
-    return -(-frames // step) * step
 
 
 def folded_network(
@@ -63,6 +56,24 @@ def overflows(weight: torch.Tensor) -> bool:
 def keep_kernels() -> None:
     """Triton keeps what it compiles in Melforge's cache, unless $TRITON_CACHE_DIR names another folder."""
     os.environ.setdefault("TRITON_CACHE_DIR", str(cache_folder() / "triton"))
+    with contextlib.suppress(ImportError):
+        cast(Any, importlib.import_module("triton.runtime.build"))._load_module_from_path = load_launcher
+
+
+_launchers = itertools.count()
+
+
+def load_launcher(name: str, path: str) -> ModuleType:
+    """In place of Triton's loader of its C modules, whose launchers all have one name: of one that is loaded
+    again, Python puts the functions into the module of that name, which another thread may be about to read.
+    """
+    own = f"melforge_launcher_{next(_launchers)}.{name}"
+    spec = importlib.util.spec_from_file_location(own, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no module of Python")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 class KernelModule:
@@ -266,122 +277,68 @@ def aligned_bytes(shape: tuple[int, ...], dtype: torch.dtype) -> int:
     return -(-math.prod(shape) * dtype.itemsize // ALIGNMENT) * ALIGNMENT
 
 
-class SharedMemory:
-    """Buffers of shapes that never run at the same time. A shape finds zeros, or what it left itself."""
+class Buffers(Protocol):
+    """Memory of one batch and lengths."""
 
-    def __init__(self, size: int, device: str):
-        self.block = torch.zeros(size, dtype=torch.uint8, device=device)
-        self._user: object = None
-
-    def use(self, shape: GraphedShape) -> None:
-        """Before the shape runs, on its stream."""
-        if self._user is not shape:
-            self.block[: shape.size].zero_()
-            self._user = shape
+    def describe(
+        self, inputs: Mapping[str, torch.Tensor]
+    ) -> tuple[list[TritonLaunch], dict[str, torch.Tensor]]:
+        """What is launched on it, and the outputs that this fills."""
+        ...
 
 
-class GraphedShape(ABC):
-    """One batch and length: buffers for its inputs, and the CUDA graph that fills `audio` from them.
+class BufferedEngine(PaddedEngine):
+    """A stage on our own kernels, which takes one block of memory for a run: zeros at its beginning."""
 
-    `inputs`, among them `lengths` (B,) int64, the padding mask, and `audio` are in the shared memory too.
-    """
-
-    size = 0  # bytes of the buffers
-    inputs: dict[str, torch.Tensor]
-    audio: torch.Tensor
-    launches: list[TritonLaunch]
-    graph: torch.cuda.CUDAGraph | None = None
-    met = False  # it ran
-    memory: SharedMemory | None = None
-
-    @abstractmethod
-    def allocate(self, zeros: Zeros) -> None:
-        """Takes the memory of all buffers: zeros before a first run."""
-
-    @abstractmethod
-    def describe(self) -> None:
-        """Makes `launches`, on the memory allocated."""
-
-    def launch(self) -> None:
-        """Puts all kernels on the current stream."""
-        for launch in self.launches:
-            launch()
-
-    def __call__(self, inputs: Mapping[str, Array], frames: int) -> torch.Tensor:
-        """Audio (B, frames * hop); mels and noise may be shorter than the buffers."""
-        if self.memory:
-            self.memory.use(self)
-        self.inputs["lengths"].fill_(frames)  # overwritten below where they are among the inputs
-        for name, value in inputs.items():
-            size = value.shape[-1]
-            self.inputs[name][..., :size].copy_(value)
-            self.inputs[name][..., size:].zero_()
-        if self.graph is None:
-            compile_missing(self.launches)
-            self.launch()  # CUDA loads at a first launch, which cannot be captured
-            if self.met or len(self.audio) == 1:  # few larger batches come again
-                torch.cuda.current_stream().synchronize()
-                self.graph, _ = capture(self.launch)
-            self.met = True
-        else:
-            self.graph.replay()
-        whole = self.inputs["mel"].shape[-1]
-        return self.audio[:, : self.audio.shape[1] // whole * frames].clone()
-
-
-class ShapedGenerator(Engine):
-    """A vocoder's stage on our own kernels, on torch's current stream: CUDA tensors in and out.
-
-    The first call with a batch size and length launches the kernels (Triton compiles what its cache lacks)
-    and captures them in a CUDA graph, of larger batches the second; later calls replay it. The last SHAPES
-    graphs are kept.
-    Calls may come on different streams.
-    """
-
-    backend = "cuda"
     precision = "half products"
-    prefers_batches = True
     otherwise: type[Engine]  # on PyTorch's kernels
+
+    @abstractmethod
+    def buffers_of(self, inputs: Mapping[str, torch.Tensor], zeros: Zeros, device: str) -> Buffers:
+        """Those for such inputs; further tensors are on the device."""
+
+    def capturable(self, bucket: Bucket | None = None) -> Run:
+        """In memory of each run: graphs of one pool share it."""
+        compiled = False
+
+        def run(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+            nonlocal compiled
+            inputs = {name: tensor.contiguous() for name, tensor in inputs.items()}
+            size = bytes_of(lambda zeros: self.buffers_of(inputs, zeros, META))
+            block = torch.zeros(size, dtype=torch.uint8, device=self.device)
+            launches, outputs = self.buffers_of(inputs, taking_from(block), self.device).describe(inputs)
+            if not compiled:
+                compile_missing(launches)
+                compiled = True
+            for launch in launches:
+                launch()
+            return outputs
+
+        return run
+
+
+class ShapedGenerator(BufferedEngine):
+    """A vocoder's stage on our own kernels, in half precision."""
+
     check: Callable[[Any], Any]  # an InputError where the kernels do not support a config
     fold: Callable[[Any], Any]  # the network's weights in the kernels' layout; `nbytes` is their size
-    shape: Callable[..., GraphedShape]  # of (config, folded, batch, frames, device)
+    shape: Callable[..., Buffers]  # of (config, folded, batch, frames, zeros, device)
 
     def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
         self.check(source.config)
         self.stage, self.device, self.config = stage, device, source.config
         self.folded = folded_network(stage, source, device, stage.network, self.fold)
         self.memory_owner, self.memory_bytes = self.folded, self.folded.nbytes
-        self.kept: Recent[tuple[int, int], GraphedShape] = Recent(SHAPES)
-        self._memory = SharedMemory(0, device)
-        self._done: torch.Event | None = None
 
     @classmethod
     def needs(cls, config: Any) -> Needs:
         cls.check(config)
         return PRODUCTS
 
-    def __call__(self, **inputs: Array) -> dict[str, Array]:
-        check_inputs(self.stage, inputs)
-        batch, _, frames = inputs["mel"].shape
-        with torch.cuda.device(self.device), torch.inference_mode():
-            stream = torch.cuda.current_stream()
-            if self._done is not None:  # the buffers may be in use on another stream
-                stream.wait_event(self._done)
-            shape = self.kept.get_or_make(
-                (batch, padded(frames)), lambda: self.new_shape(batch, padded(frames))
-            )
-            audio = shape(inputs, frames)
-            self._done = stream.record_event()
-        return {self.stage.outputs[0].name: audio}
+    def padded(self, name: str, size: int) -> int:
+        step = SHORT_STEP if size <= SHORT else MEL_STEP
+        return -(-size // step) * step
 
-    def new_shape(self, batch: int, frames: int) -> GraphedShape:
-        shape = self.shape(self.config, self.folded, batch, frames, self.device)
-        shape.size = bytes_of(shape.allocate)
-        if shape.size > (held := len(self._memory.block)):
-            self.kept.clear()  # their graphs have the addresses of the memory that goes
-            self._memory = SharedMemory(0, self.device)
-            self._memory = SharedMemory(shape.size + min(held, SPARE_BYTES), self.device)
-        shape.memory = self._memory
-        shape.allocate(taking_from(self._memory.block))
-        shape.describe()
-        return shape
+    def buffers_of(self, inputs: Mapping[str, torch.Tensor], zeros: Zeros, device: str) -> Buffers:
+        batch, _, frames = inputs["mel"].shape
+        return self.shape(self.config, self.folded, batch, frames, zeros, device)

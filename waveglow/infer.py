@@ -67,4 +67,4 @@ class WaveglowVocoder(Vocoder[WaveglowConfig]):
 
     def _scaled(self, drawn: Array, tones: Array | None, controls: Controls) -> Array:
         sigma = self.sigma if controls.sigma is None else controls.sigma
-        return scale_noise(drawn if tones is None else drawn + tones, self.config, sigma)
+        return scale_noise(drawn if tones is None else drawn + tones, sigma)

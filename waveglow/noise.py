@@ -80,18 +80,8 @@ def _numbers(count: int, like: Array) -> Array:
     return importlib.import_module("torch").arange(count, device=like.device)
 
 
-def scale_noise(z: Array, config: WaveglowConfig, sigma: float, scale_early: bool = True) -> Array:
-    """Unit noise z times its standard deviation `sigma`.
-
-    The published PyTorch program scales all channels; the published ONNX and TensorRT programs do not scale
-    the early outputs' noise, which `scale_early=False` reproduces.
-    """
+def scale_noise(z: Array, sigma: float) -> Array:
+    """Unit noise z times its standard deviation `sigma`, in all channels as the published PyTorch program."""
     if not 0 <= sigma < float("inf"):
         raise InputError(f"sigma must be a number from 0, not {sigma}")
-    if scale_early:
-        return z * np.float32(sigma) if isinstance(z, np.ndarray) else z * sigma
-    scales = np.ones((1, config.n_group, 1), np.float32)
-    scales[:, : config.n_remaining] = sigma
-    if isinstance(z, np.ndarray):
-        return z * scales
-    return z * z.new_tensor(scales.tolist())
+    return z * np.float32(sigma) if isinstance(z, np.ndarray) else z * sigma

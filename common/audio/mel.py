@@ -11,6 +11,7 @@ from melforge.common.errors import InputError
 
 OVERLAP = 4  # hops in a window of the denoiser, as published
 FRAMES_AT_ONCE = 4096  # bounds the memory of spectrograms and of resampling
+POWER_FLOOR = 1e-9  # added to the power before its root
 QUIET, LOUD = -10.0, 1.0  # natural logarithms between which a mel's picture has its colours
 
 
@@ -64,18 +65,14 @@ def analysis_window(contract: MelContract) -> np.ndarray:
     return window
 
 
-def framing_rule(contract: MelContract, framing: str) -> tuple[int, float]:
-    """(samples of reflection at each end, what is added to the power before its root) of a framing."""
-    if framing == "hifigan":  # T * hop samples give T frames
-        return (contract.filter_length - contract.hop_length) // 2, 1e-9
-    if framing == "tacotron":  # frame t is centred on sample t * hop
-        return contract.filter_length // 2, 0.0
-    raise ValueError(f'framing must be "hifigan" or "tacotron", not {framing!r}')
+def padding_of(contract: MelContract) -> int:
+    """Samples of reflection at each end, by which T * hop samples give T frames."""
+    return (contract.filter_length - contract.hop_length) // 2
 
 
-def magnitude_spectrogram(audio: np.ndarray, contract: MelContract, framing: str = "hifigan") -> np.ndarray:
-    """audio (..., S) in [-1, 1] -> magnitude, float32 (..., filter_length // 2 + 1, T)."""
-    padding, floor = framing_rule(contract, framing)
+def magnitude_spectrogram(audio: np.ndarray, contract: MelContract) -> np.ndarray:
+    """audio (..., S) in [-1, 1] -> magnitude, float32 (..., filter_length // 2 + 1, S // hop)."""
+    padding = padding_of(contract)
     audio = np.asarray(audio, np.float32)
     if audio.shape[-1] <= padding:
         raise InputError(f"{audio.shape[-1]} samples are too few for a spectrogram: give more than {padding}")
@@ -92,18 +89,14 @@ def magnitude_spectrogram(audio: np.ndarray, contract: MelContract, framing: str
     for start in range(0, frames.shape[-2], FRAMES_AT_ONCE):
         span = slice(start, start + FRAMES_AT_ONCE)
         spectrum = np.fft.rfft(frames[..., span, :] * window)
-        power = spectrum.real**2 + spectrum.imag**2 + floor
+        power = spectrum.real**2 + spectrum.imag**2 + POWER_FLOOR
         out[..., span] = np.swapaxes(np.sqrt(power), -1, -2)
     return out
 
 
-def mel_spectrogram(audio: np.ndarray, contract: MelContract, framing: str = "hifigan") -> np.ndarray:
-    """audio (..., S) in [-1, 1] -> log mel, float32 (..., n_mels, T).
-
-    `framing` "hifigan" gives S // hop frames, as vocoders are trained; "tacotron" S // hop + 1 frames, as
-    NVIDIA's acoustic models are.
-    """
-    mel = mel_basis(contract) @ magnitude_spectrogram(audio, contract, framing)
+def mel_spectrogram(audio: np.ndarray, contract: MelContract) -> np.ndarray:
+    """audio (..., S) in [-1, 1] -> log mel, float32 (..., n_mels, S // hop), as vocoders are trained."""
+    mel = mel_basis(contract) @ magnitude_spectrogram(audio, contract)
     log = np.log if contract.mel_log == "natural" else np.log10
     return log(np.maximum(mel, np.float32(contract.mel_clamp)))
 

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from melforge.common.audio.contract import MelContract
-from melforge.common.audio.mel import framing_rule, mel_basis
+from melforge.common.audio.mel import POWER_FLOOR, mel_basis, padding_of
 
 
 class MelSpectrogram(nn.Module):
@@ -14,10 +14,9 @@ class MelSpectrogram(nn.Module):
     basis: Tensor
     window: Tensor
 
-    def __init__(self, contract: MelContract, framing: str = "hifigan") -> None:
+    def __init__(self, contract: MelContract) -> None:
         super().__init__()
-        self.contract = contract
-        self.padding, self.floor = framing_rule(contract, framing)
+        self.contract, self.padding = contract, padding_of(contract)
         self.register_buffer("basis", torch.from_numpy(mel_basis(contract).copy()), persistent=False)
         # torch's own window (computed in float32) rather than the exact one: published vocoders were trained
         # with it, and in nearly silent bands its rounding is what the logarithm shows.
@@ -29,6 +28,6 @@ class MelSpectrogram(nn.Module):
             padded = F.pad(audio.float()[:, None], (self.padding, self.padding), mode="reflect")[:, 0]
             sizes = self.contract.filter_length, self.contract.hop_length, self.contract.win_length
             spectrum = torch.stft(padded, *sizes, self.window, center=False, return_complex=True)
-            magnitude = (spectrum.real.square() + spectrum.imag.square() + self.floor).sqrt()
+            magnitude = (spectrum.real.square() + spectrum.imag.square() + POWER_FLOOR).sqrt()
             mel = (self.basis @ magnitude).clamp(min=self.contract.mel_clamp)
             return mel.log() if self.contract.mel_log == "natural" else mel.log10()

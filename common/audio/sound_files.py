@@ -9,7 +9,7 @@ import shutil
 import struct
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, BinaryIO
@@ -193,17 +193,29 @@ def to_pcm16(audio: np.ndarray) -> np.ndarray:
     return np.clip(np.asarray(audio, np.float32) * 32768.0, -32768, 32767).astype(np.int16)
 
 
-def encode_audio(audio: np.ndarray, rate: int, format: str = "wav") -> bytes:
+def encode_audio(
+    audio: np.ndarray,
+    rate: int,
+    format: str = "wav",
+    progress: Callable[[int], object] = lambda samples: None,
+) -> bytes:
     """audio (S,) -> the bytes of a sound file, as `write_sound` writes it."""
     file = io.BytesIO()
-    write_sound(file, audio, rate, format)
+    write_sound(file, audio, rate, format, progress)
     return file.getvalue()
 
 
-def write_sound(file: BinaryIO, audio: np.ndarray, rate: int, format: str) -> None:
+def write_sound(
+    file: BinaryIO,
+    audio: np.ndarray,
+    rate: int,
+    format: str,
+    progress: Callable[[int], object] = lambda samples: None,
+) -> None:
     """audio (S,) -> a sound file: wav and flac with 16 bits, ogg (Vorbis) or mp3. Hours need little memory.
 
     Nothing is ever clipped: a signal whose peak is above 1 is scaled down as a whole, with a warning.
+    `progress` is told how many further samples are written.
     """
     format = format.lower().removeprefix(".")
     if format not in FORMATS:
@@ -222,11 +234,16 @@ def write_sound(file: BinaryIO, audio: np.ndarray, rate: int, format: str) -> No
     if peak > 1.0:
         what = "scaled down as a whole so that it does not clip"
         warnings.warn(f"audio peaks at {peak:.2f}: {what}", stacklevel=3)
-    scaled_blocks = (block / max(peak, 1.0) for block in blocks())
+
+    def scaled() -> Iterator[np.ndarray]:
+        for block in blocks():
+            yield block / max(peak, 1.0)
+            progress(len(block))
+
     if format == "wav":
-        _write_wav(file, scaled_blocks, len(audio), rate)
+        _write_wav(file, scaled(), len(audio), rate)
     else:
-        _write_by_libsndfile(file, scaled_blocks, rate, format)
+        _write_by_libsndfile(file, scaled(), rate, format)
 
 
 def wav_header(rate: int, data_bytes: int | None = None, channels: int = 1, coding: int = PCM) -> bytes:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from melforge.common.files import write_bytes
+from melforge.common.files import write_files
 
 # One measurement: plain values by their names, some of them in groups, such as `timer.summary` as "latency".
 # A measurement that failed has why as "failed".
@@ -111,9 +111,7 @@ class Report:
         """Writes name.json, name.md as it is printed, and name.png where there is something to draw."""
         folder.mkdir(parents=True, exist_ok=True)
         files = {"json": self.json().encode(), "md": self.markdown().encode(), "png": draw(self.panels)}
-        for suffix, content in files.items():
-            if content:
-                write_bytes(folder / f"{name}.{suffix}", content)
+        write_files({folder / f"{name}.{suffix}": content for suffix, content in files.items() if content})
 
 
 def by(rows: Iterable[Row], label: Callable[[Row], str]) -> dict[str, list[Row]]:

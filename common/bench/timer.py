@@ -27,29 +27,22 @@ def timed(
     warm_up: int = 0,
     longest: float = math.inf,
     least: int = 3,
-    events: bool = False,
-    queued: bool = False,
 ) -> list[float]:
     """Seconds of each call behind `warm_up` ones; `longest` seconds later only `least` ones are still made.
 
-    By the host's clock, with the device waited for before and after each call; or with `events` what passes
-    on the current stream, where `queued` calls do not wait for those before them.
+    By the host's clock, with the device waited for before and after each call.
     """
     for _ in range(warm_up):
         call()
-    clock = device if events else "cpu"
-    marks: list[tuple[Any, Any]] = []
+    seconds: list[float] = []
     wait_for(device)
     begun = time.perf_counter()
-    while len(marks) < runs and (len(marks) < least or time.perf_counter() - begun < longest):
-        start = mark(clock)
+    while len(seconds) < runs and (len(seconds) < least or time.perf_counter() - begun < longest):
+        start = time.perf_counter()
         call()
-        end = mark(clock) if events else None
-        if not queued:
-            wait_for(device)
-        marks.append((start, end or mark(clock)))
-    wait_for(device)
-    return [elapsed(start, end) for start, end in marks]
+        wait_for(device)
+        seconds.append(time.perf_counter() - start)
+    return seconds
 
 
 def summary(seconds: Sequence[float]) -> dict[str, float]:

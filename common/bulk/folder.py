@@ -1,6 +1,6 @@
 """The folder of a run: of this machine, or in an object store.
 
-Here a shard appears by a rename. In a store it is sent file by file, and there when its object _SUCCESS is.
+Here a shard appears by a rename. In a store it is there when its object _SUCCESS is, which is sent last.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from melforge.common.bulk.texts import LONGEST_CELL
 from melforge.common.files import write_bytes
-from melforge.common.remote import answering, is_address, send_folder, store_of
+from melforge.common.remote import SUCCESS, ask, is_address, send_folder, store_of
 
-SUCCESS = "_SUCCESS"
 WAY_ON = "what is finished stays, and the same command goes on"
 
 
@@ -95,8 +94,8 @@ class RemoteFolder(RunFolder):
 
     def _names(self, pattern: str) -> set[PurePosixPath]:
         store, path = store_of(self.address)
-        with answering(self.address):
-            return {PurePosixPath(name).relative_to(path) for name in store.glob(f"{path}/{pattern}")}
+        names = ask(self.address, store.glob, f"{path}/{pattern}")
+        return {PurePosixPath(name).relative_to(path) for name in names}
 
     def names(self) -> set[str]:
         return {str(name) for name in self._names("*")}
@@ -106,23 +105,20 @@ class RemoteFolder(RunFolder):
 
     def read(self, name: str) -> bytes | None:
         store, path = store_of(self.address)
-        with answering(self.address):
-            try:
-                return store.cat_file(f"{path}/{name}")
-            except FileNotFoundError:
-                return None
+        with suppress(FileNotFoundError):
+            return ask(self.address, store.cat_file, f"{path}/{name}")
+        return None
 
     def write(self, name: str, content: bytes) -> None:
-        store, path = store_of(self.address)
-        with answering(self.address):
-            store.pipe_file(f"{path}/{name}", content)
+        with self.lists() as folder:
+            (folder / name).write_bytes(content)
 
     @contextmanager
     def shard(self, name: str) -> Iterator[Path]:
         with tempfile.TemporaryDirectory() as temporary:
             yield Path(temporary)
+            (Path(temporary) / SUCCESS).touch()
             send_folder(Path(temporary), f"{self.address}/{name}")
-        self.write(f"{name}/{SUCCESS}", b"")
 
     @contextmanager
     def lists(self) -> Iterator[Path]:

@@ -41,6 +41,26 @@ def prepare_short() -> None:
     atexit.register(gc.freeze)
 
 
+def tell(text: str) -> None:
+    """Prints what a command would print, where none runs."""
+    if reason := leave_stdout(f"{text}\n"):
+        fail(reason)
+
+
+def leave_stdout(text: str = "") -> str:
+    """Writes this and what stdout holds; why it cannot be, as a sentence, "" also where its reader has gone.
+
+    Python would try again at exit, and say so.
+    """
+    try:
+        print(text, end="", flush=True)
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            return f"cannot write to standard output: {error.strerror}"
+    return ""
+
+
 def fail(sentence: str) -> NoReturn:
     print(f"error: {sentence}", file=sys.stderr)
     sys.exit(2)

@@ -18,7 +18,7 @@ from melforge.common.cli.parser import USER_ERROR
 from melforge.common.cluster.connect import LOCAL, require_ray
 from melforge.common.errors import InputError
 from melforge.common.files import require_writable_file
-from melforge.common.remote import fetch_file, is_address, require_writable
+from melforge.common.remote import fetch_file, is_address
 from melforge.common.synthesis.places import WorkerPlace, describe, is_several, places_of
 
 if TYPE_CHECKING:
@@ -152,7 +152,6 @@ def require_fitting(args: argparse.Namespace) -> None:
         raise FileNotFoundError(f"{args.input} not found")
     if args.output is None or args.output == "-":
         raise InputError(f"{args.input} is a table of texts: give a folder with -o DIR")
-    require_writable(args.output)
     for name in FOR_PHRASES:
         if getattr(args, name) not in (None, False, []):  # --listen without a name is ""
             option = f"--{name.replace('_', '-')}"

@@ -152,7 +152,8 @@ def checks_of(step: str, args: argparse.Namespace, models: Sequence[str]) -> Ite
         yield GpuCheck("kernels-here", [*voice, "list", "--device", "cuda", "--json"])
         words = [*voice, "benchmark", "--acoustic", "all", "--vocoder", "all", "--device", "cuda"]
         out = str(args.output / "kernels-speed")
-        yield GpuCheck("kernels-speed", [*words, "--backend", "cuda", "--backend", "torch", "-o", out])
+        words += ["--backend", "cuda", "--backend", "torch", "--limit", "60", "--budget", "180"]
+        yield GpuCheck("kernels-speed", [*words, "-o", out])
         return
     from melforge.common.weights.voices import load_voice
 

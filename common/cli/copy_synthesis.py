@@ -25,6 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     require_writable_folder(args.output)
 
     import numpy as np
+    from tqdm import tqdm
 
     from melforge.common.audio.mel import mel_spectrogram
     from melforge.common.audio.sound_files import read_audio, resample, write_audio
@@ -35,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     controls = options.controls_from(args)
     driver = make_driver(source, args.backend, deployment=args.deployments.get(source.model))
     assert isinstance(driver, Vocoder)
-    for path, target in copies.items():
+    for path, target in tqdm(copies.items(), "copying", unit=" files", leave=False, disable=None):
         audio = resample(*read_audio(path), source.mel.sampling_rate)
         try:
             mel = mel_spectrogram(audio, source.mel)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from melforge.common.cli import options, run
 from melforge.common.errors import require_torch
 from melforge.common.training.ear import write_ear
 from melforge.common.training.model_folders import print_size
-from melforge.common.weights.ears import ears_folder
 from melforge.common.weights.published import parse_checkpoint, read_checkpoint
+from melforge.common.weights.voices import place_of
 
 OPTIONS = """
-  name NAME            name of the ear; a path makes the folder there instead of in ears/
+  name NAME            name of the ear; a path makes the folder there instead of in the folder of ears
   --checkpoint FILE!   weights.safetensors of a training run, or a published file
   --description TEXT=  one sentence about the ear
   --language CODE=en   language code
@@ -30,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     require_torch("making an ear")
     from melforge.common.export.to_onnx import HEADINGS
 
-    folder = Path(args.name) if "/" in args.name else ears_folder() / args.name
+    folder = place_of("ears", args.name)
     word, path = parse_checkpoint(args.checkpoint)
     about = {key: getattr(args, key) for key in ("description", "language", "licence")}
     checks = write_ear(folder, read_checkpoint(path, word), about, args.int8)

@@ -192,10 +192,10 @@ def listener_from(args: argparse.Namespace) -> Listener | None:
         return None
     from melforge.common.recognition.listener import Listener
     from melforge.common.recognition.loading import load_recogniser
-    from melforge.common.weights.ears import ears_folder, list_ears
+    from melforge.common.weights.ears import list_ears, no_ear
 
     if not args.listen and not list_ears():
-        raise InputError(f"there is no ear in {ears_folder()}: give one with --listen FOLDER")
+        raise InputError(f"{no_ear()}: give one with --listen FOLDER")
     return Listener(load_recogniser(args.listen or None, threads=args.threads), listen_limit(args))
 
 

@@ -100,7 +100,7 @@ class Parser(Group):
         """The options with their values. Whatever is wrong is an InputError."""
         args = sys.argv[1:] if args is None else args
         if {"-h", "--help"} & set(args):
-            self.to_argparse().print_help()
+            print(self.to_argparse().format_help(), end="")
             sys.exit(0)
         flags, keys = read_words(args, self.options.values(), self._hints)
         files = flags["hparam"].value if "hparam" in flags else self._default_files

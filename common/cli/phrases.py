@@ -6,14 +6,14 @@ import argparse
 import io
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from melforge.common.audio.sound_files import FORMATS, encode_audio, write_audio
+from melforge.common.audio.sound_files import FORMATS, encode_audio
 from melforge.common.bulk.texts import file_name
 from melforge.common.errors import InputError, require_package
 from melforge.common.files import (
@@ -22,8 +22,9 @@ from melforge.common.files import (
     read_text,
     require_writable_file,
     text_lines,
-    write_bytes,
+    write_files,
 )
+from melforge.common.progress import counting
 from melforge.common.runner import AnalysedText, TextToSpeech
 from melforge.common.speech import Audio, Controls, shown
 from melforge.common.text import Unspoken, list_unspoken, unspoken_rows
@@ -171,30 +172,34 @@ class Writer:
             self.plot.mkdir(parents=True, exist_ok=True)
 
     def write(self, phrase: Phrase, audio: Audio) -> Path | None:
-        """Writes a phrase's files and returns where its sound is."""
+        """Writes a phrase's files, all or none, and returns where its sound is."""
+        path, rate = self.file or Path(self.folder or "") / f"{phrase.name}.wav", audio.sampling_rate
+        suffix = path.suffix.lower().removeprefix(".")
+        with counting("writing", audio.seconds, " s") as written:
+            sound = encode_audio(
+                audio.samples,
+                rate,
+                suffix if suffix in FORMATS else "wav",
+                lambda count: written(count / rate),
+            )
+        files = {} if self.to_stdout else {path: sound}
         if self.plot:
             from melforge.common.synthesis.plot import draw
 
-            target = self.plot / f"{phrase.name}.png" if self.plot.is_dir() else self.plot
-            write_bytes(target, draw(audio))
-        path = self.file or Path(self.folder or "") / f"{phrase.name}.wav"
+            files[self.plot / f"{phrase.name}.png" if self.plot.is_dir() else self.plot] = draw(audio)
         for file, form in self.subtitles:
             from melforge.common.synthesis.subtitles import WRITERS
 
-            write_bytes(file or path.with_suffix(f".{form}"), WRITERS[form](audio).encode())
-        if self.to_stdout:
-            write_audio(sys.stdout.buffer, audio.samples, audio.sampling_rate)
-            sys.stdout.buffer.flush()
-            return None
-        if _is_device(path):
-            write_bytes(path, encode_audio(audio.samples, audio.sampling_rate))
-        else:
-            write_audio(path, audio.samples, audio.sampling_rate)
+            files[file or path.with_suffix(f".{form}")] = WRITERS[form](audio).encode()
         if self.save_mel:
             buffer = io.BytesIO()
             np.save(buffer, audio.mel)
-            write_bytes(path.with_suffix(".npy"), buffer.getvalue())
-        return path
+            files[path.with_suffix(".npy")] = buffer.getvalue()
+        if self.to_stdout:
+            sys.stdout.buffer.write(sound)
+            sys.stdout.buffer.flush()
+        write_files(files)
+        return None if self.to_stdout else path
 
 
 def _subtitles(asked: str, many: bool) -> tuple[Path | None, str]:
@@ -259,26 +264,29 @@ def speak_phrases(
     speakable = analyse_each(tts, phrases, args.strict, controls.speaker)
     batch_size = args.batch_size if len(phrases) > 1 else args.batch_size or 1
     quiet = args.json or writer.to_stdout
-    answers = tts.speak_each([text for _, text in speakable], controls, batch_size, args.retry)
+    texts = [text for _, text in speakable]
+    sentences = sum(len(text.utterances) for text in texts)
     records: dict[int, dict[str, Any]] = {}
-    for number, audio in _with_progress(answers, len(speakable)):
-        phrase, text = speakable[number]
-        again, seed = None, controls.seed
-        if listener:
-            audio, again, seed = best_heard(tts, text, audio, controls, listener, args.retry)
-        started = time.perf_counter()
-        path = writer.write(phrase, audio)
-        for line in describe_audio(phrase, audio):
-            print(line, file=sys.stderr)
-        records[number] = record(phrase, audio, path, time.perf_counter() - started)
-        if again:
-            records[number]["listened"] = {**again.as_json(), "seed": seed}
-            parts = [f"spoken again with seed {seed}" if seed != controls.seed else "", again.describe()]
-            if any(parts):
-                place = f"{phrase.place}: " if phrase.place else ""
-                print(f"heard: {place}{'; '.join(filter(None, parts))}", file=sys.stderr)
-        if path and not quiet and len(phrases) == 1:
-            print(f"{path}: {audio.seconds:.2f} s")
+    with counting("speaking", sentences, " sentences") as spoken:
+        answers = tts.speak_each(texts, controls, batch_size, args.retry, spoken)
+        for number, audio in answers:
+            phrase, text = speakable[number]
+            again, seed = None, controls.seed
+            if listener:
+                audio, again, seed = best_heard(tts, text, audio, controls, listener, args.retry)
+            started = time.perf_counter()
+            path = writer.write(phrase, audio)
+            for line in describe_audio(phrase, audio):
+                print(line, file=sys.stderr)
+            records[number] = record(phrase, audio, path, time.perf_counter() - started)
+            if again:
+                records[number]["listened"] = {**again.as_json(), "seed": seed}
+                parts = [f"spoken again with seed {seed}" if seed != controls.seed else "", again.describe()]
+                if any(parts):
+                    place = f"{phrase.place}: " if phrase.place else ""
+                    print(f"heard: {place}{'; '.join(filter(None, parts))}", file=sys.stderr)
+            if path and not quiet and len(phrases) == 1:
+                print(f"{path}: {audio.seconds:.2f} s")
     if writer.folder and not quiet and len(phrases) > 1:
         print(f"{writer.folder}: {len(records)} files, {sum(r['seconds'] for r in records.values()):.1f} s")
     return [records[number] for number in sorted(records)], len(phrases) - len(speakable)
@@ -331,14 +339,6 @@ def best_heard(
         if found.slips < heard.slips:
             audio, heard, seed = attempt, found, other
     return audio, listener.count(heard), seed
-
-
-def _with_progress(answers: Iterable, total: int) -> Iterable:
-    if total < 2 or not sys.stderr.isatty():
-        return answers
-    from tqdm import tqdm
-
-    return tqdm(answers, total=total, unit="phrase", leave=False)
 
 
 def record(phrase: Phrase, audio: Audio, path: Path | None, write_seconds: float) -> dict[str, Any]:

@@ -14,8 +14,9 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TextIO
+from typing import Any, TextIO
 
+from melforge.common.cli import leave_stdout
 from melforge.common.cli.parser import USER_ERROR
 from melforge.common.errors import PACKAGES, InputError, install_advice
 from melforge.common.files import is_file
@@ -39,13 +40,11 @@ def run(main: Callable[[], int | None]) -> None:
     _prepare_streams()
     try:
         with _terminated_in_order():
-            status = main() or 0
+            status = _status_of(main)
         sys.stdout.flush()
     except (KeyboardInterrupt, Terminated) as stop:
         status = _stopped(stop)
-    except BrokenPipeError:
-        # Who read our output has gone; Python must not try to flush to it again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # who read our output has gone
         status = 0
     except InputError as error:
         status = _report(str(error))
@@ -53,7 +52,7 @@ def run(main: Callable[[], int | None]) -> None:
         package = (error.name or "").partition(".")[0]
         status = _report(install_advice(package)) if package in PACKAGES else _report_fault(error)
     except OSError as error:
-        status = _report(words_of(error))
+        status = _report(leave_stdout() or words_of(error))
     except Exception as error:
         if stop := _stop_behind(error):
             status = _stopped(stop)
@@ -61,7 +60,17 @@ def run(main: Callable[[], int | None]) -> None:
             status = _report("out of memory")
         else:
             status = _report_fault(error)
+    leave_stdout()
     sys.exit(status)
+
+
+def _status_of(main: Callable[[], int | None]) -> Any:
+    try:
+        return main() or 0
+    except Terminated:
+        raise
+    except SystemExit as ended:  # by --help, for one
+        return ended.code or 0
 
 
 def _prepare_streams() -> None:

@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
 
 def write(json_to: str | None, found: Verification, heard: dict[str, str], files: dict[str, bytes]) -> None:
     """Prints the table, or the JSON, and writes the files."""
-    from melforge.common.files import write_bytes
+    from melforge.common.files import write_files
     from melforge.common.verify import report
 
     if json_to != "-":
@@ -93,9 +93,9 @@ def write(json_to: str | None, found: Verification, heard: dict[str, str], files
             sys.stdout.write(text)
         else:
             files[json_to] = text.encode()
-    for name, content in files.items():
+    for name in files:
         Path(name).parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(Path(name), content)
+    write_files({Path(name): content for name, content in files.items()})
 
 
 def tell(text: str) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from melforge.common.cli import options, voice_check, voice_make
 from melforge.common.errors import InputError, require_package
 from melforge.common.text import ACCENTS
-from melforge.common.weights.voices import VOICE_FILE, voices_folder
+from melforge.common.weights.voices import VOICE_FILE, place_of
 
 MINUTES, STEPS = 10.0, 3000  # of the training: whichever ends first
 WORKERS = os.cpu_count() or 1  # processes that prepare
@@ -32,7 +32,7 @@ examples:
 
 OPTIONS = f"""
   folder DIR           recordings and texts, as melforge voice prepare reads them
-  name NAME            name of the voice; a path makes its folder there instead of in voices/
+  name NAME            name of the voice; a path makes its folder there instead of in the folder of voices
   --work DIR           folder for the corpus and the run (default: clones/NAME)
   --minutes X={MINUTES:g}   of training at most; {STEPS} steps end it too
   accent
@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise InputError(f"--minutes must be a number above 0, not {args.minutes:g}")
     for package in ("torch", "pocketsphinx", "pyworld", "soxr"):
         require_package(package, "cloning a voice", "train")
-    voice = Path(args.name) if "/" in args.name else voices_folder() / args.name
+    voice = place_of("voices", args.name)
     work = args.work or Path("clones") / voice.name
     made = work / "voice.txt"
     if (voice / VOICE_FILE).exists() and not (made.is_file() and made.read_text("utf-8") == str(voice)):

@@ -21,7 +21,7 @@ from melforge.common.training.voice import (
 )
 from melforge.common.weights.ears import find_ear
 from melforge.common.weights.published import parse_checkpoint, read_checkpoint
-from melforge.common.weights.voices import VOICE_FILE, FrontendSpec, read_voice, voices_folder
+from melforge.common.weights.voices import VOICE_FILE, FrontendSpec, place_of, read_voice
 
 ABOUT = ("description", "language", "licence")
 
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 OPTIONS = """
-  name NAME            name of the voice; a path makes the folder there instead of in voices/
+  name NAME            name of the voice; a path makes the folder there instead of in the folder of voices
   --checkpoint FILE...  weights.safetensors of a training run, or a published file; once for each model
   --run DIR...         folder of melforge voice train: its models, and the others of the voice that it began
         with; writes a model card with their scores too
@@ -95,7 +95,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def folder_of(args: argparse.Namespace) -> Path:
     """The voice's, which is there if something is added to it."""
-    folder = Path(args.name) if "/" in args.name else voices_folder() / args.name
+    folder = place_of("voices", args.name)
     if args.add and not (folder / VOICE_FILE).is_file():
         raise InputError(f"--add is for a voice that is there, and {folder} is none: leave it out")
     return folder

@@ -21,9 +21,11 @@ from melforge.common.garbage import without_garbage_collection
 
 MOST_SHAPES = 512  # whose graphs stay; they share the memory of inputs, outputs and what is between
 ALIGNMENT = 256  # bytes
+LEAST_BYTES = 1 << 22  # of an arena: what graphs of single texts have there stays where it is
+LITTLE = 4  # a share of a GPU's memory
 WARM_UPS = 2  # what a first run loads or compiles cannot be captured
 
-# PyTorch begins a capture by waiting for the whole GPU: an error while another goes on, which it spoils.
+# What waits for the whole GPU, as giving memory back does, is an error during a capture, and spoils it.
 _one_capture = threading.RLock()
 _unused_streams: dict[int, list[int]] = {}  # by the GPU's index
 
@@ -116,16 +118,24 @@ def capture(
     Without a `stream` it is captured on one of its own. Graphs that take their memory from the same `pool`
     must never replay at the same time. With `keep` the graph can be changed, and must be
     instantiated then. Other threads wait with captures of theirs.
+
+    `torch.cuda.graph` would wait for the whole GPU, and give back all memory that PyTorch keeps, which each
+    next call had to ask for again: that is done where little is left.
     """
     graph = torch.cuda.CUDAGraph(keep_graph=keep)
     stream = stream or new_stream("cuda")
     # A graph that is collected meanwhile would end the capture.
-    with (
-        _one_capture,
-        without_garbage_collection(),
-        torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode=error_mode),
-    ):
-        outputs = run()
+    with _one_capture, without_garbage_collection():
+        free, whole = torch.cuda.mem_get_info(stream.device)
+        if free < whole // LITTLE:
+            torch.cuda.synchronize(stream.device)
+            torch.cuda.empty_cache()
+        with torch.cuda.stream(stream):
+            graph.capture_begin(*(() if pool is None else (pool,)), capture_error_mode=error_mode)
+            try:
+                outputs = run()
+            finally:
+                graph.capture_end()
     return graph, outputs
 
 
@@ -180,7 +190,7 @@ class Arena:
         if sizes and (self._block is None or len(self._block) < sum(sizes)):
             device = next(iter(tensors.values())).device
             with torch.inference_mode(False):  # others may write to it outside of that mode
-                self._block = torch.empty(sum(sizes), dtype=torch.uint8, device=device)
+                self._block = torch.empty(max(sum(sizes), LEAST_BYTES), dtype=torch.uint8, device=device)
         placed, start = {}, 0
         for (name, tensor), size in zip(tensors.items(), sizes, strict=True):
             assert self._block is not None
@@ -217,14 +227,13 @@ class Graph:
 
 
 class Captured:
-    """A function with a CUDA graph for each set of its inputs' shapes, captured when they first come.
+    """A function with a CUDA graph for each set of its inputs' shapes, captured when they come.
 
     `make` gives the function for inputs of such shapes: what it holds, such as a TensorRT context, is then
     the graph's alone. A graph that does not give bit for bit what the function gives is not used; a warning
     says so, or why there is none. Inputs that are `shared` are read where they are, such as in the memory of
-    another graph, and a graph is for these addresses only. Batches of more than `at_once` items (None: of
-    none) run without a graph when their shapes come for the first time: few come again, and to capture takes
-    longer.
+    another graph, and a graph is for these addresses only. With `directly` the function runs without a graph
+    when shapes come for the first time: to capture takes longer, and not all come again.
     """
 
     def __init__(
@@ -233,11 +242,11 @@ class Captured:
         make: Callable[[Mapping[str, Tensor]], Run],
         stream: torch.cuda.Stream,
         shared: Collection[str] = (),
-        at_once: int | None = None,
+        directly: bool = False,
     ):
         self.name = name
-        self._at_once = at_once
-        self._met: Recent[tuple, bool] = Recent(MOST_SHAPES)  # by shapes, that ran without a graph
+        self._directly = directly
+        self._met: Recent[tuple, Run] = Recent(MOST_SHAPES)  # by shapes, what ran without a graph
         # By shapes; None where there is no graph.
         self.graphs: Recent[tuple, Graph | None] = Recent(MOST_SHAPES, lambda graph: self.wait())
         self._make, self._stream, self._shared = make, stream, shared
@@ -255,10 +264,10 @@ class Captured:
         with own_stream(self._stream) as stream:
             if self._done is not None:
                 stream.wait_event(self._done)
-            if self._waits(key, inputs):
-                outputs = self._directly(inputs, stream, own)
+            if self._directly and key not in self.graphs and key not in self._met:
+                outputs = self._run_first(key, inputs, stream, own)
             else:
-                graph = self.graphs.get_or_make(key, lambda: self._capture(inputs, stream))
+                graph = self.graphs.get_or_make(key, lambda: self._capture(key, inputs, stream))
                 outputs = graph(inputs, own) if graph else None
             self._done = stream.record_event()
             return outputs
@@ -272,33 +281,30 @@ class Captured:
         if self._done is not None:
             self._done.synchronize()
 
-    def _waits(self, key: tuple, inputs: Mapping[str, Tensor]) -> bool:
-        """Whether a graph of these shapes waits for the time that they come again."""
-        if key in self.graphs or self._at_once is None or len(next(iter(inputs.values()))) <= self._at_once:
-            return False
-        first = key not in self._met
-        self._met.get_or_make(key, lambda: True)
-        return first
-
-    def _directly(
-        self, inputs: Mapping[str, Tensor], stream: torch.cuda.Stream, own: bool
+    def _run_first(
+        self, key: tuple, inputs: Mapping[str, Tensor], stream: torch.cuda.Stream, own: bool
     ) -> dict[str, Tensor]:
         held = {
             n: t if n in self._shared else t.to(stream.device, non_blocking=True) for n, t in inputs.items()
         }
         with _one_capture:  # what is compiled or loaded may wait for the whole GPU
-            outputs = self._make(held)(held)
+            made = self._make(held)
+            outputs = made(held)
+        self._met.get_or_make(key, lambda: made)
         return self._outputs.place(outputs) if own else outputs
 
-    def _capture(self, inputs: Mapping[str, Tensor], stream: torch.cuda.Stream) -> Graph | None:
+    def _capture(self, key: tuple, inputs: Mapping[str, Tensor], stream: torch.cuda.Stream) -> Graph | None:
         with _one_capture:  # what runs for the first time may wait for the whole GPU, too
-            return self._warm_and_capture(inputs, stream)
+            return self._warm_and_capture(key, inputs, stream)
 
-    def _warm_and_capture(self, inputs: Mapping[str, Tensor], stream: torch.cuda.Stream) -> Graph | None:
+    def _warm_and_capture(
+        self, key: tuple, inputs: Mapping[str, Tensor], stream: torch.cuda.Stream
+    ) -> Graph | None:
         copied = {name: t.to(stream.device) for name, t in inputs.items() if name not in self._shared}
         held = {**inputs, **self._inputs.place(copied)}
-        made = self._make(held)
-        for _ in range(WARM_UPS):
+        warm = self._met.pop(key, None)
+        made = warm or self._make(held)
+        for _ in range(1 if warm else WARM_UPS):
             outputs = made(held)
         wanted = {name: tensor.clone() for name, tensor in outputs.items()}
         place = self._outputs.place

@@ -34,7 +34,7 @@ class PaddedEngine(CapturableEngine):
     @cached_property
     def _captured(self) -> Captured:
         stream = new_stream(self.device)
-        return Captured(self.stage.full_name, lambda inputs: self.capturable(), stream, at_once=1)
+        return Captured(self.stage.full_name, lambda inputs: self.capturable(), stream, directly=True)
 
     def __call__(self, **inputs: Tensor) -> dict[str, Tensor]:
         check_inputs(self.stage, inputs)
@@ -44,7 +44,7 @@ class PaddedEngine(CapturableEngine):
             for dim, size in zip(tensor.dims, inputs[tensor.name].shape, strict=True)
             if isinstance(dim, Dim) and root(dim) in self.units
         }
-        wanted = {name: -(-size // self.units[name]) * self.units[name] for name, size in lengths.items()}
+        wanted = {name: self.padded(name, size) for name, size in lengths.items()}
         with torch.inference_mode():
             padded = {
                 t.name: pad_to(inputs[t.name], resized(t, inputs[t.name], wanted)) for t in self.stage.inputs
@@ -57,17 +57,25 @@ class PaddedEngine(CapturableEngine):
             t.name: cut(outputs[t.name], resized(t, outputs[t.name], lengths)) for t in self.stage.outputs
         }
 
+    def padded(self, name: str, size: int) -> int:
+        """A length, "text" or "mel", rounded up: few graphs do for all."""
+        return -(-size // self.units[name]) * self.units[name]
+
     def further_inputs(self, inputs: Mapping[str, Tensor], lengths: Mapping[str, int]) -> dict[str, Tensor]:
-        """What the run takes beside the stage's own inputs; `lengths` are those without padding."""
-        return {}
+        """What the run takes beside the stage's own inputs; `lengths` are those without padding.
+
+        A stage that takes no lengths is given that of the longest item, for all: it must mask what is behind
+        it.
+        """
+        if any(tensor.name in ("lengths", "mel_lengths") for tensor in self.stage.inputs):
+            return {}
+        first = inputs[self.stage.inputs[0].name]
+        (length,) = lengths.values()
+        return {"lengths": torch.full((len(first),), length, device=first.device)}
 
 
 class CapturedNetwork(PaddedEngine):
-    """A stage on PyTorch's kernels, in half precision but for stages and engines that are all float32.
-
-    A stage that takes no lengths is given the length of the longest item, for all of them: it must mask
-    what is behind it.
-    """
+    """A stage on PyTorch's kernels, in half precision but for stages and engines that are all float32."""
 
     in_float32 = False
 
@@ -85,7 +93,6 @@ class CapturedNetwork(PaddedEngine):
         self._network, self._method = network, self.method_of(network)
         self.memory_owner = network
         self.memory_bytes = sum(tensor.nbytes for tensor in (*network.parameters(), *network.buffers()))
-        self._masks = any(tensor.name in ("lengths", "mel_lengths") for tensor in stage.inputs)
 
     @property
     def precision(self) -> str:
@@ -98,13 +105,6 @@ class CapturedNetwork(PaddedEngine):
     def method_of(self, network: torch.nn.Module) -> Callable[..., tuple[Tensor, ...]]:
         """What computes the stage on padded inputs."""
         return getattr(network, self.stage.method)
-
-    def further_inputs(self, inputs: Mapping[str, Tensor], lengths: Mapping[str, int]) -> dict[str, Tensor]:
-        if self._masks:
-            return {}
-        first = inputs[self.stage.inputs[0].name]
-        (length,) = lengths.values()
-        return {"lengths": torch.full((len(first),), length, device=first.device)}
 
     def capturable(self, bucket: Bucket | None = None) -> Run:
         def run(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -9,6 +9,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from melforge.common.audio.sound_files import resample
+from melforge.common.progress import counting
 from melforge.common.recognition.alignment import Alignment, align
 from melforge.common.recognition.beam_search import BeamSearch
 from melforge.common.recognition.recogniser import Heard, Recogniser
@@ -68,14 +69,21 @@ def audible_pieces(number: int, audio: np.ndarray, rate: int, longest: int) -> l
 def hear_pieces(
     recogniser: Recogniser, audios: Sequence[np.ndarray], batch: int = BATCH
 ) -> Iterator[tuple[Piece, Heard]]:
-    """What is heard in each piece of recordings [S] at the recogniser's rate; alike lengths go together."""
+    """What is heard in each piece of recordings [S] at the recogniser's rate; alike lengths go together.
+
+    A terminal shows how far it is.
+    """
     pieces = [piece for number, audio in enumerate(audios) for piece in pieces_of(number, audio, recogniser)]
     pieces.sort(key=lambda piece: piece.start - piece.end)
     size = min(batch, recogniser.largest_batch)
-    for first in range(0, len(pieces), size):
-        some = pieces[first : first + size]
-        parts = [audios[piece.recording][piece.start : piece.end] for piece in some]
-        yield from zip(some, recogniser.hear(parts), strict=True)
+    seconds = sum(piece.end - piece.start for piece in pieces) / recogniser.sampling_rate
+    with counting("hearing", seconds, " s") as done:
+        for first in range(0, len(pieces), size):
+            some = pieces[first : first + size]
+            parts = [audios[piece.recording][piece.start : piece.end] for piece in some]
+            for piece, audio, heard in zip(some, parts, recogniser.hear(parts), strict=True):
+                yield piece, heard
+                done(len(audio) / recogniser.sampling_rate)
 
 
 def hear_blocks(recogniser: Recogniser, blocks: Iterable[np.ndarray]) -> Iterator[tuple[Piece, Heard]]:
@@ -105,16 +113,20 @@ def alignment_of(
 
 
 def transcript_of(recogniser: Recogniser, heard: Iterable[tuple[Piece, Heard]], seconds: float) -> Transcript:
-    """The transcript of a recording of what was heard in its pieces, in their order.
+    """The transcript of a recording of what was heard in its pieces, in their order."""
+    return _joined([word for pair in heard for word in _words_in(recogniser, *pair)], seconds)
 
-    With a language model its words are those of the best text, else those of the best labels.
-    """
+
+def _words_in(recogniser: Recogniser, piece: Piece, heard: Heard) -> list[HeardWord]:
+    """A piece's words: with a language model those of the best text, else those of the best labels."""
     rate, language = recogniser.sampling_rate, recogniser.language_model
-    spelt = BeamSearch(language, recogniser.labels) if language else lambda one: one
-    words: list[HeardWord] = []
-    for piece, one in heard:
-        found = words_of(spelt(one), recogniser.labels, recogniser.step_seconds, piece.start / rate)
-        words += (replace(word, end=min(word.end, piece.end / rate)) for word in found)
+    if language:
+        heard = BeamSearch(language, recogniser.labels)(heard)
+    found = words_of(heard, recogniser.labels, recogniser.step_seconds, piece.start / rate)
+    return [replace(word, end=min(word.end, piece.end / rate)) for word in found]
+
+
+def _joined(words: Sequence[HeardWord], seconds: float) -> Transcript:
     return Transcript(" ".join(word.word for word in words), tuple(words), seconds)
 
 
@@ -131,11 +143,11 @@ def transcribe(
     Each is what it is alone where the recogniser masks padding; its batches are single items otherwise.
     """
     audios = [resample(audio, given, recogniser.sampling_rate) for audio, given in recordings]
-    found: list[list[tuple[Piece, Heard]]] = [[] for _ in audios]
+    found: dict[tuple[int, int], list[HeardWord]] = {}
     for piece, heard in hear_pieces(recogniser, audios, batch):
-        found[piece.recording].append((piece, heard))
-    for parts in found:
-        parts.sort(key=lambda part: part[0].start)
+        found[piece.recording, piece.start] = _words_in(recogniser, piece, heard)
+    words: list[list[HeardWord]] = [[] for _ in audios]
+    for number, start in sorted(found):
+        words[number] += found[number, start]
     rate = recogniser.sampling_rate
-    made = zip(found, audios, strict=True)
-    return [transcript_of(recogniser, parts, len(audio) / rate) for parts, audio in made]
+    return [_joined(some, len(audio) / rate) for some, audio in zip(words, audios, strict=True)]

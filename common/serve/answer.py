@@ -10,7 +10,15 @@ import base64
 import json
 from abc import abstractmethod
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -21,7 +29,6 @@ from melforge.common.errors import InputError
 from melforge.common.serve.annotations import Annotations, utterance_alignments
 from melforge.common.serve.errors import ApiError, bad_request, overloaded
 from melforge.common.serve.incoming import unless_left
-from melforge.common.serve.metrics import milliseconds
 from melforge.common.serve.requests import SpeechFields, SpeechRequest, ignored_header, warnings_header
 from melforge.common.serve.scheduler import LOG, Cancelled, SpeechJob
 from melforge.common.serve.service import Service, Speaking
@@ -118,9 +125,7 @@ class WrittenAnswer(Response):
 
     def _fail(self, error: Exception) -> None:
         self.record["end"] = type(error).__name__
-        answer = answer_for(error)
-        if answer.status == 500:
-            LOG.error("fault", exc_info=error, extra={"fields": {"id": self.record["id"]}})
+        answer = answer_for(error, self.record)
         if not self.began:
             raise answer from None
 
@@ -151,9 +156,7 @@ class SpeechAnswer(WrittenAnswer):
 
     def ended(self) -> None:
         if self.spoken is not None:
-            self.spoken.job.cancel()
-            self.service.metrics.spoken(self.spoken.job.progress, len(self.wanted.input), self.key)
-            self.record |= described(self.spoken)
+            self.record |= self.service.conclude(self.spoken, self.key)
 
     def headers_of(self) -> dict[str, str]:
         assert self.spoken is not None
@@ -237,31 +240,19 @@ def pieces(data: bytes) -> Iterator[bytes]:
         yield data[start : start + PIECE]
 
 
-def answer_for(error: Exception) -> ApiError:
-    """400 if the text or the controls cannot be spoken; anything else is the server's fault."""
+def answer_for(error: Exception, record: Mapping[str, Any] | None = None) -> ApiError:
+    """400 if the text or the controls cannot be spoken; anything else is the server's fault, which is logged
+    with the id in the request's record.
+    """
     if isinstance(error, ApiError):
         return error
     if isinstance(error, Cancelled):
         return overloaded("the server is about to stop")
     if isinstance(error, InputError):
         return bad_request(str(error), SpeechRequest.model_fields)
+    about = {"id": record["id"]} if record else {}
+    LOG.error("fault", exc_info=error, extra={"fields": about})
     return ApiError(500, FAULT, code="internal_error")
-
-
-def described(spoken: Speaking) -> dict[str, Any]:
-    """What the log says of a spoken text: everything but the text itself."""
-    progress, wanted = spoken.job.progress, spoken.wanted
-    return {
-        "model": wanted.model,
-        "voice": wanted.voice_name,
-        "format": wanted.response_format,
-        "characters": len(wanted.input),
-        "unspoken": spoken.unspoken,
-        "audio_s": round(progress.made, 3),
-        "queue_ms": milliseconds(progress.arrived, progress.started),
-        "first_audio_ms": milliseconds(progress.arrived, progress.first_audio),
-        "underruns": progress.underruns,
-    }
 
 
 async def events(spoken: Speaking, audio: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:

@@ -17,13 +17,14 @@ from typing import Any
 from melforge.common.config.typed import build_section
 from melforge.common.config.watched import WatchedFile
 from melforge.common.config.yaml_file import read_yaml
-from melforge.common.errors import InputError
+from melforge.common.errors import InputError, counted
 from melforge.common.files import read_text
 from melforge.common.serve.errors import ApiError
 from melforge.common.serve.settings import LOOPBACK, ServeSettings
 
 KEYS_VARIABLE, SECRET_VARIABLE = "MELFORGE_API_KEYS", "MELFORGE_TOKEN_SECRET"
-SHORTEST_SECRET = 32  # characters: a token must not tell a secret to who guesses
+SHORTEST_KEY = 16  # characters: a server may be asked as often as somebody guesses
+SHORTEST_SECRET = 32  # a token must not tell a secret to who guesses
 TABLES = (".yaml", ".yml", ".json")  # what ends so has the owners' names as keys; other files have lines
 SHA256 = re.compile(r"(?:sha256:)?([0-9a-fA-F]{64})")
 
@@ -70,6 +71,8 @@ class KeyEntry:
             raise InputError("give one of key and sha256")
         if self.key is not None and not (isinstance(self.key, str) and self.key.strip()):
             raise InputError("key must be text: quotes make it so")
+        if self.key is not None:
+            require_length(self.key)
         if self.sha256 is not None and not SHA256.fullmatch(self.sha256):
             raise InputError("sha256 must be 64 hexadecimal digits, as sha256sum writes them")
         for name in ("requests", "characters", "audio_seconds"):
@@ -148,6 +151,14 @@ def refused(message: str) -> ApiError:
     return ApiError(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
 
 
+def require_length(key: str) -> None:
+    if len(key) < SHORTEST_KEY:
+        raise InputError(
+            f"a key of {counted(len(key), 'character')} can be guessed: {SHORTEST_KEY} are the least, and "
+            "openssl rand -hex 24 makes one"
+        )
+
+
 def digest_of(key: bytes) -> bytes:
     return hashlib.sha256(key).digest()
 
@@ -188,7 +199,7 @@ def read_keys(settings: ServeSettings, environment: Mapping[str, str] = os.envir
     """
     if settings.keys is not None:
         return key_file(Path(settings.keys))
-    keys = key_lines(environment.get(KEYS_VARIABLE, "").split(","))
+    keys = key_lines(f"${KEYS_VARIABLE}", enumerate(environment.get(KEYS_VARIABLE, "").split(","), start=1))
     if KEYS_VARIABLE in environment and not keys:
         raise InputError(f"${KEYS_VARIABLE} holds no API key: write one, or leave it out")
     if not keys and settings.host not in LOOPBACK and not settings.without_keys:
@@ -211,16 +222,24 @@ def key_file(path: Path) -> list[ApiKey]:
         if len({key.digest for key in keys}) < len(keys):
             raise InputError(f"{path}: two names have one key")
     else:
-        keys = key_lines(line for line in read_text(path).splitlines() if not line.lstrip().startswith("#"))
+        lines = enumerate(read_text(path).splitlines(), start=1)
+        keys = key_lines(
+            f"{path} line", ((n, line) for n, line in lines if not line.lstrip().startswith("#"))
+        )
     if not keys:
         raise InputError(f"{path} holds no API key: write one, or leave the file out")
     return keys
 
 
-def key_lines(lines: Iterable[str]) -> list[ApiKey]:
-    """A key a line, behind which its owner's name may stand; else its number is its name."""
-    words = [line.split(maxsplit=1) for line in lines if line.strip()]
-    return [
-        ApiKey(" ".join(name) or str(number), digest_of(key.encode()))
-        for number, (key, *name) in enumerate(words, start=1)
-    ]
+def key_lines(where: str, lines: Iterable[tuple[int, str]]) -> list[ApiKey]:
+    """A key a line, behind which its owner's name may stand; else its number among them is its name."""
+    keys: list[ApiKey] = []
+    for place, line in lines:
+        if words := line.split(maxsplit=1):
+            key, *name = words
+            try:
+                require_length(key)
+            except InputError as error:
+                raise InputError(f"{where} {place}: {error}") from None
+            keys.append(ApiKey(" ".join(name) or str(len(keys) + 1), digest_of(key.encode())))
+    return keys

@@ -323,6 +323,8 @@ class Pairs:
         if self.options.warm_up:
             for _ in tts.warm_up(streams=self.options.streams, sizes=self.chunk_sizes(tts)):
                 pass
+        else:
+            tts.warm_up_when_idle()
         for _ in tts.stream(FIRST_WORDS):
             pass
         self._ready[pair] = tts

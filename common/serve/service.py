@@ -24,7 +24,7 @@ from melforge.common.serve.allowance import LIMITED, Allowances
 from melforge.common.serve.errors import RETRY_AFTER, ApiError, bad_request, overloaded
 from melforge.common.serve.hearing import Transcriber
 from melforge.common.serve.keys import Access, open_keys
-from melforge.common.serve.metrics import Metrics, log, shared_folder
+from melforge.common.serve.metrics import Metrics, log, milliseconds, shared_folder
 from melforge.common.serve.orders import Orders
 from melforge.common.serve.pairs import Pair, Pairs
 from melforge.common.serve.requests import MOST_SAID, SpeechFields, SpeechRequest, controls_of
@@ -201,6 +201,23 @@ class Service:
             self.last_step = float("-inf")  # earlier speech proves nothing now
         used = Used(1, characters, progress.made, int(failed), int(cancelled))
         self._count(asking, pair.name, pair.voice, used, then)
+
+    def conclude(self, spoken: Speaking, key: str) -> dict[str, Any]:
+        """Ends the work on a caller's text and counts it; what the log says of it, not the text itself."""
+        spoken.job.cancel()
+        progress, wanted = spoken.job.progress, spoken.wanted
+        self.metrics.spoken(progress, len(wanted.input), key)
+        return {
+            "model": wanted.model,
+            "voice": wanted.voice_name,
+            "format": wanted.response_format,
+            "characters": len(wanted.input),
+            "unspoken": spoken.unspoken,
+            "audio_s": round(progress.made, 3),
+            "queue_ms": milliseconds(progress.arrived, progress.started),
+            "first_audio_ms": milliseconds(progress.arrived, progress.first_audio),
+            "underruns": progress.underruns,
+        }
 
     async def load_first(self) -> None:
         """Loads the pair that /ready checks; sets `failed` if that is impossible."""

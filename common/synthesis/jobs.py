@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -141,8 +142,20 @@ class Models(Protocol):
 @contextmanager
 def turn_of(models: Models) -> Iterator[None]:
     """What a call holds while it uses the models; a GPU is told all of it on one stream."""
+    global _last_turn
     with models.models_turn, models.acoustic.on_its_stream():
-        yield
+        try:
+            yield
+        finally:
+            _last_turn = time.monotonic()
+
+
+_last_turn = time.monotonic()  # its end, in this process
+
+
+def seconds_idle() -> float:
+    """Since a call of this process last used models."""
+    return time.monotonic() - _last_turn
 
 
 def make_job(models: Models, number: int, text: AnalysedText, controls: Controls) -> Job:

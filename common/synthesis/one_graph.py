@@ -18,7 +18,7 @@ class WholeMelGraph:
     def __init__(self, generator: Engine, make: Callable[[], Run]):
         self.generator = generator
         stream = new_stream(generator.device)
-        self._captured = Captured(generator.stage.full_name, lambda inputs: make(), stream, at_once=1)
+        self._captured = Captured(generator.stage.full_name, lambda inputs: make(), stream, directly=True)
         self.in_use = self._captured.in_use
 
     @staticmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -46,10 +46,13 @@ class SpokenBatch:
 
 
 class TextQueue:
-    """Speaks texts, `batch_size` utterances at a time; answers leave as soon as they are ready."""
+    """Speaks texts, `batch_size` utterances at a time; answers leave as soon as they are ready.
 
-    def __init__(self, models: Models, batch_size: int, retries: int):
-        self.models, self.batch_size, self.retries = models, batch_size, retries
+    `progress` is told how many further utterances are spoken.
+    """
+
+    def __init__(self, models: Models, batch_size: int, retries: int, progress: Callable[[int], object]):
+        self.models, self.batch_size, self.retries, self.progress = models, batch_size, retries, progress
 
     def answers(self, texts: Sequence[Numbered]) -> Iterator[tuple[int, Audio]]:
         """Each text's answer with its number.
@@ -128,6 +131,7 @@ class TextQueue:
         """The answers of those texts that have all their utterances now."""
         with batch.clock.stage("vocoder"):
             audio, mels = batch.read_audio(), batch.read_mels()
+        self.progress(len(audio))
         work = sum(map(len, audio))
         whole = []
         for (job, i), spoken, samples, mel in zip(batch.entries, batch.spoken, audio, mels, strict=True):

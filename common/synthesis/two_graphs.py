@@ -65,9 +65,9 @@ class TwoGraphs:
 
         names = ("symbols", "lengths", *settings)
         # TensorRT's contexts take as long as a graph.
-        at_once = 1 if encoder.backend == decoder.backend == KERNELS else None
-        self.first = Captured(encoder.stage.full_name, of_encoder, stream, names, at_once)
-        self.second = Captured(decoder.stage.full_name, of_decoder, stream, (*shared, "frames"), at_once)
+        directly = encoder.backend == decoder.backend == KERNELS
+        self.first = Captured(encoder.stage.full_name, of_encoder, stream, names, directly)
+        self.second = Captured(decoder.stage.full_name, of_decoder, stream, (*shared, "frames"), directly)
         self.on_its_stream = functools.partial(own_stream, stream)
 
     def encode(

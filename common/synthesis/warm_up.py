@@ -4,12 +4,18 @@ TensorRT for RTX compiles for the GPU at hand when a shape first runs, for secon
 in a file beside the engine. Other backends read weights and plan memory then.
 """
 
+import atexit
 import itertools
 import math
+import sys
+import threading
 import time
+import warnings
+import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -20,6 +26,7 @@ from melforge.common.export.examples import examples_of
 from melforge.common.stages import Stage, bucket_roots, root
 from melforge.common.synthesis.acoustic import AcousticModel
 from melforge.common.synthesis.chunks import ChunkSizes
+from melforge.common.synthesis.jobs import seconds_idle
 from melforge.common.synthesis.vocoder import Vocoder
 from melforge.common.weights.voices import ModelSource
 
@@ -27,6 +34,8 @@ TEXT = "Printing was the first of the arts that anybody could afford, and it has
 KERNELS_LONGEST = 1280  # some 15 s, and 250 letters at a usual pace
 FEWEST_FRAMES, MOST_FRAMES = 4.5, 10.0  # of a symbol, on average over a text: fast speech and slow
 RunSize = tuple[Bucket | None, int]  # lengths, None for typical ones, and items
+Step = tuple[str, Bucket | None, int]  # a stage's name, "" for what a driver runs beside single stages
+IDLE, PAUSE = 1.0, 0.01  # seconds without a call before a warm-up in the background begins, and between steps
 HEADINGS = ("warm-up", "lengths", "batch", "first ms", "again ms")
 
 
@@ -58,6 +67,7 @@ class Warmable(Protocol):
     acoustic: AcousticModel
     vocoder: Vocoder
     batch_size: int | None
+    models_turn: AbstractContextManager[Any]
 
     def speak(self, text: str) -> object: ...
 
@@ -72,9 +82,16 @@ def warm_up(
     or as large as a deployment says, and batches of the chunks, of these `sizes`, of up to so many `streams`.
     The largest run first: the others do with their memory.
     """
-    batches = batch_sizes or [tts.batch_size or 1]
-    yield from warm_up_model(tts.acoustic, batches)
-    yield from warm_up_model(tts.vocoder, batches, chunk_runs(tts.vocoder, streams, sizes or ChunkSizes()))
+    batches, chunks = batch_sizes or [tts.batch_size or 1], (streams, sizes or ChunkSizes())
+    steps = itertools.chain(
+        warm_up_model(tts.acoustic, batches),
+        warm_up_model(tts.vocoder, batches, chunk_runs(tts.vocoder, *chunks)),
+    )
+    while True:
+        with tts.models_turn:
+            if (one := next(steps, None)) is None:
+                break
+        yield one
     yield _timed("a sentence", "", 1, lambda: tts.speak(TEXT))
     for driver in (tts.acoustic, tts.vocoder):
         driver.engines.count_anew()
@@ -84,6 +101,14 @@ def warm_up_model(
     driver: AcousticModel | Vocoder, batch_sizes: Sequence[int], chunks: Sequence[RunSize] = ()
 ) -> Iterator[Warmed]:
     """The stages of one model, for single items, batches of these sizes, and these runs."""
+    for step in steps_of(driver, batch_sizes, chunks):
+        yield from run_step(driver, step)
+
+
+def steps_of(
+    driver: AcousticModel | Vocoder, batch_sizes: Sequence[int] = (), chunks: Sequence[RunSize] = ()
+) -> list[Step]:
+    """What `warm_up_model` runs, one after the other."""
     batches = sorted({1, *batch_sizes})
     lengths: Sequence[Bucket | None] = driver.engines.buckets or (None,)
     if driver.engines.on_kernels and not driver.engines.buckets:
@@ -98,14 +123,75 @@ def warm_up_model(
     runs += [run for run in chunks if run not in runs]
     if driver.engines.on_kernels:
         runs.sort(key=_work, reverse=True)
-    for name in driver.engines:
-        engine = driver.engines[name]
-        if not driver.captures_all:
-            for bucket, batch in runs:
-                yield _run_stage(engine, driver.source, bucket, batch)
-    for bucket, batch in runs:
-        for one in driver.warm_ups(bucket, batch):
-            yield _timed(one.what, one.lengths, batch, one.run)
+    names = () if driver.captures_all else driver.engines
+    return [(name, *run) for name in (*names, "") for run in runs]
+
+
+def run_step(driver: AcousticModel | Vocoder, step: Step) -> Iterator[Warmed]:
+    name, bucket, batch = step
+    if name:
+        yield _run_stage(driver.engines[name], driver.source, bucket, batch)
+        return
+    for one in driver.warm_ups(bucket, batch):
+        yield _timed(one.what, one.lengths, batch, one.run)
+
+
+class IdleWarmUp:
+    """Warms up for single texts in a thread: a step at a time, while no model was used for IDLE seconds.
+
+    It ends with the object that is warmed up, or when it is told so.
+    """
+
+    def __init__(self, tts: Warmable):
+        self._steps = [
+            (kind, step) for kind in ("acoustic", "vocoder") for step in steps_of(getattr(tts, kind))
+        ]
+        self._stopped = threading.Event()
+        weakref.finalize(tts, self._stopped.set)
+        self._thread = threading.Thread(
+            target=self._run, args=(weakref.ref(tts),), name="warm-up", daemon=True
+        )
+        atexit.register(self._end)  # nothing is captured while Python ends
+        self._thread.start()
+
+    def stop(self) -> None:
+        """After the step under way."""
+        self._stopped.set()
+
+    def _end(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _run(self, there: weakref.ref[Warmable]) -> None:
+        try:
+            if self._stopped.wait(IDLE):  # the first text is on its way
+                return
+            for number, (kind, step) in enumerate(self._steps):
+                while not self._made(there, kind, step, number):
+                    if self._stopped.wait(IDLE / 4):
+                        return
+                if self._stopped.wait(PAUSE):
+                    return
+        except Exception as error:  # speaking does without
+            warnings.warn(f"the warm-up in the background ended: {error}", stacklevel=1)
+        finally:
+            atexit.unregister(self._end)
+
+    def _made(self, there: weakref.ref[Warmable], kind: str, step: Step, number: int) -> bool:
+        """Whether a step was made: nobody was speaking. The object is held no longer than that."""
+        tts = there()
+        if tts is None or seconds_idle() < IDLE:
+            return False
+        with tts.models_turn, tts.acoustic.on_its_stream():
+            if seconds_idle() < IDLE:  # who had the turn
+                return False
+            if not number:
+                print(f"warming up in the background, {len(self._steps)} steps", file=sys.stderr)
+            driver, name = getattr(tts, kind), step[0]
+            if not (name and driver.engines[name].stage.small_steps):  # which take long, one after the other
+                for _ in run_step(driver, step):
+                    pass
+        return True
 
 
 def _work(run: RunSize) -> tuple[int, int]:

@@ -39,13 +39,14 @@ def _words(text: str) -> frozenset[str]:
 # Before a name or in the middle of a phrase: these never end a sentence.
 _NEVER_LAST = _words("""mr mrs ms mx dr drs prof rev hon gen brig col maj capt cmdr lt sgt cpl pvt adm sen
     rep gov pres supt insp msgr messrs mme mlle fr amb atty e.g i.e eg ie vs v cf viz ca approx esp incl
-    asst mgr pfc cpt cpo mmes sra srta emer wm jas geo thos chas robt benj saml edw jno regt lieut sergt""")
+    asst mgr pfc cpt cpo mmes sra srta emer wm jas geo thos chas robt benj saml edw jno eliz regt lieut
+    sergt agg arr civ crim educ feat bef bur inj""")
 # Not the end before a number: "No. 5", "p. 12".
 _BEFORE_NUMBER = _words("""no nos n° nº lat long dep arr exp fig figs vol vols p pp ch chap sec sect art eq
     eqs op par para ext tel apt ste rm bldg mar dec hwy rte rt fl ser pt ph rs sun sat wed hr hrs min mins
     sec secs lb lbs oz arts cl chs pg pgs ll sc mk bk bks prop reg ref acct lot qty pkt gen ex exod lev num
     deut josh judg sam kgs chr chron ps pss prov eccl isa jer ezek dan hos matt mt mk lk jn rom cor gal eph
-    phil col thess tim tit heb jas pet""")
+    phil col thess tim tit heb jas pet stat cir plat""")
 _WEEKDAYS = _words("sat sun wed")
 _MONTHS = _words("""jan feb mar apr may jun jul aug sep sept oct nov dec january february march april june
     july august september october november december""")
@@ -55,15 +56,16 @@ _PERHAPS_LAST = _words("""etc inc ltd co corp llc plc bros jr sr esq st ave blvd
     assn govt est min max avg al ed eds ph.d jan feb apr jun jul aug sep sept oct nov mon tue tues thu thur
     thurs fri sq cu expy pkwy pl ct rte mi lb lbs oz hr hrs mins sec secs pc pcs pkg pkgs qty amt acct doz
     pr ea cath hosp mo mos wk wks yr yrs tbsp tsp gal gals qt qts pt pts ctr dist intl natl mfg cont alt
-    elev pop wt ht sc det dir exec comm cond prop amend misc orig""")
-_STARTERS = _words("""a after all also although an and another are as at because before both but by can could
-    did do does each even every finally first for from had has have he her here his how however i if in is it
-    its let many may meanwhile might most must my next no not now of on one only or our she should since so
-    some such that the their then there these they this those though to two was we were what when where which
-    while who why will with would yet you your""")
+    elev pop wt ht sc det dir exec comm cond prop amend misc orig mtg""")
+_STARTERS = _words("""a after all also although an and another are as at because before both but by can
+    could did do does each even every finally first for from had has have he her here his how however i if
+    in is it its let many may meanwhile might most must my next no not now of on one only or our she should
+    since so some such that the their then there these they this those though to two was we were what when
+    where which while who why will with would yet you your""")
 # Behind a time these belong to it: "5 p.m. Monday", "9 a.m. Eastern".
-_AFTER_TIME = _words("""monday tuesday wednesday thursday friday saturday sunday january february march april
-    may june july august september october november december eastern central mountain pacific greenwich""")
+_AFTER_TIME = _words("""monday tuesday wednesday thursday friday saturday sunday january february march
+    april may june july august september october november december eastern central mountain pacific
+    greenwich""")
 
 _OPENING = "\"'“‘„«([{—–-¿¡\u2060"
 # No pattern has a lookahead behind a repetition: that takes quadratic time on 100 000 full stops.
@@ -72,7 +74,7 @@ _WORD = re.compile(r"[^\W_]")
 _NEXT_WORD = re.compile(rf"\s*[{re.escape(_OPENING)}]*(\w{{0,24}}\.?)")
 _NUMERAL = re.compile(r"[IVXLC]{2,8}\.?|[VX]\.?")
 _NUMBER_FOLLOWS = re.compile(r"\s*[+(#$£€]?\d")
-_CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}[-/]?\d")
+_CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}[-/ ]?\d")
 _SUM_FOLLOWS = re.compile(r"\s[=+×÷]\s")  # "5! = 120", "1 + 2 + ... + n"
 _DOTTED = re.compile(r"[^\W\d_](?:\.[^\W\d_])*")  # an initial, or U.S
 _LIST_ITEM = re.compile(r"[-*•‣·–—]\s|\(?(?:\d{1,3}|[a-zA-Z])[.)]\s")
@@ -84,6 +86,8 @@ _BEGINS_WITH_TIME = re.compile(
     r"(?:about\s|around\s|nearly\s|exactly\s)?\d[\d:. -]{0,12}[ap]\.m\.$",
     re.IGNORECASE,
 )
+_MOVE_FOLLOWS = re.compile(r"\s(?:[KQRBN][a-h1-8]{0,2}x?[a-h][1-8]|O-O)")  # of chess: "2. Nf3"
+_CHAIN = re.compile(r"\s[A-Z]\.\s[A-Z][a-z]{1,4}\.")  # "Fed. R. Civ. P."
 _SHILLINGS = re.compile(r"\d{1,2}[ls]")
 _LOOK_BACK = 24  # characters before a full stop that decide on it: room for every abbreviation
 _WRAP_WIDTH = 60  # lines of prose are not wrapped to fewer columns than this
@@ -207,6 +211,10 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
     word = words[-1].lstrip(_OPENING) if words else ""
     if len(words) == 1 and mark.start() - start < _LOOK_BACK and word.isdigit() and len(word) <= 3:
         return False  # the number of an item: "1. Wash your hands."
+    if (
+        len(word) < 3 and word.isdigit() and words[-2:-1] and words[-2].endswith(":")
+    ):  # "In order: 1. Leeds 2. York"
+        return False
     abbreviation = word.lower()
     if _SHILLINGS.fullmatch(word) and _NUMBER_FOLLOWS.match(text, end):  # "10s. 6d."
         return False
@@ -218,6 +226,10 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
         return False
     if abbreviation in ("no", "nos") and next_word == "of" and not text.startswith(" of course", end):
         return False  # "no. of items"
+    if word.isdigit() and _MOVE_FOLLOWS.match(text, end):
+        return False
+    if word.istitle() and len(word) < 5 and _CHAIN.match(text, end):
+        return False
     if abbreviation in _WEEKDAYS and next_word.rstrip(".").lower() in _MONTHS:  # "Wed. Nov 11"
         return False
     if (
@@ -226,6 +238,7 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
         and (next_word == "I." or text[following.end(1) : following.end() + 1] in ("-", "–", ",", ":", ")"))
         and (
             abbreviation not in ("no", "art", "p", "pp")
+            or text.startswith(", §", following.end(1))
             or text[following.end() : following.end() + 1] in "-–"
         )
     ):

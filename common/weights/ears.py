@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -16,15 +15,15 @@ from melforge.common.weights.voices import (
     ModelSource,
     Voice,
     find_folder,
+    folders_in,
+    homes_of,
     load_voice,
-    names_in,
     read_model,
 )
 
 EAR_FILE = "ear.yaml"
 LANGUAGE_FILE = "language_model.npz"  # which an ear may have beside it
 NO_EAR = "none"  # the name that asks for none, where an ear that is there would be taken
-DEFAULT_FOLDER = Path(__file__).resolve().parents[2] / "ears"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +37,12 @@ class EarFile(ModelSection):
     licence: str = ""
 
 
-def ears_folder() -> Path:
-    return Path(os.environ.get("MELFORGE_EARS") or DEFAULT_FOLDER)
-
-
 def list_ears() -> list[str]:
-    return names_in(ears_folder(), EAR_FILE)
+    return list(folders_in(homes_of("ears"), EAR_FILE))
+
+
+def no_ear() -> str:
+    return f"there is no ear in {' or '.join(map(str, homes_of('ears')))}"
 
 
 def load_ear(name_or_path: str | Path | None = None) -> Voice:
@@ -53,10 +52,10 @@ def load_ear(name_or_path: str | Path | None = None) -> Voice:
     """
     if name_or_path is None and not list_ears():
         raise InputError(
-            f"there is no ear in {ears_folder()}: give one with --ear FOLDER, or a published file of a "
-            "recogniser with --checkpoint FILE"
+            f"{no_ear()}: give one with --ear FOLDER, or a published file of a recogniser with "
+            "--checkpoint FILE"
         )
-    folder = find_folder("an ear", name_or_path, ears_folder(), EAR_FILE)
+    folder = find_folder("an ear", name_or_path, homes_of("ears"), EAR_FILE)
     entries = read_yaml(folder / EAR_FILE)
     require_known(entries, [f.name for f in fields(EarFile)])
     file = build(EarFile, entries, folder / EAR_FILE)
@@ -66,7 +65,7 @@ def load_ear(name_or_path: str | Path | None = None) -> Voice:
         raise InputError(f"{entries['model'].place}: {error}") from None
     section = {f.name: entries[f.name].value for f in fields(ModelSection) if f.name in entries}
     source = read_model(file.model, replace(entries["model"], value=section), folder)
-    words = ("--ear", folder.name if folder.parent == ears_folder() else str(folder))
+    words = ("--ear", folder.name if folder.parent in homes_of("ears") else str(folder))
     language = folder / LANGUAGE_FILE
     source = replace(source, words=words, language_model=language if language.is_file() else None)
     models = {file.model: source}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -17,8 +17,8 @@ import numpy as np
 from melforge.common.audio.contract import MelContract
 from melforge.common.config.typed import build, build_section, require_known, typed_entry, typed_options
 from melforge.common.config.yaml_file import Entry, entries_of, read_yaml
-from melforge.common.errors import InputError, unknown
-from melforge.common.files import what_it_is, written_whole
+from melforge.common.errors import IN_CHECKOUT, InputError, unknown
+from melforge.common.files import data_folder, what_it_is, written_whole
 from melforge.common.registry import get_model, names
 from melforge.common.remote import fetch_folder, is_address
 from melforge.common.speech import Controls, control_fields
@@ -30,7 +30,6 @@ VOICE_FILE = "voice.yaml"
 LEXICON_FILE = "lexicon.yaml"  # which a voice may have beside it
 SCALE = "#scale"  # behind the name of an int8 tensor: what each of its rows is multiplied with
 WEIGHTS = "weights.safetensors"  # of a model, in the folder of a run, a voice, an ear or a cache
-DEFAULT_FOLDER = Path(__file__).resolve().parents[2] / "voices"
 
 
 @dataclass(frozen=True)
@@ -143,43 +142,63 @@ class Voice:
         return [name for name in self.models if get_model(name).kind == kind]
 
 
-def voices_folder() -> Path:
-    return Path(os.environ.get("MELFORGE_VOICES") or DEFAULT_FOLDER)
+def homes_of(kind: str) -> tuple[Path, ...]:
+    """The folders of "voices" or "ears": the one that $MELFORGE_VOICES names, or that of those shipped. In an
+    installed package the user's own comes behind it. New ones are made in the last.
+    """
+    if given := os.environ.get(f"MELFORGE_{kind.upper()}"):
+        return (Path(given),)
+    shipped = Path(__file__).resolve().parents[2] / kind
+    if IN_CHECKOUT:
+        return (shipped,)
+    try:
+        return shipped, data_folder() / kind
+    except RuntimeError:  # a user without a home
+        return (shipped,)
+
+
+def place_of(kind: str, name: str) -> Path:
+    """Where a voice or an ear of this name is made: in its home, or at the path that the name is."""
+    return Path(name) if "/" in name else homes_of(kind)[-1] / name
 
 
 def list_voices() -> list[str]:
-    return names_in(voices_folder(), VOICE_FILE)
+    return list(folders_in(homes_of("voices"), VOICE_FILE))
 
 
 def load_voice(name_or_path: str | Path | None = None) -> Voice:
     """A voice by its name or its folder's path; without either, the first there is."""
     if name_or_path is None and not list_voices():
-        raise InputError(f"there is no voice in {voices_folder()}; name the folder of one")
-    return read_voice(find_folder("a voice", name_or_path, voices_folder(), VOICE_FILE))
+        homes = " or ".join(map(str, homes_of("voices")))
+        raise InputError(f"there is no voice in {homes}; name the folder of one")
+    return read_voice(find_folder("a voice", name_or_path, homes_of("voices"), VOICE_FILE))
 
 
 def models_in(name_or_path: str | Path | None) -> list[str]:
     """The names of a voice's models, in its order, without reading what else its file says of them."""
-    folder = find_folder("a voice", name_or_path, voices_folder(), VOICE_FILE)
+    folder = find_folder("a voice", name_or_path, homes_of("voices"), VOICE_FILE)
     models = read_yaml(folder / VOICE_FILE).get("models")
     return [name for name in entries_of(models.value, models.place) if name in names()] if models else []
 
 
-def names_in(home: Path, file: str) -> list[str]:
-    """The names of the voices or ears in their folder `home`: of the folders in it that have such a file."""
-    return sorted(path.parent.name for path in home.glob(f"*/{file}"))
+def folders_in(homes: Iterable[Path], file: str) -> dict[str, Path]:
+    """The voices or ears in these folders, those of each sorted by name: the folders in it that have such a
+    file. Of one name the last is taken.
+    """
+    found = (path.parent for home in homes for path in sorted(home.glob(f"*/{file}")))
+    return {folder.name: folder for folder in found}
 
 
-def find_folder(what: str, name_or_path: str | Path | None, home: Path, file: str) -> Path:
-    """The folder of a voice or an ear (`what`) by its name in `home` or by its path, also that of its `file`.
+def find_folder(what: str, name_or_path: str | Path | None, homes: Iterable[Path], file: str) -> Path:
+    """The folder of a voice or an ear (`what`) by its name in `homes`, or by its path or that of its `file`.
 
-    Without either it is the first in `home`, which must hold one. An InputError, or a FileNotFoundError of a
+    Without either it is the first in `homes`, which must hold one. An InputError, or a FileNotFoundError of a
     path, where there is none. One in an object store is copied into the cache.
     """
-    available = names_in(home, file)
-    name = str(available[0] if name_or_path is None else name_or_path)
+    available = folders_in(homes, file)
+    name = str(next(iter(available)) if name_or_path is None else name_or_path)
     if name in available:
-        return home / name
+        return available[name]
     path, noun = fetch_folder(name) if is_address(name) else Path(name), what.split()[1]
     folder = path.parent if path.name == file else path
     if (folder / file).is_file():
@@ -250,7 +269,7 @@ def _model_of_voice(
         raise InputError(f"{entry.place}: {unknown('model', name, names(*KINDS))}")
     source = read_model(name, entry, folder, mel)
     frontend_of = frontend if get_model(name).kind == "acoustic" else None
-    words = ("--voice", folder.name if folder.parent == voices_folder() else str(folder))
+    words = ("--voice", folder.name if folder.parent in homes_of("voices") else str(folder))
     return replace(source, frontend=frontend_of, words=words)
 
 

@@ -17,7 +17,7 @@ import multiprocessing
 import os
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ import torch
 
 from melforge.common.cli.parser import Parser
 from melforge.common.cli.training import DEVICE
+from melforge.common.text.frontends import get_frontend
 from melforge.common.training.corpus.alignment import LEAD, TAIL, Aligner, speech_bounds
 from melforge.common.training.corpus.dataset import HOP, RATE, Labels, save_labels, write_metadata
 from melforge.common.training.loop import pick_device
@@ -66,7 +67,7 @@ class Labelled:
 _worker: dict = {}
 
 
-def start_worker(folder: Path, symbols: list[str]) -> None:
+def start_worker(folder: Path, symbols: Sequence[str]) -> None:
     _worker.update(folder=folder, symbols=symbols, aligner=None)
 
 
@@ -130,9 +131,6 @@ def main() -> None:
     option("lines", type=Path, help="what recipes.kokoro.texts wrote")
     option("--model", type=Path, required=True, help="kokoro-v1.0.int8.onnx")
     option("--voices", type=Path, required=True, help="folder of the voices' .bin files")
-    option(
-        "--symbols", type=Path, help="symbols of the frontend, one a line (default: those of both accents)"
-    )
     option("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 1))
     option("--only", choices=(ACOUSTIC, VOCODER), help="lines for the one corpus")
     option("--limit", type=int, help="the first N lines only")
@@ -140,14 +138,6 @@ def main() -> None:
     option("-o", "--output", type=Path, required=True)
     args = parser.parse_args()
     make(args)
-
-
-def frontend_symbols(path: Path | None) -> list[str]:
-    if path:
-        return path.read_text(encoding="utf-8").split("\n")
-    from melforge.common.text.frontends import get_frontend
-
-    return list(get_frontend(BOTH_ACCENTS).symbols)  # American ones have the same numbers
 
 
 def make(args: argparse.Namespace) -> None:
@@ -160,7 +150,8 @@ def make(args: argparse.Namespace) -> None:
     torch.manual_seed(zlib.crc32(args.lines.name.encode()))
     began = time.monotonic()
     context = multiprocessing.get_context("spawn")
-    how = args.output, frontend_symbols(args.symbols)
+    # American symbols have the same numbers.
+    how = args.output, get_frontend(BOTH_ACCENTS).symbols
     pool = ProcessPoolExecutor(args.workers, context, start_worker, how)
     teacher = load_teacher(args.model, args.voices, pick_device(args.device))
     louder = gains(teacher, lines)

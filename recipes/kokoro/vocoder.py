@@ -22,20 +22,18 @@ from torch import Tensor
 from melforge.common.audio.contract import MelContract
 from melforge.common.cli.options import positive
 from melforge.common.cli.training import parse_recipe, vocoder_parser
-from melforge.common.training import ranks
 from melforge.common.training.corpus.batches import VALIDATION_FRAMES, corpus_mel, open_mels, validation_count
 from melforge.common.training.corpus.dataset import RATE, CorpusAudio, load_labels
 from melforge.common.training.corpus.sources import SourcedSegments
 from melforge.common.training.fine_tune import find_start
-from melforge.common.training.loop import Run, RunSettings, TrainingPlan, adamw, autocast, start
+from melforge.common.training.loop import TrainingPlan, adamw, autocast, run_training, start
 from melforge.common.training.pitch import LESSON_BATCH, SEMITONES, pitch_loss
-from melforge.common.weights.voices import ModelSource, read_weights, save_weights
+from melforge.common.weights.voices import ModelSource
 from melforge.hifigan.config import HifiganConfig
 from melforge.hifigan.source_filter import SourceFilterGenerator
 from melforge.hifigan.train import HifiganRecipe, SourceFilterTrainer, phase_loss, with_noise
 
 HPARAM = Path(__file__).with_name("vocoder.yaml")
-JUDGES_BYTES = 12 * 2**20
 FAR = 2.0  # semitones: a frame that is further off is heard
 
 
@@ -162,57 +160,19 @@ def begin_with(start: str, config: HifiganConfig) -> ModelSource:
     return replace(source, config=config, given_state=state)
 
 
-def save_judges(trainer: AllVoicesTrainer, folder: Path) -> None:
-    """The discriminators, for a run that goes on from the weights, in files of at most JUDGES_BYTES."""
-    files: list[dict[str, np.ndarray]] = [{}]
-    for name, value in trainer.discriminators.state_dict().items():
-        if sum(array.nbytes for array in files[-1].values()) + 2 * value.numel() > JUDGES_BYTES and files[-1]:
-            files.append({})
-        files[-1][name] = value.half().cpu().numpy()
-    for number, arrays in enumerate(files, 1):
-        save_weights(folder / f"judges-{number}.safetensors", arrays, {})
-
-
-def load_judges(trainer: AllVoicesTrainer, paths: Sequence[Path]) -> None:
-    arrays = {name: value for path in paths for name, value in read_weights(path).items()}
-    state = {name: torch.from_numpy(np.array(value, np.float32)) for name, value in arrays.items()}
-    trainer.discriminators.load_state_dict(state)
-
-
-def train(
-    settings: RunSettings, trainer: AllVoicesTrainer, pitch_steps: int | None, log_every: int = 500
-) -> None:
-    """The pitch network alone for so many steps, then all together to the schedule's end."""
-    if pitch_steps:
-        trainer.teach_pitch(trainer.lessons(settings.seed), pitch_steps)
-        found = trainer.pitch_errors()
-        print(f"pitch alone, {pitch_steps} steps: {found}", flush=True)
-    run = Run(settings, trainer)
-    for losses in run.steps():
-        step = run.schedule.step
-        if ranks.is_first() and (step % log_every == 0 or step in (1, 10, 100)):
-            values = {name: loss.item() for name, loss in losses.items()}
-            run.log.write(step, values | trainer.validate() | {"rate": run.rate})
-    if ranks.is_first():
-        if run.log.path.exists():
-            run.log.plot()
-        save_judges(trainer, settings.out)
-    trainer.forget_graphs()
-    ranks.leave()
-
-
 def main() -> None:
     parser = vocoder_parser("hifigan", HifiganRecipe)
     option = parser.add_argument
     option("--more", type=Path, nargs="*", default=[], help="corpora without predicted mels")
     option("--from", dest="start", help="voice or weights.safetensors that the generator begins with")
-    option("--judges", type=Path, nargs="*", default=[], help="discriminators of a run, judges-*.safetensors")
     option("--pitch-steps", type=positive, help="lessons of the pitch network alone, at first")
     args, settings, plan = parse_recipe(parser)
     corpora, device = [*args.more, args.corpus], start(settings)
     segments = PitchedSegments(corpora, plan.contract, args.mels, device, plan.recipe.edge_segments)
     begun = begin_with(args.start, plan.config) if args.start else None
     trainer = AllVoicesTrainer(plan, segments, begun)
-    if args.judges:
-        load_judges(trainer, args.judges)
-    train(settings, trainer, args.pitch_steps)
+    if args.pitch_steps:
+        trainer.teach_pitch(trainer.lessons(settings.seed), args.pitch_steps)
+        found = trainer.pitch_errors()
+        print(f"pitch alone, {args.pitch_steps} steps: {found}", flush=True)
+    run_training(settings, trainer)

@@ -1,12 +1,12 @@
-"""Tables, voices and Triton's repositories in object stores: moto's (S3), Google's and Azure's emulators."""
+"""Tables, voices and Triton's repositories in object stores: emulators of S3, Google's, Azure's, the Hub."""
 
 import contextlib
 import itertools
 import os
-import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from melforge.common.errors import InputError
 from melforge.common.remote import is_address
 from melforge.common.runner import TextToSpeech
 from tests.flood import IN_TIME, seconds_from_now
-from tests.serve.conftest import wait_for
+from tests.hub import running_hub
 from tests.serve.test_processes import children_of
 from tests.triton.conftest import free_ports
 
@@ -38,7 +38,7 @@ def s3_store(monkeypatch):
     known = {"ENDPOINT_URL": f"http://{host}:{port}", "ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b"}
     for name, value in known.items():
         monkeypatch.setenv(f"AWS_{name}", value)
-    yield "s3"
+    yield
     server.stop()
 
 
@@ -50,13 +50,13 @@ def gs_store(monkeypatch):
     server.start()
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://localhost:{port}")
     monkeypatch.setenv("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")  # which wants credentials at each call
-    yield "gs"
+    yield
     server.stop()
 
 
-def az_store(monkeypatch, tmp_path_factory):
+def az_store(monkeypatch):
     (port,) = free_ports(1)
-    folder = tmp_path_factory.mktemp("azurite")
+    folder = tempfile.mkdtemp(prefix="azurite")
     words = f"--blobPort {port} --location {folder} --skipApiVersionCheck --disableTelemetry".split()
     with subprocess.Popen(
         [os.environ.get("MELFORGE_AZURITE", "azurite-blob"), *words], stdout=subprocess.PIPE, text=True
@@ -68,29 +68,42 @@ def az_store(monkeypatch, tmp_path_factory):
         place = f"BlobEndpoint=http://127.0.0.1:{port}/devstoreaccount1"
         known = f"DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey={key};{place};"
         monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", known)
-        yield "az"
+        yield
         process.kill()
 
 
-@pytest.fixture(params=[pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("s3", "gs", "az")])
-def store(request, monkeypatch, tmp_path_factory):
+def hf_store(monkeypatch):
+    import fsspec
+    import huggingface_hub
+
+    with running_hub() as (url, hub):
+        monkeypatch.setenv("FSSPEC_HF_ENDPOINT", url)  # for processes; it is read by an import
+        monkeypatch.setitem(fsspec.config.conf, "hf", {"endpoint": url})
+        monkeypatch.setenv("HF_HUB_DISABLE_XET", "1")
+        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
+        hub.repositories["datasets/me/bucket"] = {}
+        yield hub
+
+
+KINDS = {"s3": s3_store, "gs": gs_store, "az": az_store, "hf": hf_store}
+
+
+@pytest.fixture(params=[pytest.param(name, marks=getattr(pytest.mark, name)) for name in KINDS])
+def store(request, monkeypatch):
     """A bucket of its own, as fsspec sees it, whose names are without "s3://"."""
     import fsspec
 
-    kinds = {"s3": s3_store, "gs": gs_store}
-    one = (
-        kinds[request.param](monkeypatch)
-        if request.param in kinds
-        else az_store(monkeypatch, tmp_path_factory)
-    )
-    with contextlib.contextmanager(lambda: one)() as scheme:
-        kind = fsspec.get_filesystem_class(scheme)
+    kind = fsspec.get_filesystem_class(scheme := request.param)
+    with contextlib.contextmanager(KINDS[scheme])(monkeypatch) as server:
         kind.clear_instance_cache()  # of the last store, at another port
         found = kind(use_listings_cache=False, skip_instance_cache=True)
-        found.mkdir("bucket")
-        found.scheme = scheme
+        found.bucket = "bucket" if scheme != "hf" else "datasets/me/bucket"
+        found.address, found.server = f"{scheme}://{found.bucket}", server
+        if scheme != "hf":
+            found.mkdir(found.bucket)
         yield found
-        found.rm("bucket", recursive=True)
+        if scheme != "hf":
+            found.rm(found.bucket, recursive=True)
         kind.clear_instance_cache()
 
 
@@ -101,6 +114,7 @@ def words_of(voice, table: object, folder: object, *more: object) -> list[str]:
 
 def content_of(store, folder: str) -> dict[str, bytes]:
     """Without the marks of finished shards."""
+    store.invalidate_cache()  # the Hub's has one that cannot be left out
     found = {name: store.cat_file(name) for name in store.find(folder)}
     return {n.removeprefix(f"{folder}/"): data for n, data in found.items() if not n.endswith("/_SUCCESS")}
 
@@ -115,43 +129,38 @@ def whole(tiny_voice, tmp_path) -> dict[str, bytes]:
 
 
 def test_a_table_is_read_from_a_store_and_spoken_into_it(store, tiny_voice, whole, tmp_path, capsys):
-    store.put_file(str(tmp_path / "in.txt"), "bucket/in.txt")
+    store.put_file(str(tmp_path / "in.txt"), f"{store.bucket}/in.txt")
     words = words_of(
-        tiny_voice,
-        f"{store.scheme}://bucket/in.txt",
-        f"{store.scheme}://bucket/run/",
-        "--format",
-        "flac",
-        "--workers",
-        2,
+        tiny_voice, f"{store.address}/in.txt", f"{store.address}/run/", "--format", "flac", "--workers", 2
     )
     assert main(words) == 0
-    assert content_of(store, "bucket/run") == whole
-    assert f"{store.scheme}://bucket/run: 14 of 14 texts" in capsys.readouterr().out
-    store.rm_file("bucket/run/000001/_SUCCESS")  # as where a worker ended while it sent files
-    store.rm_file("bucket/run/000001/7.flac")
+    assert content_of(store, f"{store.bucket}/run") == whole
+    assert f"{store.address}/run: 14 of 14 texts" in capsys.readouterr().out
+    store.rm_file(f"{store.bucket}/run/000001/_SUCCESS")  # as where a worker ended while it sent files
+    store.rm_file(f"{store.bucket}/run/000001/7.flac")
     assert main(words) == 0
-    assert content_of(store, "bucket/run") == whole
+    assert content_of(store, f"{store.bucket}/run") == whole
     assert "3 of 4 shards were there already" in capsys.readouterr().err
-    with pytest.raises(InputError, match=r"://bucket/run holds another run \(controls.seed: 0, not 3\)"):
+    with pytest.raises(InputError, match=r"/run holds another run \(controls.seed: 0, not 3\)"):
         main([*words, "--seed", "3"])
-    assert not list(Path.cwd().glob(f"{store.scheme}:*"))
+    assert not list(Path.cwd().glob("*:"))
 
 
 @pytest.mark.slow
 def test_a_run_into_a_store_that_was_killed_goes_on_to_the_same_bytes(store, tiny_voice, whole, tmp_path):
     words = words_of(
-        tiny_voice, tmp_path / "in.txt", f"{store.scheme}://bucket/run", "--format", "flac", "--workers", 2
+        tiny_voice, tmp_path / "in.txt", f"{store.address}/run", "--format", "flac", "--workers", 2
     )
     command = [sys.executable, "-m", "melforge", "speak", *words]
     process = subprocess.Popen(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)})
-    while not store.glob("bucket/run/*/_SUCCESS"):
+    while not store.glob(f"{store.bucket}/run/*/_SUCCESS"):
         assert process.poll() is None
         time.sleep(0.002)
+        store.invalidate_cache()
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert main(words) == 0
-    assert content_of(store, "bucket/run") == whole
+    assert content_of(store, f"{store.bucket}/run") == whole
 
 
 @contextlib.contextmanager
@@ -166,21 +175,34 @@ def front(port: int, to: str) -> Iterator[subprocess.Popen]:
 
 @pytest.mark.slow
 @IN_TIME
-@pytest.mark.parametrize("store", [pytest.param("s3", marks=pytest.mark.s3)], indirect=True)
+@pytest.mark.parametrize(
+    ("store", "place"),
+    [
+        pytest.param("s3", "AWS_ENDPOINT_URL", marks=pytest.mark.s3),
+        pytest.param("hf", "FSSPEC_HF_ENDPOINT", marks=pytest.mark.hf),
+    ],
+    indirect=["store"],
+)
 def test_workers_runs_and_a_store_that_are_killed_again_and_again_leave_the_same_bytes(
-    store, tiny_voice, whole, tmp_path, monkeypatch
+    store, place, tiny_voice, whole, tmp_path, monkeypatch
 ):
     (port,) = free_ports(1)
-    behind = os.environ["AWS_ENDPOINT_URL"].rpartition(":")[2]
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
-    store.put_file(str(tmp_path / "in.txt"), "bucket/in.txt")
+    behind = os.environ[place].rpartition(":")[2]
+    monkeypatch.setenv(place, f"http://127.0.0.1:{port}")
+    store.put_file(str(tmp_path / "in.txt"), f"{store.bucket}/in.txt")
     turns = itertools.cycle(("worker", "store for a moment", "run", "store"))
     kills, ends, rounds, is_over = Counter(), Counter(), 0, seconds_from_now()
 
     def speak_once(folder: str, seen: set[str]) -> int:
         """Runs the command; where more objects have come something is killed. The status."""
         words = words_of(
-            tiny_voice, "s3://bucket/in.txt", f"s3://{folder}", "--format", "flac", "--workers", 2
+            tiny_voice,
+            f"{store.address}/in.txt",
+            f"{store.address}/{folder}",
+            "--format",
+            "flac",
+            "--workers",
+            2,
         )
         command = [sys.executable, "-m", "melforge", "speak", *words]
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -188,7 +210,8 @@ def test_workers_runs_and_a_store_that_are_killed_again_and_again_leave_the_same
             before = stack.enter_context(front(port, behind))
             process = stack.enter_context(subprocess.Popen(command, cwd=tmp_path, env=environment))
             while process.poll() is None:
-                now = set(store.find(folder))
+                store.invalidate_cache()
+                now = set(store.find(f"{store.bucket}/{folder}"))
                 workers = children_of(process.pid) if now - seen else []
                 if workers:
                     seen |= now
@@ -206,11 +229,10 @@ def test_workers_runs_and_a_store_that_are_killed_again_and_again_leave_the_same
 
     while not is_over() or len(kills) < 4:
         rounds += 1
-        folder, seen = f"bucket/run{rounds}", set()
+        folder, seen = f"run{rounds}", set()
         while (status := speak_once(folder, seen)) != 0:
             assert status in (2, -signal.SIGKILL)
-        assert content_of(store, folder) == whole
-        store.rm(folder, recursive=True)
+        assert content_of(store, f"{store.bucket}/{folder}") == whole
     print(f"{rounds} tables, killed: {dict(kills)}, ends: {dict(ends)}")
 
 
@@ -219,8 +241,8 @@ def test_a_voice_in_a_store_speaks_and_is_fetched_again_when_it_changes(
 ):
     monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path / "cache"))
     for file in (path for path in tiny_voice.rglob("*") if path.is_file()):
-        store.put_file(str(file), f"bucket/voices/{tiny_voice.name}/{file.relative_to(tiny_voice)}")
-    address = f"{store.scheme}://bucket/voices/{tiny_voice.name}"
+        store.put_file(str(file), f"{store.bucket}/voices/{tiny_voice.name}/{file.relative_to(tiny_voice)}")
+    address = f"{store.address}/voices/{tiny_voice.name}"
 
     def spoken(voice) -> bytes:
         return TextToSpeech.load(voice=voice, device="cpu", threads=1).speak("One.").samples.tobytes()
@@ -228,73 +250,40 @@ def test_a_voice_in_a_store_speaks_and_is_fetched_again_when_it_changes(
     assert spoken(address) == spoken(tiny_voice)
     copies = tmp_path / "cache" / "remote"
     assert spoken(address) == spoken(tiny_voice) and len(list(copies.iterdir())) == 1
-    about = f"bucket/voices/{tiny_voice.name}/voice.yaml"
+    about = f"{store.bucket}/voices/{tiny_voice.name}/voice.yaml"
     store.pipe_file(about, store.cat_file(about) + b"# changed\n")
     spoken(address)
     assert len(list(copies.iterdir())) == 2
 
 
-SPEAKS_TWICE = """
-import sys
-from melforge.common.cli.speak import main
-from melforge.common.runner import TextToSpeech
-print(main(sys.argv[1:]), flush=True)
-input()
-TextToSpeech.load(voice="hf://me/voice@main", device="cpu")
-"""
-
-
-@pytest.mark.hf
-@pytest.mark.slow
-def test_a_table_and_a_voice_are_read_from_a_hub(tiny_voice, whole, tmp_path):
-    """olah, a mirror of the Hub by others, answers for repositories of git."""
-    (port,) = free_ports(1)
-    config = f'[basic]\nport = {port}\nmirrors-path = ["{tmp_path}/hub"]\n[accessibility]\noffline = true\n'
-    (tmp_path / "olah.toml").write_text(config)
-    shutil.copytree(tiny_voice, voice := tmp_path / "hub/models/me/voice")
-    (texts := tmp_path / "hub/datasets/me/texts").mkdir(parents=True)
-    shutil.copy(tmp_path / "in.txt", texts)
-
-    def commit(repository: Path) -> None:
-        for words in ("init -q -b main", "add .", "-c user.name=a -c user.email=a@b commit -q -m a"):
-            subprocess.run(["git", "-C", repository, *words.split()], check=True)
-
-    commit(voice)
-    commit(texts)
-    table, log, run = "hf://datasets/me/texts@main/in.txt", tmp_path / "log", tmp_path / "run"
-    words = words_of("hf://me/voice@main", table, run, "--format", "flac", "--workers", 1)
-    places = {"HF_ENDPOINT": f"http://localhost:{port}", "MELFORGE_CACHE": str(tmp_path / "cache")}
-    environment = os.environ | places | {"PYTHONPATH": str(ROOT)}
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment}
-    olah = [sys.executable, "-m", "olah.server", "-c", "olah.toml"]
-    with log.open("wb") as out, subprocess.Popen(olah, cwd=tmp_path, stdout=out, stderr=out) as hub:
-        wait_for(lambda: hub.poll() is not None or b"Uvicorn running" in log.read_bytes(), "the hub")
-        with subprocess.Popen([sys.executable, "-c", SPEAKS_TWICE, *words], **pipes) as process:
-            assert "14 of 14 texts" in process.stdout.readline()
-            (voice / "voice.yaml").write_text((voice / "voice.yaml").read_text() + "# changed\n")
-            commit(voice)
-            process.communicate("\n")
-        hub.kill()
-    assert process.returncode == 0
-    del whole["run.json"]  # which names the voice
-    assert {name: (run / name).read_bytes() for name in whole} == whole
-    assert len(list((tmp_path / "cache" / "remote").iterdir())) == 2
-
-
-def test_a_hub_is_not_written_to(tiny_voice, tmp_path):
-    (tmp_path / "in.csv").write_text("id,text\na,One.\n")
-    with pytest.raises(InputError, match="hf://me/models: hf:// is for reading; give a folder"):
-        triton_main(["hf://me/models", "--voice", str(tiny_voice), "--device", "cpu"])
-    with pytest.raises(InputError, match="hf://datasets/me/run: hf:// is for reading"):
-        main(words_of(tiny_voice, tmp_path / "in.csv", "hf://datasets/me/run"))
+@pytest.mark.parametrize("store", [pytest.param("hf", marks=pytest.mark.hf)], indirect=True)
+def test_a_shard_is_one_commit_and_the_hub_is_asked_again_where_it_wants_that(
+    store, tiny_voice, whole, tmp_path
+):
+    repository = store.server.repositories[store.bucket]
+    repository[".gitignore"] = b"*.flac"
+    store.server.faults += [
+        (429, {"RateLimit": '"api";r=0;t=0'}, False),  # for run.json
+        (429, {"Retry-After": "0"}, False),
+        (412, {}, False),  # another's commit was first
+        (503, {}, True),  # it is made, and the answer is lost
+    ]
+    words = words_of(tiny_voice, tmp_path / "in.txt", f"hf://{store.bucket}/run", "--format", "flac")
+    assert main([*words, "--workers", "2"]) == 0
+    assert content_of(store, f"{store.bucket}/run") == whole
+    assert not store.server.faults
+    shards = {frozenset(name for name in repository if f"run/{number:06}/" in name) for number in range(4)}
+    assert all(f"{next(iter(shard)).rpartition('/')[0]}/_SUCCESS" in shard for shard in shards)
+    rest = [commit for commit in store.server.commits if commit not in shards]
+    assert len(rest) == len(store.server.commits) - len(shards) == 2, "settings and lists"
 
 
 def test_a_repository_of_triton_is_written_into_a_store(store, tiny_voice, tmp_path):
     words = ["--voice", str(tiny_voice), "--device", "cpu"]
-    assert triton_main([f"{store.scheme}://bucket/models", *words]) == 0
+    assert triton_main([f"{store.address}/models", *words]) == 0
     assert triton_main([str(tmp_path / "models"), *words]) == 0
     here = {str(p.relative_to(tmp_path / "models")) for p in (tmp_path / "models").rglob("*") if p.is_file()}
-    assert here == set(content_of(store, "bucket/models"))
+    assert here == set(content_of(store, f"{store.bucket}/models"))
 
 
 @pytest.mark.parametrize("store", [pytest.param("s3", marks=pytest.mark.s3)], indirect=True)

@@ -12,7 +12,7 @@ import pytest
 from melforge.common.cli.speak import main
 from melforge.common.cluster.bulk import Share
 from melforge.common.errors import InputError
-from tests.cluster.conftest import PATIENCE, kill, melforge, no_other_cluster, ray_processes
+from tests.cluster.conftest import PATIENCE, kill, melforge, ray_processes
 
 TEXTS = [f"Sentence number {number}{' and so on' * (number % 4)}." for number in range(59)]
 
@@ -105,16 +105,6 @@ def test_parquet_in_and_out(environment, tiny_voice, tmp_path):
         samples, rate = soundfile.read(tmp_path / f"{row.split()[0]}.flac")
         assert row.endswith(f" {rate} {len(samples) / rate:.6f}".rstrip("0"))
     assert "8,no audio made" in (tmp_path / "out" / "not-spoken.csv").read_text()
-
-
-@pytest.mark.ray
-@pytest.mark.slow
-def test_no_cluster_at_an_address_is_a_sentence(environment, tmp_path, tmp_path_factory):
-    table = write_table(tmp_path / "in.jsonl")
-    command = melforge("speak", "-i", table, "-o", tmp_path / "out", "--ray", "auto", "--device", "cpu")
-    with no_other_cluster(tmp_path_factory):
-        done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 2 and "error: no Ray cluster at 'auto' (" in done.stderr, done.stderr
 
 
 def test_without_ray_a_sentence_says_how_to_get_it(monkeypatch, tmp_path):

@@ -13,7 +13,7 @@ import soundfile
 import torch
 
 from melforge.common.audio.contract import MelContract, require_same_contract
-from melforge.common.audio.mel import magnitude_spectrogram, mel_basis, mel_spectrogram
+from melforge.common.audio.mel import mel_basis, mel_spectrogram
 from melforge.common.audio.sound_files import (
     DECODED_AT_ONCE,
     decode_audio,
@@ -28,13 +28,7 @@ from melforge.common.speech import Audio, Timings
 
 GOLDEN = np.load(Path(__file__).parents[1] / "golden" / "mel" / "mel.npz")
 CONTRACT = MelContract()
-OTHERS = {
-    "tacotron_mel_fmax8000": (CONTRACT, "tacotron"),
-    "tacotron_mel_fmax7000": (replace(CONTRACT, mel_fmax=7000.0), "tacotron"),
-    "tacotron_mel_44k_2048_512": (MelContract(44100, 2048, 512, 2048, 80, 0.0, 22050.0), "tacotron"),
-    "hifigan_mel_fmax8000": (CONTRACT, "hifigan"),
-    "hifigan_mel_fmaxNone": (replace(CONTRACT, mel_fmax=None), "hifigan"),
-}
+CONTRACTS = {"hifigan_mel_fmax8000": CONTRACT, "hifigan_mel_fmaxNone": replace(CONTRACT, mel_fmax=None)}
 
 
 def sine(hz: float, rate: int, seconds: float = 1.0) -> np.ndarray:
@@ -57,21 +51,17 @@ def assert_same_mel(mel: np.ndarray, golden: np.ndarray) -> None:
     np.testing.assert_allclose(np.exp(mel), np.exp(golden), rtol=1e-4, atol=2e-7)
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", CONTRACTS)
 def test_golden_mels(name):
-    mel = mel_spectrogram(GOLDEN["audio"], *OTHERS[name])
+    mel = mel_spectrogram(GOLDEN["audio"], CONTRACTS[name])
     assert mel.dtype == np.float32 and mel.shape == GOLDEN[name].shape
     assert_same_mel(mel, GOLDEN[name])
     np.testing.assert_allclose(mel, GOLDEN[name], rtol=0, atol=6e-3)
     assert np.mean(np.abs(mel - GOLDEN[name]) > 1e-3) < 0.02
 
 
-def test_golden_parts():
+def test_golden_filters():
     np.testing.assert_allclose(mel_basis(CONTRACT), GOLDEN["mel_basis_8000"], rtol=0, atol=1e-8)
-    magnitude = magnitude_spectrogram(GOLDEN["audio"][:1], CONTRACT, "tacotron")
-    np.testing.assert_allclose(magnitude, GOLDEN["stft_magnitude"], rtol=0, atol=2e-4)
-    energy = np.linalg.norm(mel_spectrogram(GOLDEN["audio"], CONTRACT, "tacotron"), axis=-2)  # FastPitch's
-    np.testing.assert_allclose(energy, GOLDEN["energy"], rtol=0, atol=1e-3)
 
 
 def test_batch_equals_single_items_and_long_audio_equals_short():
@@ -92,17 +82,17 @@ def test_htk_scale_and_short_windows():
     assert mel_spectrogram(GOLDEN["audio"], replace(CONTRACT, win_length=800)).shape == (2, 80, 43)
 
 
-@pytest.mark.parametrize("name", ["hifigan_mel_fmax8000", "hifigan_mel_fmaxNone", "tacotron_mel_fmax8000"])
+@pytest.mark.parametrize("name", CONTRACTS)
 def test_torch_mel_equals_golden_and_numpy(name):
     from melforge.common.audio.mel_torch import MelSpectrogram
 
-    contract, framing = OTHERS[name]
-    module, audio = MelSpectrogram(contract, framing), torch.from_numpy(GOLDEN["audio"])
+    contract = CONTRACTS[name]
+    module, audio = MelSpectrogram(contract), torch.from_numpy(GOLDEN["audio"])
     with torch.autocast("cpu", torch.bfloat16):  # must not lower its precision
         mel = module(audio[:, None])
     assert not module.state_dict()
     assert_same_mel(mel.numpy(), GOLDEN[name])
-    assert_same_mel(mel.numpy(), mel_spectrogram(GOLDEN["audio"], contract, framing))
+    assert_same_mel(mel.numpy(), mel_spectrogram(GOLDEN["audio"], contract))
 
 
 def test_torch_mel_of_silence_has_finite_gradients():
@@ -117,11 +107,6 @@ def test_torch_mel_of_silence_has_finite_gradients():
 def test_too_little_audio_is_refused(samples):
     with pytest.raises(ValueError, match=f"{samples} samples are too few"):
         mel_spectrogram(np.zeros(samples, np.float32), CONTRACT)
-
-
-def test_unknown_framing_is_refused():
-    with pytest.raises(ValueError, match=r"framing must be .*, not .center."):
-        mel_spectrogram(np.zeros(4096, np.float32), CONTRACT, "center")
 
 
 # Contract

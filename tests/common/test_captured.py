@@ -12,7 +12,14 @@ import pytest
 import torch
 
 from melforge.common.engines import cuda_graphs
-from melforge.common.engines.cuda_graphs import MOST_SHAPES, WARM_UPS, Arena, Captured, new_stream
+from melforge.common.engines.cuda_graphs import (
+    LEAST_BYTES,
+    MOST_SHAPES,
+    WARM_UPS,
+    Arena,
+    Captured,
+    new_stream,
+)
 
 
 class Stream:
@@ -81,13 +88,14 @@ def test_each_set_of_shapes_is_captured_once_and_takes_other_numbers(replays):
     assert stream.waited == 2  # the host, when it captured
 
 
-def test_batches_that_come_once_are_not_captured(replays):
+def test_what_comes_once_is_not_captured(replays):
     function = Function()
-    call = Captured("tiny", function.make, Stream(), at_once=3)
-    for size, captured in ((3, 1), (5, 1), (4, 1), (5, 2), (5, 2), (4, 3)):
+    call = Captured("tiny", function.make, Stream(), directly=True)
+    for size, captured in ((5, 0), (4, 0), (5, 1), (5, 1), (4, 2)):
         x = torch.randn(size)
         assert torch.equal(call({"x": x})["twice"], x * 2)
         assert len(call.graphs) == captured
+    assert function.made == 2  # what ran is captured
     kept = call({"x": torch.ones(9)}, own=True)["twice"]
     call({"x": torch.zeros(7)}, own=True)
     assert not kept[:7].any()  # both lie in the graphs' memory, which the next one reads
@@ -249,6 +257,6 @@ def test_an_arena_is_used_by_one_set_of_tensors_after_the_other():
     assert all(placed[name].dtype == tensor.dtype for name, tensor in first.items())
     other = arena.place({"x": torch.full((3, 2), 5.0)})["x"]
     assert other.data_ptr() == placed["a"].data_ptr() and placed["a"].tolist() == [[5.0] * 3] * 2
-    larger = arena.place({"x": torch.zeros(1000)})["x"]
+    larger = arena.place({"x": torch.zeros(LEAST_BYTES)})["x"]
     assert larger.data_ptr() != other.data_ptr() and other.tolist() == [[5.0, 5.0]] * 3
     assert arena.place({}) == {}

@@ -137,6 +137,7 @@ def test_after_a_warm_up_a_new_text_meets_no_new_shape():
         tts.speak(text)
         list(tts.stream(text))
     assert [set(one.graphs) for one in captured] == kept and all(kept)
+    assert not any(one._met for one in captured)
 
 
 @pytest.mark.gpu

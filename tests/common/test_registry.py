@@ -19,8 +19,6 @@ NAMING = {
     "text/frontends.py": "NVIDIA's text frontends",
     "text/symbols.py": "NVIDIA's text frontends",
     "text/published/frontends.py": "NVIDIA's text frontends",
-    "audio/mel.py": "a way of framing is named after the paper that trains with it",
-    "audio/mel_torch.py": "a way of framing is named after the paper that trains with it",
 }
 ROOMS = ("audio", "config", "engines", "errors.py", "export", "recognition", "registry.py", "runner.py")
 ROOMS = (*ROOMS, "speech.py", "stages", "synthesis", "text", "weights")

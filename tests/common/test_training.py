@@ -300,22 +300,20 @@ def test_hifigan_trains_on_true_and_predicted_mels_and_starts_from_networks(corp
     assert not any("parametrizations" in name for name in source.state)
 
 
-@pytest.mark.parametrize(("name", "shape"), [("c4c4i", (64, 16)), ("c2c4i", (128, 32)), ("c4c4c4i", (16, 4))])
-def test_hifigan_with_an_inverse_stft_trains_resumes_and_speaks(name, shape, tmp_path, train):
-    out, recipe = tmp_path / "run", ("--hparam", f"hparams/hifigan/train_{name}.yaml")
+def test_hifigan_with_an_inverse_stft_trains_resumes_and_speaks(tmp_path, train):
+    out, recipe = tmp_path / "run", ("--hparam", "hparams/hifigan/train_c4c4i.yaml")
     train(hifigan_train, out, "--steps", 1, *recipe)
     last = "--resume", str(out / "last.pt")
     train(hifigan_train, out, "--steps", 2, *recipe, *last)
     source = read_checkpoint(out / "weights.safetensors")
-    assert (source.config.istft_n_fft, source.config.istft_hop_length) == shape
+    assert (source.config.istft_n_fft, source.config.istft_hop_length) == (64, 16)
     generator = stages_of("hifigan", source.config)[0]
     audio = TorchEngine(generator, source)(mel=np.full((1, 80, 9), -5, np.float32))["audio"]
     assert audio.shape == (1, 9 * HOP) and np.isfinite(audio).all()
 
 
-@pytest.mark.parametrize("name", ["c4c4i", "c2c4i", "c8i", "c4c4c4i"])
-def test_what_is_judged_of_a_segment_is_as_in_the_whole_sentence(name):
-    file = f"hparams/hifigan/train_{name}.yaml"
+def test_what_is_judged_of_a_segment_is_as_in_the_whole_sentence():
+    file = "hparams/hifigan/train_c4c4i.yaml"
     classes = HifiganConfig, MelContract, hifigan_train.RECIPE
     config, _, recipe = load_hparams(file, *classes, overrides=["upsample_initial_channel=32"])
     generator, frames, judged = HifiganGenerator(config), recipe.segment_frames, recipe.judged_frames

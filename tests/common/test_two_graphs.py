@@ -64,7 +64,7 @@ class TestWithoutGpu:
         """Makes a driver with two graphs, and one without; the first's graphs are counted."""
 
         class Launched:
-            def __init__(self, name, make, stream, shared=(), at_once=None):
+            def __init__(self, name, make, stream, shared=(), directly=False):
                 self.make, self.keys = make, []
 
             def __call__(self, inputs, own=False):
@@ -247,7 +247,7 @@ class TestOnGpu:
         driver.capture(None, 1)
         text = 96
         settings = driver.settings_of([Controls()], text)
-        for mode in ("default", "error"):  # the first time it captures
+        for mode in ("default", "default", "error"):  # the second time it captures
             torch.cuda.set_sync_debug_mode(mode)
             try:
                 made = driver.two_graphs.encode(np.ones((1, text), np.int64), np.array([text]), **settings)

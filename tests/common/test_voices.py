@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +19,9 @@ from melforge.common.stages import plan_of
 from melforge.common.stages.choose import choose_stages, parse_backends, parse_kernels
 from melforge.common.synthesis.loading import make_driver
 from melforge.common.weights import published, voices
+from melforge.common.weights.ears import list_ears, load_ear
 from melforge.common.weights.published import parse_checkpoint, read_checkpoint
-from melforge.common.weights.voices import list_voices, load_voice, read_weights, save_weights
+from melforge.common.weights.voices import list_voices, load_voice, place_of, read_weights, save_weights
 from melforge.fastpitch.config import FastPitchSettings
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -45,6 +47,30 @@ def edit(voice_copy):
         return voice_copy
 
     return edit
+
+
+@pytest.mark.parametrize(
+    ("kind", "load", "listed", "file"),
+    [("voices", load_voice, list_voices, "voice.yaml"), ("ears", load_ear, list_ears, "ear.yaml")],
+)
+def test_an_installed_package_keeps_a_users_own_apart(kind, load, listed, file, monkeypatch, tmp_path):
+    monkeypatch.delenv(f"MELFORGE_{kind.upper()}", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr("sys.platform", "linux")
+    shipped, usual = listed(), load()
+    assert place_of(kind, "ann") == usual.folder.parent / "ann"  # in a checkout beside those shipped
+    monkeypatch.setattr(voices, "IN_CHECKOUT", False)
+    assert listed() == shipped
+    own = place_of(kind, "a")
+    assert own == tmp_path / "melforge" / kind / "a" and place_of(kind, "./a") == Path("a")
+    shutil.copytree(usual.folder, own)
+    assert listed() == [*shipped, "a"] and load().folder == usual.folder
+    assert load("a").folder == own and next(iter(load("a").models.values())).words[1] == "a"
+    own.rename(own.with_name(shipped[0]))  # of one name the user's is taken, and stays the first
+    assert listed() == shipped and load().folder == own.with_name(shipped[0])
+    monkeypatch.delenv("XDG_DATA_HOME")
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)  # as where a container's user has no home
+    assert listed() == shipped and load().folder == usual.folder
 
 
 def test_a_voice_is_found_by_name_path_or_alone(tiny_voice, monkeypatch):

@@ -5,7 +5,9 @@ import pytest
 from melforge.common.config.deployment import Bucket, Deployment
 from melforge.common.engines import MEL_STEP, TEXT_STEP
 from melforge.common.runner import TextToSpeech
-from melforge.common.synthesis.warm_up import padded_mels, padded_texts
+from melforge.common.synthesis import warm_up
+from melforge.common.synthesis.jobs import turn_of
+from melforge.common.synthesis.warm_up import IdleWarmUp, padded_mels, padded_texts
 from tests.scripts.test_benchmark import benchmark
 from tests.scripts.test_infer import infer  # noqa: F401 (a fixture)
 
@@ -50,6 +52,30 @@ def test_on_kernels_texts_of_any_usual_pace_meet_a_warm_shape(frames):
     for symbols in range(7, 100):
         mel = -(-round(symbols * frames) // MEL_STEP) * MEL_STEP
         assert Bucket(-(-symbols // TEXT_STEP) * TEXT_STEP, mel) in known and mel in mels
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_in_the_background_steps_are_made_while_nobody_speaks(tiny_voice, monkeypatch, capsys, dropped):
+    monkeypatch.setattr(warm_up, "IDLE", 0.0)
+    tts, made = TextToSpeech.load(voice=tiny_voice, device="cpu"), []
+    run = warm_up.run_step
+
+    def watched(driver, step):
+        made.append(step)
+        return run(driver, step)
+
+    monkeypatch.setattr(warm_up, "run_step", watched)
+    with turn_of(tts):
+        background = IdleWarmUp(tts)
+        assert not made
+        if dropped:
+            background.stop()
+    background._thread.join()
+    steps = [step for driver in (tts.acoustic, tts.vocoder) for step in warm_up.steps_of(driver)]
+    assert len(steps) > 4 and made == steps[: len(steps) if not dropped else len(made)]
+    assert len(made) <= 1 or not dropped
+    assert capsys.readouterr().err == f"warming up in the background, {len(steps)} steps\n" * bool(made)
+    assert len(tts.speak("Hello there.").samples) > 4000
 
 
 @pytest.mark.slow

@@ -183,7 +183,7 @@ def test_the_steps_of_the_image_make_a_server_that_is_healthy(source, tmp_path):
     program = places["/opt/melforge"] / "bin" / command[0]
     own = {
         "MELFORGE_CACHE": str(places["/cache"]),
-        "MELFORGE_API_KEYS": "secret",
+        "MELFORGE_API_KEYS": 16 * "1",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     process = subprocess.Popen(
@@ -201,7 +201,7 @@ def test_the_steps_of_the_image_make_a_server_that_is_healthy(source, tmp_path):
         check = json.loads(dict(steps("Dockerfile"))["HEALTHCHECK"].partition("CMD ")[2])
         check = [sys.executable, *(word.replace(":8000", f":{port}") for word in check[1:])]
         wait_for(lambda: subprocess.run(check, capture_output=True).returncode == 0, "a healthy container")
-        key = {"Authorization": "Bearer secret"}
+        key = {"Authorization": f"Bearer {16 * '1'}"}
         url = f"http://127.0.0.1:{port}/v1/audio/speech"
         spoken = httpx.post(url, json=own_pcm(), headers=key, timeout=PATIENCE)
         assert spoken.status_code == 200 and len(spoken.content) > 10_000

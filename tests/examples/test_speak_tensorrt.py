@@ -179,17 +179,6 @@ def test_what_is_missing_is_said_in_a_sentence(stand_ins, tiny_voice, monkeypatc
         speak_tensorrt.main()
 
 
-def test_a_generator_with_a_source_needs_the_pitch_engine(voice_with_source, tmp_path, monkeypatch, capsys):
-    folder = make_stand_ins(voice_with_source, tmp_path, monkeypatch)
-    speak_tensorrt.write_ids(folder / "ids.npy", "Hello there.", str(voice_with_source))
-    (folder / "hifigan.pitch.trt").unlink()
-    words = ["speak_tensorrt.py", "--ids", str(folder / "ids.npy"), "--engines", str(folder)]
-    monkeypatch.setattr("sys.argv", words)
-    with pytest.raises(SystemExit):
-        speak_tensorrt.main()
-    assert "hifigan.pitch.trt not found: --help says how it is made" in capsys.readouterr().err
-
-
 def test_noise_is_the_runners():
     assert (speak_tensorrt.normal_noise(5, 1003) == draw("normal", [5], 0, 1003)[0]).all()
 

@@ -164,9 +164,8 @@ def test_magnitudes_are_clamped_before_they_overflow(log_magnitude):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("name", ["c2c4i", "c4c4c4i", "c4c4i", "c8i"])
-def test_an_inverse_stft_starts_its_training_at_the_level_of_speech(name):
-    recipe = HPARAMS / f"train_{name}.yaml"
+def test_an_inverse_stft_starts_its_training_at_the_level_of_speech():
+    recipe = HPARAMS / "train_c4c4i.yaml"
     config, contract, _ = load_hparams(recipe, HifiganConfig, MelContract, VocoderRecipe)
     assert config.hop_length == contract.hop_length
     audio = make(config)(torch.randn(1, 80, 30) * 2 - 5)

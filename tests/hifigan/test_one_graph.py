@@ -34,7 +34,7 @@ class TestWithoutGpu:
         """A driver with a graph, which is counted, and one without."""
 
         class Launched:
-            def __init__(self, name, make, stream, at_once=None):
+            def __init__(self, name, make, stream, directly=False):
                 self.make, self.frames = make, []
 
             def __call__(self, inputs, own=False):
@@ -102,7 +102,7 @@ class TestOnGpu:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             warnings.filterwarnings("ignore", ".*PyTorch's kernels")
-            for given, controls in ((mels, CONTROLS), (mels[:1], CONTROLS[0]), (mels, CONTROLS)):
+            for given, controls in ((mels, CONTROLS), (mels[:1], CONTROLS[0])) * 3:
                 made, wanted = (one.vocode_each(given, controls) for one in (graphed, plain))
                 for one, other in zip(made, wanted, strict=True):
                     assert np.abs(one - other).max() < 1e-3 * np.abs(other).max()
@@ -111,7 +111,7 @@ class TestOnGpu:
 
     def test_the_host_waits_for_nothing_but_audio(self, make):
         driver, mels = make(), [torch.from_numpy(mel).cuda() for mel in mels_of(700, 600)]
-        for _ in range(2):  # a batch is captured when it comes again
+        for _ in range(2):  # captured when they come again
             driver.vocode_each(mels, CONTROLS[:2])
         torch.cuda.set_sync_debug_mode("error")
         try:

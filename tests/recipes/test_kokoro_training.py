@@ -17,7 +17,7 @@ from melforge.fastpitch.train import FastPitchRecipe, FastPitchTrainer
 from melforge.hifigan.config import HifiganConfig
 from melforge.hifigan.train import HifiganRecipe
 from recipes.kokoro import vocoder
-from recipes.kokoro.vocoder import AllVoicesTrainer, PitchedSegments, load_judges, save_judges
+from recipes.kokoro.vocoder import AllVoicesTrainer, PitchedSegments
 from tests.kokoro import write_corpus
 
 CPU = torch.device("cpu")
@@ -69,7 +69,7 @@ def test_segments_of_several_corpora_have_their_sources(corpora):
     assert torch.minimum(steps, 1 - steps)[sure].median() < 0.01  # its phase is the sum of its pitch
 
 
-def test_a_step_changes_generator_pitch_network_and_judges(corpora):
+def test_a_step_changes_generator_and_pitch_network(corpora):
     trainer = make_trainer(corpora / "vocoder", corpora / "acoustic")
     before = {name: value.clone() for name, value in trainer.model.state_dict().items()}
     key, drawn = next(trainer.batches(0))
@@ -80,14 +80,6 @@ def test_a_step_changes_generator_pitch_network_and_judges(corpora):
         name.startswith("conv_") for name in changed
     )
     assert set(trainer.validate()) == {"validation_mel", "semitones", "far_off"}
-    save_judges(trainer, corpora)
-    kept = {name: value.clone() for name, value in trainer.discriminators.state_dict().items()}
-    with torch.no_grad():
-        for value in trainer.discriminators.parameters():
-            value.zero_()
-    load_judges(trainer, sorted(corpora.glob("judges-*.safetensors")))
-    for name, value in trainer.discriminators.state_dict().items():
-        torch.testing.assert_close(value, kept[name], atol=1e-3, rtol=1e-3)
 
 
 def test_the_pitch_network_is_taught_alone(corpora, monkeypatch):

@@ -14,18 +14,13 @@ from melforge.common.speech import Controls
 from melforge.common.training.corpus.dataset import HOP, CorpusAudio, load_labels
 from recipes.corpus import one_line_a_sentence, read_transcripts
 from recipes.hazel import prepare
-from recipes.hazel.prepare import read_metadata
 from recipes.hazel.texts import CONVERSATION, extra_sentences, fill
 
 
-def test_a_folder_without_texts_says_what_it_lacks(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"metadata\.csv"):
-        read_metadata(tmp_path)
-
-
-def test_metadata_and_transcripts_are_read_in_ljspeechs_formats(tmp_path):
+def test_transcripts_are_read_in_ljspeechs_formats(tmp_path):
     (tmp_path / "metadata.csv").write_text('LJ1|"Dr." 2|"Doctor" two\n', encoding="utf-8")
-    assert [(line.name, line.text) for line in read_metadata(tmp_path)] == [("LJ1", '"Doctor" two')]
+    lines = read_transcripts(tmp_path / "metadata.csv")
+    assert [(line.name, line.text) for line in lines] == [("LJ1", '"Doctor" two')]
     (tmp_path / "list.txt").write_text("wavs/LJ1.wav|One. Two!\n", encoding="utf-8")
     lines = read_transcripts(tmp_path / "list.txt")
     assert [line.name for line in one_line_a_sentence(lines)] == ["LJ1", "LJ1-b"]
@@ -77,17 +72,15 @@ def test_a_voice_reads_a_corpus_whose_labels_are_its_own(tiny_voice, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--voice", "hazel"), "--voice reads --transcripts"),
-        (("--voice", "hazel", "--transcripts", "texts.txt", "--sources"), "--sources and --respeak are"),
-        (("--voice", "hazel", "--transcripts", "texts.txt", "--respeak"), "--sources and --respeak are"),
-        (("--voice", "nobody", "--transcripts", "texts.txt"), "unknown voice 'nobody'"),
+        (("--voice", "hazel", "--sources"), "--sources are the teacher's"),
+        (("--voice", "nobody"), "unknown voice 'nobody'"),
     ],
 )
 def test_what_a_voice_cannot_read_is_said_before_anything_is_written(options, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "texts.txt").write_text("one|Hello there.\n", encoding="utf-8")
     with pytest.raises(InputError, match=message):
-        prepare.main(["--corpus", "corpus", *options])
+        prepare.main(["--corpus", "corpus", "--transcripts", "texts.txt", *options])
     assert not (tmp_path / "corpus").exists()
 
 

@@ -7,7 +7,6 @@ import pytest
 import soundfile
 import torch
 
-from melforge.common.errors import InputError
 from melforge.common.training.corpus.dataset import HOP, RATE, load_labels
 from melforge.common.training.corpus.sources import SOURCES, UNVOICED, load_source
 from melforge.hifigan.source_filter import pulses
@@ -103,21 +102,10 @@ def test_the_sources_pulses_are_what_the_teacher_filters(first):
 
 
 @pytest.mark.teacher
-def test_sources_change_nothing_of_a_corpus_and_may_be_kept_later(spoken, tmp_path):
+def test_sources_change_nothing_of_a_corpus(spoken, tmp_path):
     texts, other = spoken.parent / "texts.txt", tmp_path / "corpus"
     speak(other, "--transcripts", str(texts), "--limit", "2")
     assert not (other / SOURCES).exists()
     wavs = sorted(path.name for path in (other / "wavs").iterdir())
     wanted = [(spoken / "wavs" / name).read_bytes() for name in wavs]
     assert len(wavs) == 2 and [(other / "wavs" / name).read_bytes() for name in wavs] == wanted
-    speak(other, "--respeak", "--sources")
-    assert [(other / "wavs" / name).read_bytes() for name in wavs] == wanted
-    for name, frames in zip(load_labels(other).names, load_labels(other).frames, strict=True):
-        ours, theirs = (vars(load_source(corpus, name, frames)) for corpus in (other, spoken))
-        assert all(np.array_equal(ours[part], theirs[part]) for part in theirs)
-
-
-def test_sources_of_recordings_are_refused(tmp_path):
-    with pytest.raises(InputError, match="--sources are the teacher's: give --transcripts or --respeak too"):
-        speak(tmp_path / "corpus", "--sources")
-    assert not (tmp_path / "corpus").exists()

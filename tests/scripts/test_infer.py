@@ -1,5 +1,6 @@
 """scripts/infer.py as a user meets it: what it makes, and what it says about mistakes."""
 
+import io
 import json
 import os
 import shlex
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,21 +18,20 @@ import soundfile
 from tests.conftest import save_trained, tiny_tacotron2
 
 ROOT = Path(__file__).parent.parent.parent
-GOLDEN = ROOT / "tests" / "golden"
+INFER = ROOT / "scripts" / "infer.py"
 
 
 @pytest.fixture
-def infer(tiny_voice, tmp_path):
-    """Runs the command in an empty folder; the result of subprocess.run."""
+def infer(tiny_voice, tmp_path, program, monkeypatch):
+    """Runs the command in an empty folder: its status, stdout and stderr."""
+    monkeypatch.setenv("MELFORGE_VOICES", str(tiny_voice.parent))
+    monkeypatch.chdir(tmp_path)
 
-    def infer(*arguments: object, stdin: bytes = b"", text: bool = True):
-        command = [sys.executable, str(ROOT / "scripts" / "infer.py"), *map(str, arguments)]
-        result = subprocess.run(
-            command, input=stdin, capture_output=True, cwd=tmp_path, env=environment(tiny_voice)
+    def infer(*arguments: object, stdin: bytes = b""):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        return SimpleNamespace(
+            **dict(zip(("returncode", "stdout", "stderr"), program(INFER, *arguments), strict=True))
         )
-        if text:
-            result.stdout, result.stderr = result.stdout.decode(), result.stderr.decode()
-        return result
 
     return infer
 
@@ -76,15 +77,15 @@ def test_many_phrases_of_a_table(infer, tmp_path):
         assert mel.shape == (80, sum(sum(u["durations"]) for u in entry["utterances"]))
 
 
-def test_standard_input_to_standard_output(infer, tmp_path):
+def test_standard_input_to_standard_output(infer, tiny_voice, tmp_path):
     """One text, as programs that start a command give it, whatever lines it has."""
-    result = infer("-i", "-", "-o", "-", stdin="Ein Café, please.\n".encode(), text=False)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout[:4] == b"RIFF" and result.stdout[8:12] == b"WAVE"
-    text = "Two lines,\nand another.\n\nA paragraph."
-    result = infer("-i", "-", "-o", "-", stdin=text.encode(), text=False)
+    text = "Two lines,\nand a café.\n\nA paragraph."
+    command = [sys.executable, str(INFER), "-i", "-", "-o", "-"]
+    how = {"input": text.encode(), "capture_output": True, "env": environment(tiny_voice)}
+    result = subprocess.run(command, **how)
     assert infer("--text", text, "-o", "whole.wav").returncode == 0
     assert result.stdout == (tmp_path / "whole.wav").read_bytes()
+    assert result.stdout[:4] == b"RIFF" and result.stdout[8:12] == b"WAVE"
 
 
 def test_a_chapter_becomes_one_sound_file(infer, tmp_path):
@@ -164,27 +165,6 @@ def test_tacotron2_controls(infer, tacotron2):
     assert "the step limit of 7 was reached" in result.stderr
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        (("--sigma", "0.7"), "the control 'sigma' would change nothing: waveglow has it, not fastpitch or"),
-        (("--step-limit", "9"), "the control 'step_limit' would change nothing: tacotron2 has it"),
-        (("--no-dropout",), "the control 'dropout' would change nothing: tacotron2 has it"),
-        (("--gate-threshold", "2"), "gate_threshold must be a number from 0 to 1, not 2"),
-        (("--decoder", "loop"), "fastpitch has no choice of decoders: leave out 'loop'"),
-        (("--decoder", "kernels"), "fastpitch has no choice of decoders: leave out 'kernels'"),
-    ],
-)
-def test_controls_that_would_change_nothing(fails, arguments, message):
-    assert message in fails("--text", "Hello.", *arguments)
-
-
-@pytest.mark.slow
-def test_plot(infer, tmp_path):
-    assert infer("--text", "Hello there.", "--plot", "x.png").returncode == 0
-    assert (tmp_path / "x.png").read_bytes()[:4] == b"\x89PNG"
-
-
 def test_show_text_speaks_nothing(infer, tmp_path):
     result = infer("--text", "Hello there.", "--show-text")
     assert result.returncode == 0 and result.stdout == "Hello there.\n    HH-AH0-L-OW1 DH-EH1-R.\n"
@@ -255,7 +235,7 @@ def test_what_is_not_spoken_is_one_line(infer):
     ],
 )
 def test_closed_streams(tiny_voice, tmp_path, closed, words, status):
-    command = shlex.join([sys.executable, str(ROOT / "scripts" / "infer.py"), *words])
+    command = shlex.join([sys.executable, str(INFER), *words])
     result = subprocess.run(
         ["sh", "-c", f"{command} {closed}"],
         cwd=tmp_path,
@@ -272,7 +252,7 @@ def test_an_output_that_lacks_letters(tiny_voice, tmp_path, encoding):
     """It has them as JSON escapes them."""
     text = "Grüße, \U0001f389 你"
     result = subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / "infer.py"), "--text", text, "-o", "ß你.wav", "--json"],
+        [sys.executable, str(INFER), "--text", text, "-o", "ß你.wav", "--json"],
         cwd=tmp_path,
         env=environment(tiny_voice) | {"PYTHONIOENCODING": encoding},
         capture_output=True,
@@ -332,19 +312,37 @@ def test_subtitles(infer, fails, tmp_path):
         (("--volume", "-1"), "volume must be"),
         (("--speaker", "7"), "the control 'speaker' would change nothing: this voice has one speaker"),
         (("--device", "gpu"), "unknown device 'gpu': use cpu, cuda, cuda:N or auto"),
+        (("--sigma", "0.7"), "the control 'sigma' would change nothing: waveglow has it, not fastpitch or"),
+        (("--step-limit", "9"), "the control 'step_limit' would change nothing: tacotron2 has it"),
+        (("--no-dropout",), "the control 'dropout' would change nothing: tacotron2 has it"),
+        (("--gate-threshold", "2"), "gate_threshold must be a number from 0 to 1, not 2"),
+        (("--decoder", "loop"), "fastpitch has no choice of decoders: leave out 'loop'"),
+        (("--decoder", "kernels"), "fastpitch has no choice of decoders: leave out 'kernels'"),
         (("--plot", "nowhere/x.png"), "the folder nowhere does not exist"),
         (("--subtitles", "nowhere/x.srt"), "the folder nowhere does not exist"),
         (("--subtitles", f"{__file__}/x.srt"), "test_infer.py is a file"),
         (("--subtitles", "x.txt"), "the suffix does not name a form; use one of srt, vtt, json"),
     ],
 )
-def test_unknown_names_and_bad_numbers(fails, arguments, message):
+def test_what_is_unknown_wrong_or_would_change_nothing_is_named(fails, arguments, message):
     assert message in fails("--text", "Hello.", *arguments)
 
 
 @pytest.mark.dev_full
-def test_a_full_disk(fails):
+def test_a_full_disk(fails, tmp_path):
+    """Of a sound and what is written beside it none is there where one cannot be written."""
     assert "cannot write /dev/full: No space left on device" in fails("--text", "Hello.", "-o", "/dev/full")
+    before = {tmp_path / "full.srt", tmp_path / "full.wav"}
+    for path in before:
+        path.symlink_to("/dev/full")
+    for words in (
+        ("-o", "new.wav", "--subtitles", "full.srt"),
+        ("-o", "full.wav", "--subtitles", "new.srt", "--save-mel", "--plot", "new.png"),
+    ):
+        (full,) = (word for word in words if word.startswith("full"))
+        expected = f"error: cannot write {full}: No space left on device\n"
+        assert fails("--text", "Hello.", *words) == expected
+        assert {*tmp_path.iterdir()} == before
 
 
 def test_unwritable_outputs(fails, tmp_path):
@@ -364,7 +362,7 @@ def test_unwritable_outputs(fails, tmp_path):
 @pytest.mark.slow
 def test_interrupting_keeps_what_is_finished(tiny_voice, tmp_path):
     (tmp_path / "in.txt").write_text("This is one of the many phrases, and it takes its time.\n" * 4000)
-    command = [sys.executable, str(ROOT / "scripts" / "infer.py"), "-i", "in.txt", "-o", "out"]
+    command = [sys.executable, str(INFER), "-i", "in.txt", "-o", "out"]
     process = subprocess.Popen(
         command,
         cwd=tmp_path,

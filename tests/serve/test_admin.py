@@ -163,7 +163,7 @@ def test_no_request_is_lost_while_voices_are_read_again(voices, keys):
 
 
 def test_all_processes_follow_and_have_one_limit_and_so_has_one_that_takes_another_s_place(voices, table):  # noqa: F811
-    keys = table(Ann={"key": "one", "requests": 1}, Boss={"key": "two", "admin": True})
+    keys = table(Ann={"sha256": sha256("one"), "requests": 1}, Boss={"sha256": sha256("two"), "admin": True})
     with (
         serving("--processes", "2", "--workers", "1", "--keys", str(keys)) as server,
         contextlib.ExitStack() as stack,

@@ -1,16 +1,12 @@
 """The API against a server in this process: what it speaks equals `speak`, and what it refuses says why."""
 
-import asyncio
 import base64
 import concurrent.futures
 import io
 import json
-import random
 import socket
-import string
 import threading
 import wave
-from types import SimpleNamespace
 
 import httpx
 import numpy as np
@@ -19,7 +15,6 @@ import soundfile
 
 from melforge.common.audio.mel import LOUD, QUIET
 from melforge.common.serve.pairs import OPENAI_VOICES
-from melforge.common.serve.settings import ServeSettings
 from melforge.common.text import Analysis
 from tests.serve.conftest import (
     JSON,
@@ -220,7 +215,8 @@ def test_alignments_are_those_of_the_acoustic_model(server, model):
 def test_chunks_leave_before_the_end_is_made_and_a_listener_who_leaves_ends_the_work(server):
     service = server.service
     with server.client() as client, client.stream("POST", SPEECH, json=own_pcm(TEXT * 60)) as answer:
-        first = next(answer.iter_raw())
+        pieces = answer.iter_raw()  # whose end closes the connection
+        first = next(pieces)
         (job,) = service.scheduler._jobs
         assert job.progress.ended is None and len(first) < 22050 * 2 * 20
     wait_for(lambda: not service.running and not service.scheduler.jobs, "the end of the work")
@@ -254,35 +250,6 @@ def test_each_of_32_callers_gets_their_own_sentence(server, direct):
 
     with concurrent.futures.ThreadPoolExecutor(32) as pool:
         list(pool.map(ask, range(64)))
-
-
-@pytest.mark.slow
-def test_callers_of_all_pairs_and_formats_get_their_own_sentence(server):
-    pairs = server.service.pairs
-    names, counts = ("Anna", "Bert", "Clara", "David"), ("two", "six", "nine", "forty", "seventy", "no")
-    asked = [
-        (f"{name} has {counts[j]} apples.", pair, ("pcm", "wav", "flac", "sse")[(i + j) % 4])
-        for i, name in enumerate(names)
-        for j, pair in enumerate(pairs.names)
-    ]
-
-    def ask(row):
-        text, pair, format = row
-        how = {"response_format": "pcm", "stream_format": "sse"} if format == "sse" else {}
-        answer = server.speak(text, model=pair, **{"response_format": format, **how})
-        assert answer.status_code == 200
-        if format == "sse":
-            audio = (base64.b64decode(event.get("audio", "")) for event in events_of(answer))
-            return samples_of(b"".join(audio)) / 32767
-        if format == "pcm":
-            return samples_of(answer.content) / 32767
-        return soundfile.read(io.BytesIO(answer.content))[0]
-
-    with concurrent.futures.ThreadPoolExecutor(len(asked)) as pool:
-        answers = list(pool.map(ask, asked))
-    for (text, pair, _), got in zip(asked, answers, strict=True):
-        wanted = at_24_khz(pairs.get(pairs.find(pair, "hazel")), text)
-        assert abs(len(got) - len(wanted)) <= 24 and ratio_db(wanted, got) > LOSSLESS_DB, (text, pair)
 
 
 # Lists
@@ -407,6 +374,8 @@ def test_wrong_routes_methods_and_bodies(server):
         assert "POST" in client.get(SPEECH).headers["allow"]
         require_error(client.get(SPEECH), 405)
         require_error(client.post(SPEECH, content=b"x" * (2 << 20), headers=JSON), 413)
+        for body in ("[" * 20_000, f'{json.dumps(speech())[:-1]}, "extra": {"[" * 5000}{"]" * 5000}}}'):
+            require_error(client.post(SPEECH, content=body, headers=JSON), 400)
         require_error(client.get("/v1/audio/voices", params={"legacy": "perhaps"}), 400, "legacy")
         assert client.get("/health", headers={"x-request-id": "mine-1"}).headers["x-request-id"] == "mine-1"
         assert (
@@ -442,44 +411,6 @@ def test_what_clients_write_besides_is_no_fault(server):
         ):
             (result,) = client.post(f"{SPEECH}/batch", json=body).json()["results"]
             assert base64.b64decode(result["audio_data"]) == wanted
-
-
-def broken_bodies(count):
-    draw = random.Random(0)
-    good = json.dumps(speech()).encode()
-    values = [None, True, [], {}, "", -1, 1e308, 10**30, "\ud800", "x" * 5000, [[]], {"id": 3}, float("nan")]
-    for number in range(count):
-        kind = number % 6
-        if kind == 0:
-            yield bytes(draw.randrange(256) for _ in range(draw.randrange(200)))
-        elif kind == 1:
-            yield b"[" * draw.randrange(1, 20_000)
-        elif kind == 2:
-            yield good[: draw.randrange(len(good))]
-        elif kind == 3:
-            body = bytearray(good)
-            body[draw.randrange(len(body))] = draw.randrange(128, 256)
-            yield bytes(body)
-        elif kind == 4:
-            name = draw.choice(["model", "input", "voice", "response_format", "speed", "seed", "retries"])
-            yield json.dumps({**speech(), name: draw.choice(values)}).encode()
-        else:
-            yield json.dumps("".join(draw.choices(string.printable, k=30))).encode()
-
-
-def test_no_body_makes_another_answer_than_openai_s_error(server):
-    with server.client() as client:
-        for body in broken_bodies(600):
-            answer = client.post(SPEECH, content=body, headers=JSON)
-            if answer.status_code != 200:  # null leaves our own fields as they are
-                require_error(answer, 400)
-            answer = client.post(f"{SPEECH}/batch", content=body, headers=JSON)
-            require_error(answer, 400)
-        deep = "[" * 5000 + "]" * 5000
-        for name in ("input", "voice", "extra"):
-            body = json.dumps(speech())[:-1] + f', "{name}": {deep}}}'
-            require_error(client.post(SPEECH, content=body, headers=JSON), 400)
-    assert server.service.running == 0
 
 
 def test_the_api_describes_its_keys_and_errors():
@@ -532,7 +463,8 @@ def test_keys_and_their_limit():
         with server.client() as client:
             assert require_error(client.get("/v1/models"), 401)["code"] == "invalid_api_key"
             require_error(client.get("/metrics"), 401)
-            require_error(client.post(SPEECH, json=speech(), headers={"Authorization": "Bearer on"}), 401)
+            for given in ("Bearer on", "Basic one", "one", ""):
+                require_error(client.post(SPEECH, json=speech(), headers={"Authorization": given}), 401)
             assert client.get("/health").status_code == 200
         book = own_pcm(TEXT * 60)
         with server.client("one") as client, client.stream("POST", SPEECH, json=book) as answer:
@@ -693,22 +625,6 @@ def test_a_request_that_takes_too_long_ends():
         wait_for(lambda: not server.service.scheduler.jobs)
 
 
-def test_who_leaves_without_an_answer_is_counted_as_one_who_left():
-    from melforge.common.serve.gate import LEFT, Gate
-    from melforge.common.serve.keys import Keys
-    from melforge.common.serve.metrics import Metrics
-
-    async def silent(scope, receive, send):
-        pass
-
-    clock = SimpleNamespace(clock=lambda: 0.0)
-    parts = {"scheduler": clock, "keys": Keys([]), "metrics": Metrics(), "tracing": None}
-    service = SimpleNamespace(settings=ServeSettings(), **parts)
-    scope = {"type": "http", "method": "GET", "path": "/v1/models", "headers": []}
-    asyncio.run(Gate(silent, service)(scope, None, None))
-    assert f'status="{LEFT}"' in service.metrics.page().decode() and LEFT == 499
-
-
 def test_seconds_of_a_text_count_from_its_arrival():
     from melforge.common.serve.metrics import Metrics
     from melforge.common.serve.scheduler import JobProgress
@@ -722,14 +638,3 @@ def test_seconds_of_a_text_count_from_its_arrival():
         assert f"melforge_{line}" in page
     assert 'melforge_key_audio_seconds_total{key="Ann"} 3.0' in page
     assert "melforge_characters_total 7.0" in page and "melforge_underruns_total 2.0" in page
-
-
-def test_a_key_is_a_bearer_s():
-    from melforge.common.serve.errors import ApiError
-    from melforge.common.serve.keys import ApiKey, Keys, digest_of
-
-    keys = Keys([ApiKey("1", digest_of(b"first")), ApiKey("Ann", digest_of(b"second"))])
-    assert keys.caller(b"bearer second") == "Ann" and Keys([]).caller(b"") == ""
-    for given in (b"Basic second", b"second", b"Bearer third", b""):
-        with pytest.raises(ApiError, match="a valid API key is needed"):
-            keys.caller(given)

@@ -70,14 +70,17 @@ def test_allowances_are_shared_by_all_that_have_the_folder(tmp_path):
     assert [nowhere.take("Ann", {"requests": 1}, {"requests": 1})[0] for _ in range(2)] == ["", "requests"]
 
 
+SECOND = "second of sixteen"
+
+
 def test_a_table_of_keys_has_names_hashes_limits_and_an_end(table):
     path = table(
         Ann={"sha256": sha256("first"), "requests": 3, "audio_seconds": 1.5},
-        Ben={"key": "second", "admin": True, "expires": "2999-01-01"},
+        Ben={"key": SECOND, "admin": True, "expires": "2999-01-01"},
         Cyd={"sha256": sha256("third").upper(), "expires": "2020-01-01T00:00:00+02:00"},
     )
     keys = Keys(key_file(path))
-    assert [keys.caller(f"Bearer {key}".encode()) for key in ("first", "second")] == ["Ann", "Ben"]
+    assert [keys.caller(f"Bearer {key}".encode()) for key in ("first", SECOND)] == ["Ann", "Ben"]
     assert (keys.named("Ann").requests, keys.named("Ann").admin, keys.named("Ben").admin) == (3, False, True)
     for given, message in (("third", "the API key 'Cyd' has expired"), (sha256("first"), "a valid API key")):
         with pytest.raises(Exception, match=message) as caught:
@@ -88,13 +91,20 @@ def test_a_table_of_keys_has_names_hashes_limits_and_an_end(table):
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ({"key": "s3cret", "sha256": "0" * 64}, "give one of key and sha256"),
+        ({"key": "s3cret of sixteen", "sha256": "0" * 64}, "give one of key and sha256"),
         ({}, "give one of key and sha256"),
         ({"key": 5318008}, "key must be text"),
+        (
+            {"key": "s3cret"},
+            "a key of 6 characters can be guessed: 16 are the least, and openssl rand -hex 24",
+        ),
         ({"sha256": "s3cret"}, "sha256 must be 64 hexadecimal digits"),
-        ({"key": "s3cret", "requests": 0}, "requests must be more than 0, not 0"),
-        ({"key": "s3cret", "requets": 1}, "unknown key 'requets'; did you mean 'requests'"),
-        ({"key": "s3cret", "expires": "soon"}, "expires must be a date such as 2027-01-31, or a time, not"),
+        ({"key": "s3cret of sixteen", "requests": 0}, "requests must be more than 0, not 0"),
+        ({"key": "s3cret of sixteen", "requets": 1}, "unknown key 'requets'; did you mean 'requests'"),
+        (
+            {"key": "s3cret of sixteen", "expires": "soon"},
+            "expires must be a date such as 2027-01-31, or a time, not",
+        ),
     ],
 )
 def test_what_is_wrong_in_a_table_is_named_without_the_key(table, entry, message):
@@ -107,8 +117,8 @@ def test_what_is_wrong_in_a_table_is_named_without_the_key(table, entry, message
 
 def test_one_key_has_one_name_and_each_has_one(table):
     for entries, message in (
-        ({"Ann": {"key": "one"}, "Ben": {"sha256": sha256("one")}}, "two names have one key"),
-        ({" ": {"key": "one"}}, "a name is missing"),
+        ({"Ann": {"sha256": sha256("one")}, "Ben": {"sha256": sha256("one")}}, "two names have one key"),
+        ({" ": {"sha256": sha256("one")}}, "a name is missing"),
         ({}, "holds no API key"),
     ):
         with pytest.raises(InputError, match=message):
@@ -117,7 +127,7 @@ def test_one_key_has_one_name_and_each_has_one(table):
 
 def test_keys_are_read_again_when_they_change_and_a_broken_file_changes_nothing(table, monkeypatch, caplog):
     monkeypatch.setattr(watched, "LOOK_EVERY", -1.0)
-    path = table(Ann={"key": "one"}, Ben={"key": "two"})
+    path = table(Ann={"sha256": sha256("one")}, Ben={"sha256": sha256("two")})
     with running(str(path)) as server:
 
         def status(key):
@@ -125,14 +135,14 @@ def test_keys_are_read_again_when_they_change_and_a_broken_file_changes_nothing(
                 return client.get("/v1/models").status_code
 
         assert [status(key) for key in ("one", "two", "three")] == [200, 200, 401]
-        table(Ann={"key": "one"}, Cyd={"key": "three"})
+        table(Ann={"sha256": sha256("one")}, Cyd={"sha256": sha256("three")})
         assert [status(key) for key in ("one", "two", "three")] == [200, 401, 200]
         table(Ann={"key": 1})
         assert [status(key) for key in ("one", "two", "three")] == [200, 401, 200]
         assert "not read again" in caplog.text and "key must be text" in caplog.text
         path.unlink()
         assert status("one") == 200
-        table(Ben={"key": "two"})
+        table(Ben={"sha256": sha256("two")})
         assert [status(key) for key in ("one", "two", "three")] == [401, 200, 401]
 
 

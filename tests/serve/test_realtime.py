@@ -7,7 +7,6 @@ import io
 import json
 import math
 import re
-import signal
 import socket
 import time
 
@@ -15,13 +14,13 @@ import numpy as np
 import pytest
 import soundfile
 from pydantic import TypeAdapter
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from melforge.common.audio.sound_files import wav_header
 from melforge.common.audio.wire import encode
 from melforge.common.serve.tokens import Token, read_token, write_token
-from tests.serve.conftest import PATIENCE, SPEECH, running, serving, speech, wait_for
+from tests.serve.conftest import PATIENCE, SPEECH, running, speech, wait_for
 from tests.serve.test_api import OtherStream
 
 pytestmark = [pytest.mark.serve, pytest.mark.openai]
@@ -156,24 +155,6 @@ def test_a_response_speaks_the_items_as_http_does(server, connected, talk):
         (response.id, response.output[0].id, 0)
     }
     wait_for(lambda: not server.service.running)
-
-
-def test_the_asynchronous_client_speaks_too(server):
-    async def run():
-        manager = client_of(server, kind="AsyncOpenAI").realtime.connect(model="fastpitch-hifigan")
-        async with asyncio.timeout(PATIENCE), manager as connection:
-            await connection.session.update(session=update({"voice": "hazel"})["session"])
-            await connection.conversation.item.create(item=item(ONE)["item"])
-            await connection.response.create()
-            events = []
-            async for event in connection:
-                events.append(event)
-                if event.type == "response.done":
-                    return events
-
-    events = asyncio.run(run())
-    assert types(events) == ["session.created", "session.updated", *CREATED, *HEAD, *TAIL]
-    assert audio_of(events) == spoken(server, ONE)
 
 
 @pytest.mark.parametrize(
@@ -567,31 +548,6 @@ def test_a_server_that_stops_speaks_what_it_has_begun(server, connected, talk):
         assert response.status == "failed" and "about to stop" in response.status_details.error.message
     finally:
         server.service.draining = False
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_process_that_ends_finishes_what_it_has_begun_and_one_that_is_killed_says_no_end(
-    connected, talk, number
-):
-    with serving() as process:
-        connection = connected(process, model="gpt-realtime")
-        talk(connection, item(LONG), CREATE, until="response.output_audio.delta")
-        process.process.send_signal(number)
-        if number == signal.SIGTERM:
-            assert talk(connection)[-1].response.status == "completed"
-        with pytest.raises(ConnectionClosed) as closed:
-            talk(connection)
-        assert closed.value.rcvd is None or closed.value.rcvd.code == 1012
-        assert process.process.wait(PATIENCE) == (0 if number == signal.SIGTERM else -number)
-
-
-def test_who_is_silent_is_told_so(fits):
-    with running(seconds=0.1) as server, connect(server.url.replace("http", "ws") + "/v1/realtime") as socket:
-        assert fits(socket.recv()).type == "session.created"
-        assert fits(socket.recv()).error.code == "timeout"
-        with pytest.raises(ConnectionClosed):
-            socket.recv(PATIENCE)
 
 
 # The beta form

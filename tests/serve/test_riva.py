@@ -323,15 +323,6 @@ def test_a_slow_reader_s_text_is_paused_and_then_spoken_whole():
         assert sound(got) == wanted
 
 
-def test_a_connection_that_breaks_leaves_nothing_behind(server):
-    """The channel of the client is closed while it reads."""
-    speech = client(server.riva)
-    answers = speech.synthesize_online(LONG)
-    next(answers)
-    speech.auth.channel.close()
-    wait_until_idle(server)
-
-
 def test_health():
     from riva.client.proto.health_pb2 import HealthCheckRequest
     from riva.client.proto.health_pb2_grpc import HealthStub

@@ -284,23 +284,6 @@ def test_alone_on_stdin_and_stdout_it_speaks_with_any_speaker():
         assert process.wait(PATIENCE) == 0
 
 
-def test_what_a_killed_server_spoke_has_no_end_of_audio(tmp_path):
-    from wyoming.client import AsyncClient
-
-    async def run(process, uri):
-        async with asyncio.timeout(PATIENCE), AsyncClient.from_uri(uri) as client:
-            await client.write_event(synthesize(" ".join([TEXT] * 60)))
-            found = [await client.read_event() for _ in range(2)]
-            process.kill()
-            with suppress(ConnectionError):
-                while event := await client.read_event():
-                    found.append(event)
-        return {event.type for event in found}
-
-    with alone(f"unix://{tmp_path}/socket") as (process, uri):
-        assert asyncio.run(run(process, uri)) == {"audio-start", "audio-chunk"}
-
-
 def test_what_is_being_spoken_is_finished_when_it_is_to_end(tmp_path):
     with alone(f"unix://{tmp_path}/socket") as (process, uri):
         from wyoming.client import AsyncClient

@@ -22,7 +22,6 @@ from melforge.common.stages.choose import kernel_stages
 from melforge.common.verify import stages as verify_stages
 from melforge.common.verify.stages import Setup
 from melforge.common.weights.voices import ModelSource
-from melforge.trt_plugins import graphs
 from tests.common import damage
 from tests.conftest import tiny_fastpitch, tiny_fastspeech, tiny_hifigan, tiny_source_filter, tiny_waveglow
 
@@ -40,18 +39,9 @@ class OnHost(WrappedEngine):
     """Runs kernels without CUDA graphs."""
 
     def __call__(self, **inputs):
-        if isinstance(self.inner, PaddedEngine):
-            self.inner.__dict__["_captured"] = lambda padded: None
-            return self.inner(**{name: torch.as_tensor(value) for name, value in inputs.items()})
-        batch, _, frames = inputs["mel"].shape
-        shape = self.inner.shape(self.inner.config, self.inner.folded, batch, graphs.padded(frames), "cpu")
-        shape.allocate(lambda *sizes, dtype: torch.zeros(sizes, dtype=dtype))
-        shape.describe()
-        shape.inputs["lengths"].fill_(frames)
-        for name, value in inputs.items():
-            shape.inputs[name][..., : value.shape[-1]].copy_(torch.as_tensor(value))
-        shape.launch()
-        return {"audio": shape.audio[:, : shape.audio.shape[1] // graphs.padded(frames) * frames]}
+        assert isinstance(self.inner, PaddedEngine)
+        self.inner.__dict__["_captured"] = lambda padded: None
+        return self.inner(**{name: torch.as_tensor(value) for name, value in inputs.items()})
 
 
 def on_host(stage: Stage, source: ModelSource, *_: object) -> Engine:

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 from melforge.common.engines.cuda_graphs import bindings
 from melforge.fastspeech.operations import DECOMPOSED
 from melforge.trt_plugins import kernel, operations
+from melforge.trt_plugins.graphs import keep_kernels, load_launcher
 from melforge.trt_plugins.operations import ADD_POS_ENC, KERNELS, NUMBER_BYTES, REPEAT
 from melforge.trt_plugins.tacotron2_decoder import launch as tacotron2_decoder
 
@@ -185,3 +187,33 @@ def test_the_makefile_compiles_every_kernel_there_is():
     ).stdout
     assert all(f"-fatbin {source.relative_to(FOLDER)}" in made for source in SOURCES)
     assert set(FOLDER.glob("*/*.cu")) == set(SOURCES)
+
+
+LAUNCHER = """
+#include <Python.h>
+static PyObject* launch(PyObject* self, PyObject* none) { return PyLong_FromLong(NUMBER); }
+static PyMethodDef methods[] = {{"launch", launch, METH_NOARGS, ""}, {NULL, NULL, 0, NULL}};
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "launcher", NULL, -1, methods};
+PyMODINIT_FUNC PyInit_launcher(void) { return PyModule_Create(&module); }
+"""
+
+
+@pytest.mark.gxx
+def test_what_launches_a_kernel_is_not_taken_for_anothers(tmp_path):
+    """Triton gives all of them one name, and threads load them at the same time."""
+    (tmp_path / "launcher.c").write_text(LAUNCHER)
+    paths = []
+    for number in range(2):
+        paths.append(str(tmp_path / f"{number}{sysconfig.get_config_var('EXT_SUFFIX')}"))
+        words = ["g++", "-x", "c", "-shared", "-fPIC", f"-I{sysconfig.get_paths()['include']}"]
+        words += [f"-DNUMBER={number}", str(tmp_path / "launcher.c"), "-o", paths[-1]]
+        subprocess.run(words, check=True)
+    first, second, again = (load_launcher("launcher", path) for path in (*paths, paths[0]))
+    assert [module.launch() for module in (first, second, again)] == [0, 1, 0]
+
+
+def test_triton_loads_its_launchers_by_ours():
+    build = pytest.importorskip("triton.runtime.build")
+    assert callable(build._load_module_from_path)  # the name that is replaced
+    keep_kernels()
+    assert build._load_module_from_path is load_launcher

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -17,7 +17,6 @@ from melforge.hifigan.config import HifiganConfig
 from melforge.hifigan.model import LAST_LEAKY_SLOPE, LEAKY_SLOPE
 from melforge.hifigan.source_filter import SourceFilterGenerator
 from melforge.trt_plugins.graphs import (
-    GraphedShape,
     KernelModule,
     KernelNetwork,
     ShapedGenerator,
@@ -111,23 +110,19 @@ class LevelBuffer(NamedTuple):
         return self.rows if self.blocks > 1 else 0
 
 
-class HifiganShape(GraphedShape):
-    """One batch size and length: buffers and launches."""
+class HifiganBuffers:
+    """Of one batch size and length."""
 
-    def __init__(self, config: HifiganConfig, folded: FoldedHifigan, batch: int, frames: int, device: str):
+    def __init__(
+        self, config: HifiganConfig, folded: FoldedHifigan, batch: int, frames: int, zeros: Zeros, device: str
+    ):
         self.config, self.folded, self.device = config, folded, device
         self.layout: HifiganLayout = folded.layout
         self.batch, self.frames = batch, frames
         self.stride = frames + self.layout.margin  # frames from one item to the next
         self.limits = limits_of(device)
-
-    def allocate(self, zeros: Zeros) -> None:
-        config, batch, frames = self.config, self.batch, self.frames
-        self.inputs = {
-            "mel": zeros(batch, config.n_mel_channels, frames, dtype=torch.float32),
-            "lengths": zeros(batch, dtype=torch.int64),
-        }
-        self.audio = zeros(batch, frames * config.hop_length, dtype=torch.float32)
+        # By itself: whoever holds it would hold all.
+        self.audio = torch.zeros(batch, frames * config.hop_length, device=device)
         self.buffers = self._level_buffers(zeros)
         rows, width = self.buffers[0]["mean"].rows, self.layout.window * CHUNK
         self.windows = LevelBuffer(zeros(rows * width, dtype=torch.float16), 1, rows, width)
@@ -166,7 +161,8 @@ class HifiganShape(GraphedShape):
             buffers.append(level_buffers)
         return buffers
 
-    def describe(self) -> None:
+    def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[TritonLaunch], dict[str, Tensor]]:
+        self.inputs = inputs
         config, folded, layout = self.config, self.folded, self.layout
         levels, margin = layout.levels, layout.margin
         buffers, windows = self.buffers, self.windows
@@ -212,7 +208,7 @@ class HifiganShape(GraphedShape):
             (*tensors, samples, margin * level.rate, self.stride * level.rate),
             {"CHANNELS": level.channels, "BLOCK": LAST_ROWS},
         )
-        self.launches = [*launches, last]
+        return [*launches, last], {"audio": self.audio}
 
     def _showing(self, launch: TritonLaunch, index: int, name: str, turn: int = 0) -> TritonLaunch:
         """The launch that fills this buffer of level `index`: what goes into the convolutions behind it.
@@ -293,7 +289,7 @@ class HifiganShape(GraphedShape):
 
 
 class HifiganKernels(ShapedGenerator):
-    shape, otherwise = HifiganShape, CapturedNetwork
+    shape, otherwise = HifiganBuffers, CapturedNetwork
     check, fold = staticmethod(layout_of), staticmethod(fold)
 
 

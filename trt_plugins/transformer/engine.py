@@ -9,20 +9,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from melforge.common.config.deployment import Bucket
-from melforge.common.engines import Run
 from melforge.common.engines.limits import PRODUCTS, Needs, limits_of
-from melforge.common.engines.padded import CapturedNetwork, PaddedEngine
+from melforge.common.engines.padded import CapturedNetwork
 from melforge.common.stages import Stage
 from melforge.trt_plugins.graphs import (
+    BufferedEngine,
+    Buffers,
     KernelModule,
     TritonLaunch,
     Zeros,
-    bytes_of,
-    compile_missing,
     describe,
     folded_network,
-    taking_from,
 )
 from melforge.trt_plugins.transformer import fold
 
@@ -464,10 +461,9 @@ class TransformerNetwork(CapturedNetwork):
             self.attends_to_padding, self.units = True, dict.fromkeys(self.units, 1)
 
 
-class TransformerEngine(PaddedEngine):
+class TransformerEngine(BufferedEngine):
     """A stage on these kernels, in half precision."""
 
-    precision = "half products"
     otherwise = TransformerNetwork
     fold_weights: Callable[[Any, Stage], fold.EncoderWeights | fold.DecoderWeights]
     buffers: type[EncoderBuffers] | type[DecoderBuffers]
@@ -484,21 +480,5 @@ class TransformerEngine(PaddedEngine):
     def needs(cls, config: object) -> Needs:
         return PRODUCTS
 
-    def capturable(self, bucket: Bucket | None = None) -> Run:
-        """In memory of each run: graphs of one pool share it."""
-        compiled = False
-
-        def run(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-            nonlocal compiled
-            inputs = {name: tensor.contiguous() for name, tensor in inputs.items()}
-            size = bytes_of(lambda zeros: self.buffers(self, inputs, zeros, "meta"))
-            block = torch.zeros(size, dtype=torch.uint8, device=self.device)
-            launches, outputs = self.buffers(self, inputs, taking_from(block), self.device).describe(inputs)
-            if not compiled:
-                compile_missing(launches)
-                compiled = True
-            for launch in launches:
-                launch()
-            return outputs
-
-        return run
+    def buffers_of(self, inputs: Mapping[str, Tensor], zeros: Zeros, device: str) -> Buffers:
+        return self.buffers(self, inputs, zeros, device)

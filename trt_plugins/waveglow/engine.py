@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import torch
 
 from melforge.common.engines.limits import limits_of
 from melforge.common.engines.padded import CapturedNetwork
-from melforge.trt_plugins.graphs import (
-    GraphedShape,
-    KernelModule,
-    ShapedGenerator,
-    TritonLaunch,
-    Zeros,
-    describe,
-)
+from melforge.trt_plugins.graphs import KernelModule, ShapedGenerator, TritonLaunch, Zeros, describe
 from melforge.trt_plugins.noise import DrawsOnGpu
 from melforge.trt_plugins.waveglow.fold import CHUNK, NARROW, FoldedWaveglow, fold, layout_of
 from melforge.waveglow.config import WaveglowConfig
@@ -48,10 +41,18 @@ GATE_ROWS = 128
 FLOW_ROWS = WINDOW_ROWS = 16
 
 
-class WaveglowShape(GraphedShape):
-    """One batch size and length: buffers and launches."""
+class WaveglowBuffers:
+    """Of one batch size and length."""
 
-    def __init__(self, config: WaveglowConfig, folded: FoldedWaveglow, batch: int, frames: int, device: str):
+    def __init__(
+        self,
+        config: WaveglowConfig,
+        folded: FoldedWaveglow,
+        batch: int,
+        frames: int,
+        zeros: Zeros,
+        device: str,
+    ):
         self.config, self.folded, self.layout = config, folded, layout_of(config)
         layout = self.layout
         self.batch, self.frames = batch, frames
@@ -59,15 +60,8 @@ class WaveglowShape(GraphedShape):
         self.tiles = -(-(batch * self.stride - layout.margin) // GATE_ROWS)
         self.rows = 2 * layout.margin + self.tiles * GATE_ROWS  # of a phase
         self.blocks = -(-layout.window // layout.chunks)  # of `rows` rows each, for the windows of mels
-
-    def allocate(self, zeros: Zeros) -> None:
-        config, batch, steps = self.config, self.batch, self.config.noise_length(self.frames)
-        self.inputs = {
-            "mel": zeros(batch, config.n_mel_channels, self.frames, dtype=torch.float32),
-            "z": zeros(batch, config.n_group, steps, dtype=torch.float32),
-            "lengths": zeros(batch, dtype=torch.int64),
-        }
-        self.audio = zeros(batch, steps * config.n_group, dtype=torch.float32)
+        # By itself: whoever holds it would hold all.
+        self.audio = torch.zeros(batch, config.noise_length(frames) * config.n_group, device=device)
         channels, area = self.layout.channels, self.layout.phases * self.rows
         # Windows of mels, then x. Margins between items stay zero.
         self.left = zeros(self.blocks * self.rows + area, channels, dtype=torch.float16)
@@ -76,7 +70,10 @@ class WaveglowShape(GraphedShape):
         self.ends = zeros(area, NARROW, dtype=torch.float32)
         self.narrow = zeros(area, NARROW, dtype=torch.float16)
 
-    def describe(self) -> None:
+    def describe(
+        self, inputs: Mapping[str, torch.Tensor]
+    ) -> tuple[list[TritonLaunch], dict[str, torch.Tensor]]:
+        self.inputs = inputs
         folded, channels = self.folded, self.layout.channels
         gate, residual = OF_SHARED if limits_of(self.audio.device).multiplies_shared else OF_REGISTERS
         self.gate, self.residual = gate.fitting(2 * channels), residual.fitting(channels)
@@ -99,7 +96,7 @@ class WaveglowShape(GraphedShape):
             self.ends,
             self.inputs["lengths"],
         )
-        self.launches = list(self._launches())
+        return list(self._launches()), {"audio": self.audio}
 
     def _launches(self) -> Iterator[TritonLaunch]:
         config, layout = self.config, self.layout
@@ -176,5 +173,5 @@ class WaveglowNetwork(DrawsOnGpu, CapturedNetwork):
 
 
 class WaveglowKernels(DrawsOnGpu, ShapedGenerator):
-    shape, otherwise = WaveglowShape, WaveglowNetwork
+    shape, otherwise = WaveglowBuffers, WaveglowNetwork
     check, fold = staticmethod(layout_of), staticmethod(fold)

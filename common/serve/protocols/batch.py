@@ -8,18 +8,9 @@ from collections.abc import AsyncGenerator
 from itertools import chain
 from typing import Any
 
-from melforge.common.serve.answer import (
-    KeptBytes,
-    WrittenAnswer,
-    answer_for,
-    described,
-    each,
-    json_string,
-    too_large,
-)
+from melforge.common.serve.answer import KeptBytes, WrittenAnswer, answer_for, each, json_string, too_large
 from melforge.common.serve.errors import ApiError
 from melforge.common.serve.requests import BatchFields, SpeechFields, SpeechRequest, parse
-from melforge.common.serve.scheduler import LOG
 from melforge.common.serve.service import Service
 
 WAITING = 2_000_000  # bytes of audio, with which texts behind the first stop
@@ -96,10 +87,7 @@ class BatchAnswer(WrittenAnswer):
                 async with self._moved:
                     self._moved.notify_all()
         except Exception as error:
-            answer = answer_for(error)
-            if answer.status == 500:
-                LOG.error("fault", exc_info=error, extra={"fields": {"id": self.record["id"]}})
-            return answer.content, None
+            return answer_for(error, self.record).content, None
 
     async def _spoken(self, number: int, wanted: SpeechFields) -> tuple[dict[str, Any], Audio]:
         wanted.alignment = False  # it would be kept for nobody
@@ -117,8 +105,6 @@ class BatchAnswer(WrittenAnswer):
             self._waiting -= kept.size
             raise
         finally:
-            job.cancel()
-            self.service.metrics.spoken(job.progress, len(wanted.input), self.key)
-            self.record.setdefault("texts", []).append(described(spoken))
+            self.record.setdefault("texts", []).append(self.service.conclude(spoken, self.key))
         content = {"media_type": job.encoder.content_type, "seconds": round(job.progress.made, 6)}
         return content, (job.encoder.head, kept)

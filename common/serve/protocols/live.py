@@ -24,12 +24,11 @@ from fastapi.websockets import WebSocketState
 from pydantic_core import from_json
 
 from melforge.common.serve.annotations import Annotations
-from melforge.common.serve.answer import answer_for, described, in_order, pieces
+from melforge.common.serve.answer import answer_for, in_order, pieces
 from melforge.common.serve.errors import ApiError, overloaded
 from melforge.common.serve.gate import CALLER, KEY_PROTOCOL, RECORD
 from melforge.common.serve.metrics import log
 from melforge.common.serve.requests import SpeechFields, SpeechRequest, given, parse
-from melforge.common.serve.scheduler import LOG
 from melforge.common.serve.service import Service, Speaking
 from melforge.common.text.markup import is_ssml
 from melforge.common.text.split import MARK, split_sentences
@@ -232,12 +231,9 @@ class Session(ABC):
         except WebSocketDisconnect:
             raise
         except Exception as error:
-            if (answer := answer_for(error)).status == 500:
-                LOG.error("fault", exc_info=error, extra={"fields": {"id": record["id"]}})
-            return answer
+            return answer_for(error, record)
         finally:
-            self.service.metrics.spoken(spoken.job.progress, len(sentence.text), self.key)
-            log("sentence", id=record["id"], **described(spoken))
+            log("sentence", id=record["id"], **self.service.conclude(spoken, self.key))
         return None
 
     async def send(self, message: dict[str, Any]) -> None:

@@ -21,7 +21,6 @@ from melforge.common.serve.errors import LONGEST_MESSAGE, ApiError
 from melforge.common.serve.gate import ID
 from melforge.common.serve.metrics import log, milliseconds
 from melforge.common.serve.requests import ignored_header
-from melforge.common.serve.scheduler import LOG
 from melforge.common.serve.service import Service
 from melforge.common.serve.usage import ASKING, Asking
 
@@ -140,12 +139,13 @@ async def answer_call(
             raise
     except Exception as error:
         call.record["end"] = type(error).__name__
-        fault = fault_of(error, service)
+        if isinstance(error, TimeoutError):
+            late = f"not answered within {service.settings.seconds:g} seconds"
+            error = ApiError(503, late, code="timeout")
+        fault = answer_for(error, call.record)
         code = NAMED_CODES.get(fault.code or "") or CODES.get(fault.status, grpc.StatusCode.INTERNAL)
         if fault.status == 401:
             log("audit", logging.WARNING, **call.record, refused=str(fault))
-        if code is grpc.StatusCode.INTERNAL:
-            LOG.error("fault", exc_info=error, extra={"fields": {"id": call.record["id"]}})
         own = OWN_NAMES.get(fault.param or "", "")
         message = str(fault).replace(f"{fault.param}: ", f"{own}: ", 1) if own else str(fault)
         headers = tuple((name.lower(), value) for name, value in fault.headers.items())
@@ -160,10 +160,3 @@ async def answer_call(
         if span is not None:
             failed = code.name if code is grpc.StatusCode.INTERNAL else ""
             span.end(route.strip("/"), call.record, failed, **{"rpc.grpc.status_code": code.value[0]})
-
-
-def fault_of(error: Exception, service: Service) -> ApiError:
-    if isinstance(error, TimeoutError):
-        seconds = service.settings.seconds
-        return ApiError(503, f"not answered within {seconds:g} seconds", code="timeout")
-    return answer_for(error)

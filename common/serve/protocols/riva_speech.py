@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from typing import Any
 
-from melforge.common.serve.answer import described, kept_parts, pieces
+from melforge.common.serve.answer import kept_parts, pieces
 from melforge.common.serve.errors import ApiError
 from melforge.common.serve.protocols.live import Sentence, in_turn, wait_for_room
 from melforge.common.serve.protocols.nim import ZERO_SHOT, speech_request, voice_models
@@ -112,9 +112,7 @@ class RivaSpeech:
         try:
             yield
         finally:
-            spoken.job.cancel()
-            self.service.metrics.spoken(spoken.job.progress, len(spoken.wanted.input), call.key)
-            call.record.setdefault("texts", []).append(described(spoken))
+            call.record.setdefault("texts", []).append(self.service.conclude(spoken, call.key))
 
 
 async def online_answers(request: Any, spoken: Speaking) -> AsyncGenerator[bytes, None]:

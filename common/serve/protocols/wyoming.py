@@ -37,7 +37,7 @@ from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart, Synthesize
 
 from melforge.common.errors import InputError
 from melforge.common.files import version
-from melforge.common.serve.answer import answer_for, described, each
+from melforge.common.serve.answer import answer_for, each
 from melforge.common.serve.errors import ApiError, overloaded
 from melforge.common.serve.incoming import IN_MEMORY, recording_file
 from melforge.common.serve.metrics import log
@@ -51,7 +51,6 @@ from melforge.common.serve.protocols.live import (
     request_of,
 )
 from melforge.common.serve.protocols.nim import require_language
-from melforge.common.serve.scheduler import LOG
 from melforge.common.serve.service import Service, Speaking
 from melforge.common.serve.settings import LOOPBACK
 from melforge.common.serve.usage import ASKING, Asking
@@ -329,9 +328,7 @@ class WyomingClient:
                 await self.send(AudioChunk(audio=data, **format))
                 await asyncio.sleep(0)  # a fast reader never lets `send` wait
         finally:
-            spoken.job.cancel()
-            self.service.metrics.spoken(spoken.job.progress, len(spoken.wanted.input), "")
-            log("wyoming", **described(spoken))
+            log("wyoming", **self.service.conclude(spoken, ""))
 
     def be_silent(self) -> None:
         """Ends a text that comes in parts, and forgets it."""
@@ -360,8 +357,6 @@ class WyomingClient:
 
     async def send_error(self, error: Exception) -> None:
         told = answer_for(error)
-        if told.status == 500:
-            LOG.error("fault", exc_info=error)
         await self.send(Error(str(told), told.code))
 
 

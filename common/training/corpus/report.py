@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from melforge.common.errors import InputError
-from melforge.common.files import write_bytes
+from melforge.common.files import write_files
 from melforge.common.training.corpus.dataset import HOP, RATE
 from melforge.common.training.corpus.defects import KINDS, LONG_FRAMES, LONGEST, Defect, Line
 
@@ -97,11 +97,13 @@ def read_report(corpus: Path) -> Report:
 
 def save_report(corpus: Path, report: Report) -> None:
     """report.json, report.md and, where matplotlib is installed, report.png."""
-    write_bytes(corpus / REPORT, json.dumps(report, indent=1, ensure_ascii=False).encode())
     plot = draw(report)
-    if plot:
-        write_bytes(corpus / "report.png", plot)
-    write_bytes(corpus / "report.md", as_markdown(report, bool(plot)).encode())
+    files = {
+        REPORT: json.dumps(report, indent=1, ensure_ascii=False).encode(),
+        "report.md": as_markdown(report, bool(plot)).encode(),
+        "report.png": plot,
+    }
+    write_files({corpus / name: content for name, content in files.items() if content})
 
 
 # In words

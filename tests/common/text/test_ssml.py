@@ -1,5 +1,6 @@
 """SSML: what is said, when, how and by whom; what is wrong, and what has no effect."""
 
+import os
 import random
 import re
 import sys
@@ -420,7 +421,10 @@ PARTS = [
 ]
 
 
-@pytest.mark.parametrize("count", [200, pytest.param(2000, marks=pytest.mark.slow)])
+MANY = int(os.environ.get("MELFORGE_RANDOM_TEXTS", "2000"))
+
+
+@pytest.mark.parametrize("count", [200, pytest.param(MANY, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["english", "fastpitch"])
 def test_only_input_errors_come_of_random_documents(count, name):
     """Half of them are well-formed: what is opened is closed."""

@@ -16,15 +16,16 @@ from melforge.common.text.english.word_parts import words
 
 _CALENDAR = "Mon|Tues?|Wed|Thu(?:rs)?|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec"
 _ROMAN_IN_SMALL = words("vol vols ch chap pp p sc")
+_REPORTER = re.compile(r"([FSPA])\.\s?([234])d(?!\w)")  # of courts: "12 F.3d 345"
 _DOTTED = re.compile(
     rf"(?:{LETTER}\.){{2,12}}(?:{LETTER}(?!\w))?|[A-Z][a-z]?\.[A-Z]\.(?:s(?!\w)|(?!\w))|[ap]\.m(?!\w)"
 )
 _SPACED = re.compile(r"(?:i\. e|e\. g|A\. D|B\. C|U\. S|N\. Y|D\. C)\.")  # in old books
-_YEAR_FOLLOWS = re.compile(r"\s\d{3,4}(?!\d)")
-_DATED_INITIALS = {"p": "page", "c": "circa", "b": "born", "d": "died", "r": "reigned"}
+_YEAR_FOLLOWS = re.compile(r"\s(?:\d{1,2}\s[A-Z][a-z]{2,8}\.?\s)?\d{3,4}(?!\d)")
+_DATED_INITIALS = {"p": "page", "c": "circa", "b": "born", "d": "died", "m": "married", "r": "reigned"}
 _CENTURY = re.compile(r"\d{1,2}(?:st|nd|rd|th)")
 _SLASHED = re.compile(
-    r"(w/o|w/in|w/out|w/e|w/c|w/|c/o|n/a|y/o|b/c|b/w|a/k/a|d/b/a|f/k/a|km/h|m/s)(?![/\w])|w/(?!/)",
+    r"(w/o|w/in|w/out|w/e|w/c|w/|f/u|d/c|h/o|s/p|y/y|m/m|q/q|c/o|n/a|y/o|b/c|b/w|a/k/a|d/b/a|f/k/a|km/h|m/s)(?![/\w])|w/(?!/)",
     re.IGNORECASE,
 )
 _SLASHED_WORDS = {
@@ -38,6 +39,8 @@ _SLASHED_WORDS = {
         "b/w": "between",
     },
     **{"a/k/a": "also known as", "d/b/a": "doing business as", "f/k/a": "formerly known as"},
+    **{"f/u": "follow up", "d/c": "discontinue", "h/o": "history of", "s/p": "status post"},
+    **{"y/y": "year over year", "m/m": "month over month", "q/q": "quarter over quarter"},
     **{"km/h": "kilometers per hour", "m/s": "meters per second"},
 }
 _SLASHED_LETTERS = re.compile(r"[A-Z](?:/[A-Z]){1,3}(?![\w/.'])")
@@ -45,8 +48,13 @@ _BRACKETED_NUMBER = re.compile(r"\s\(\d")
 _NUMBERED_WITH_I = words("war part act book volume vol chapter scene phase type class world")
 _TITLES = {"Dr": "Doctor", "St": "Saint", "Mt": "Mount", "Prof": "Professor", "Ft": "Fort", "Sgt": "Sergeant"}
 _VERSE_FOLLOWS = re.compile(r"\.?(?=\s\d{1,3}:\d)")
-_CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}[-/]?\d")
+_CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}[-/ ]?\d")
 _TELEVISION = re.compile(r"\b(?:TV|[Tt]elevision|[Ww]atch)\b")
+_OF_PATIENTS = words("is was has had states denies reports presents complains")
+_COUNTIES = words("""Antrim Armagh Carlow Cavan Clare Cork Derry Donegal Down Dublin Durham Fermanagh
+    Galway Kerry Kildare Kilkenny Laois Leitrim Limerick Longford Louth Mayo Meath Monaghan Offaly
+    Roscommon Sligo Tipperary Tyrone Waterford Westmeath Wexford Wicklow""")
+_KEYS_OF_MUSIC = words("A B C D E F G ♭ ♯ flat sharp")
 _NAME_FOLLOWS = re.compile(r" [A-Z][a-z]")
 _NUMBER_FOLLOWS = re.compile(r":?\s?[+(]?\d")
 SHORT_WORDS = frozenset(
@@ -70,10 +78,15 @@ def calendar_list(cursor: Cursor, m: re.Match) -> str:
     return "" if cursor.touches_word else ", ".join(map(calendar_name, m[0].replace(".", "").split("/")))
 
 
-@form(r"M\s?[-–]\s?F(?=[,:]?\s\d)")
+@form(r"(M|Tu?|W|Th|F|Sa)\s?[-–]\s?(Tu|W|Th|F|Sa|Su)(?=[,:]?\s\d)")
 def working_days(cursor: Cursor, m: re.Match) -> str:
-    """M-F 9-5."""
-    return "" if cursor.touches_word else "Monday to Friday"
+    """M-F 9-5, M-Th 8-5."""
+    if cursor.touches_word:
+        return ""
+    first, last = (
+        next(name for name in tables.WEEKDAYS.values() if name.startswith(day)) for day in m.groups()
+    )
+    return f"{first} to {last}"
 
 
 def slashed_abbreviation(cursor: Cursor) -> Reading | None:
@@ -82,13 +95,19 @@ def slashed_abbreviation(cursor: Cursor) -> Reading | None:
         return None
     match = _SLASHED.match(cursor.text, cursor.at)
     if not match:
-        letters = _SLASHED_LETTERS.match(cursor.text, cursor.at)
+        letters = None if cursor.is_equation else _SLASHED_LETTERS.match(cursor.text, cursor.at)
         return Reading(" ".join(map(letter_name, letters[0].split("/"))), letters.end()) if letters else None
     return Reading(_SLASHED_WORDS[match[0].lower()], match.end())
 
 
 def dotted_abbreviation(cursor: Cursor) -> Reading | None:
-    """U.S., e.g., p.m., Ph.D.s"""
+    """U.S., e.g., p.m., Ph.D.s, F.3d"""
+    if (
+        cursor.behind_word == "."
+        and cursor.previous.isdecimal()
+        and (m := _REPORTER.match(cursor.text, cursor.at))
+    ):
+        return Reading(f"{letter_name(m[1])} {say.ordinal(int(m[2]))}", m.end())
     match = _DOTTED.match(cursor.text, cursor.at) if cursor.behind_word == "." else None
     if len(cursor.word) == 1 and (spaced := _SPACED.match(cursor.text, cursor.at)):
         match = spaced
@@ -125,6 +144,14 @@ def abbreviation(cursor: Cursor) -> Reading | None:
         return None
     if key in ("dr", "st"):
         spoken = "Doctor" if key == "dr" else "Saint"
+    elif word == "Pt" and following in _OF_PATIENTS:
+        spoken = "patient"
+    elif word == "Cir" and _CENTURY.fullmatch(cursor.previous):
+        spoken = "Circuit"
+    elif word == "Co" and following in _COUNTIES:
+        spoken = "County"
+    elif key in ("min", "maj") and cursor.previous in _KEYS_OF_MUSIC:
+        spoken = f"{key}or"
     elif key in tables.ABBREVIATIONS:
         if not _is_abbreviated(cursor, word, key, end, following):
             return None
@@ -199,10 +226,10 @@ def _initial(cursor: Cursor, letter: str, end: int, following: str) -> Reading |
         return Reading(number, end - 1)
     if letter == "c" and _CENTURY.fullmatch(cursor.previous):
         return Reading("century" + cursor.last_stop(end), end)
-    is_dated = letter in "pc" or (letter in "bd" and cursor.previous in ("(", ";", ","))
+    is_dated = letter in "pc" or (letter in "bdm" and cursor.previous in ("(", ";", ","))
     if letter == "p" and following.islower() and say.roman(following.upper()):
         return Reading("page", end)
-    is_dated = is_dated or (letter in "bdr" and cursor.at == 0 and _YEAR_FOLLOWS.match(cursor.text, end))
+    is_dated = is_dated or (letter in "bdmr" and cursor.at == 0 and _YEAR_FOLLOWS.match(cursor.text, end))
     is_dated = is_dated or (letter == "r" and cursor.previous in ("(", ";", ","))
     if following[:1].isdecimal() and is_dated:
         return Reading(_DATED_INITIALS[letter], end)

@@ -51,7 +51,9 @@ _MARKS = {
 }
 _SPELLED = words("uk us io ai edu pdf de txt py ca au eu me co fr www")
 
-_HASH_NUMBER = re.compile(r"#\s?(?=\d+[A-Z]?(?!\w)|\s(?:is|was)\b|:|(?![\dA-Fa-f]{6}(?!\w))[A-Z]{1,4}-?\d)")
+_HASH_NUMBER = re.compile(
+    r"#\s?(?=\d+[A-Z]?(?!\w)|\s(?:is|was)\b|:|(?![\dA-Fa-f]{6}(?!\w))(?:[A-Z]{1,4}-|[A-Z]{1,2})\d)"
+)
 _HASHTAG = re.compile(r"#(\w{1,100})")
 _HANDLE = re.compile(r"@([^\W\d][\w.]{0,62}\w|[^\W\d])")
 _NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|.", re.DOTALL)

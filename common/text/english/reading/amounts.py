@@ -11,6 +11,7 @@ from melforge.common.text.english.reading.cursor import NUMBER, Cursor, N, Readi
 from melforge.common.text.english.reading.dates import month_day
 from melforge.common.text.english.reading.money import said_price
 from melforge.common.text.english.reading.units import LETTERED, bare_per_unit, singular_unit, unit_after
+from melforge.common.text.english.reading.word_classes import FINITE
 from melforge.common.text.english.word_parts import words
 
 _RANGE = re.compile(rf"(?:-|\s?[–—]\s?)({N})(?![-\d])")
@@ -32,8 +33,8 @@ _BEFORE_QUANTITY = words("""to from over under nearly almost about some around r
     population reach reached hit exceed exceeded total totaling ~ > <""")
 _POPULATED = words("pop population")
 _HALF_DAY = re.compile(r"\s?[apAP]\.?[mM]\b")
-_SET_FOLLOWS = re.compile(r"(?:\s\(\d{1,2}(?:-\d{1,2})?\))?,?\s[0-7][-–][0-7](?![\w-])")
-_SET_BEFORE = re.compile(r"\b[0-7][-–][0-7](?:\s\(\d{1,2}(?:-\d{1,2})?\))?,?\s$")
+_SET_FOLLOWS = re.compile(r"(?:\s?\(\d{1,2}(?:-\d{1,2})?\))?,?\s[0-7][-–][0-7](?![\w-])")
+_SET_BEFORE = re.compile(r"\b[0-7][-–][0-7](?:\s?\(\d{1,2}(?:-\d{1,2})?\))?,?\s$")
 _EXTENTS = words("tall high long wide deep thick")
 _HYPHENED = words("table figure fig exhibit")  # "Table 2-1", not "Tables 2-4"
 _MILLION = re.compile(r"m(?!\w)")
@@ -61,6 +62,9 @@ _COUNTED = words("people men women children feet percent degrees police sheep fi
 _OR_MORE = re.compile(r"\sor\s(?:more|less|fewer|so)\b")
 _NO_YEAR = words("# no nos number")
 _NO_MODEL = words("AD BC CE BCE ISO US UK EU UN AND OR THE OF TO IN FY")
+_VERSIONED = words("version python release ubuntu django kernel golang php")
+_COMPARED = words("≥ ≤ >= <= > < == = ~")
+_LETTERS_FOLLOW = re.compile(r"-[A-Z]{2,5}(?![\w'])")  # "4471-BLK"
 _TRACKS = words(
     "track lesson exercise episode day week step disc cd chapters tracks scene slide verse stanza"
 )
@@ -83,7 +87,10 @@ def amount(cursor: Cursor) -> Reading:
         )
     unit, end = unit_after(cursor, end, is_one and not after)
     is_size = cursor.previous == "the" and cursor.next(end) in _EXTENTS  # "the 10 foot tall wall"
-    if unit[:1] == " " and not joint and (is_size or cursor.previous.lower() in ("a", "an")):
+    is_pack = (
+        cursor.previous == "(" and cursor.earlier.isdecimal() and text.startswith(")", end)
+    )  # "2 (14 oz) cans"
+    if unit[:1] == " " and not joint and (is_size or is_pack or cursor.previous.lower() in ("a", "an")):
         unit = f" {singular_unit(unit.strip())}"  # "a 10 km run"
     if joint != "by" and not unit and (times := _TIMES.match(text, end)):
         is_many = times[0] == "x" and (joint == "to" or "." in numbers[0]) and not cursor.is_equation
@@ -205,8 +212,9 @@ def _plain_number(cursor: Cursor, number: str, end: int, is_counted: bool) -> st
     previous = cursor.previous.lower()
     room = previous.rstrip(".")
     if "." in number:
-        if previous in ("version", "python", "release") and number[0] != ".":
-            return " point ".join(say.integer(part) for part in number.split("."))
+        name = cursor.earlier.lower() if previous in _COMPARED else previous
+        if name in _VERSIONED and number[0] != ".":
+            return " point ".join(map(say.integer, number.split(".")))
         return say.decimal(number)
     if len(number) == 4 and not is_counted and _is_year(cursor, int(number), previous, end):
         return say.year(int(number))
@@ -223,7 +231,9 @@ def _plain_number(cursor: Cursor, number: str, end: int, is_counted: bool) -> st
         and number[0] != "0"
         and not number.endswith("000" if len(number) == 4 else "00")
     )
-    if is_paired and _is_behind_letters(cursor):
+    if is_paired and (
+        _is_behind_letters(cursor) or (not is_counted and _LETTERS_FOLLOW.match(cursor.text, end))
+    ):
         return say.short(number)
     return say.integer(number)
 
@@ -268,7 +278,8 @@ def _is_model(cursor: Cursor, end: int) -> bool:
     if not is_acronym or before in _NO_MODEL or before in tables.CURRENCY_CODES:
         return False
     following = cursor.next(end).lower()
-    return following not in _COUNTED and not (len(following) > 3 and following.endswith("s"))
+    is_plural = len(following) > 3 and following.endswith("s") and following not in FINITE
+    return following not in _COUNTED and not is_plural
 
 
 def _is_behind_letters(cursor: Cursor) -> bool:

@@ -46,6 +46,7 @@ _AFTER_NUMERAL_I = words("of and was is in to ended began the")
 _AMBIGUOUS = words("IV VI XI XX XXX")  # abbreviations as well
 
 
+_DOSED = words("PO IV IM SC SQ PR SL mg mcg mL tab tabs cap caps")
 _COUNTED_BY_ORDINALS = words("century centuries olympiad dynasty amendment legion congress")
 _GIVEN_NAMES = words("""thomas walter arthur albert samuel benjamin donald kenneth steven brian ronald
     anthony kevin jason matthew gary timothy larry jeffrey frank scott andrew raymond gregory joshua
@@ -108,6 +109,8 @@ def _capitals(cursor: Cursor, word: str) -> str:
     lower = word.lower()
     if word in tables.SPELLED and not cursor.is_shouted:
         return word
+    if word == "BID" and (cursor.previous in _DOSED or cursor.previous[:1].isdecimal()):  # twice a day
+        return word
     if lower in tables.SHORT_WORDS and cursor.next(cursor.word_end) != "=":  # "OR = 2.3"
         return lower
     if len(word) <= 3 and not cursor.is_shouted:
@@ -158,7 +161,11 @@ def letters_and_digits(cursor: Cursor, word: str) -> str:
             spoken[-1] = say.plural(spoken[-1])
         elif part.isupper() and 1 < len(part) < 4:
             spoken.append(part)
-        elif part.islower() and len(part) < 4 and not is_known(part):
+        elif (
+            (part.islower() or (part.isalpha() and len(part) == 2))
+            and len(part) < 4
+            and not is_known(part.lower())
+        ):
             spoken.append(letter_name(part.upper()))
         else:
             spoken.append(part_of_name(cursor, part))

@@ -30,8 +30,10 @@ _WORDS_TOO = words("may march mar dec sep")
 _BEFORE_MONTH = words("""on in by of since until till from before after to the and during between early late
     mid this last next every each""")
 _DATED = words("on by until since before after dated due")
+_NO_WORDS = words("tue tues weds thu thur thurs")  # days in small letters too
 _DAYS_TOO = words("mon wed sat sun tu th")  # in capitals they are names and words as well
-_ON = words("on next last every each until till by")
+_REVISED = words("update updated edit edited posted revised effective news")
+_ON = words("on next last every each until till by closed open")
 _DAYTIMES = words("night morning afternoon evening nights mornings afternoons evenings noon brunch")
 _OTHER_DAY = re.compile(r"(?:,\s|\s&\s|\sand\s|\sor\s)([A-Z][a-z]{1,4})\b")
 _SHORT_YEAR = re.compile(r"\s'\d\d(?!\w)")
@@ -171,11 +173,18 @@ def weekday(cursor: Cursor) -> Reading | None:
     if key not in tables.WEEKDAYS or (len(key) == 2 and not cursor.word.istitle()):
         return None
     end = cursor.word_end + (cursor.behind_word == ".")
-    if cursor.behind_word == "." and cursor.word.istitle() and key not in _DAYS_TOO:
+    is_named = (
+        key not in _DAYS_TOO
+        or _is_day_named(cursor, end)
+        or cursor.text[end : end + 1] in (":", "?", ",", ";")
+    )
+    if cursor.behind_word == "." and cursor.word.istitle() and is_named:
         return Reading(tables.WEEKDAYS[key] + cursor.last_stop(end), end)  # "on Tues."
     follows = _DATE_FOLLOWS.match(cursor.text, end)
     is_plain = cursor.word.islower() and key in ("sun", "sat", "wed") and cursor.behind_word not in (".", ",")
-    is_meant = follows and not is_plain
+    is_meant = (follows and not is_plain) or (
+        cursor.word in _NO_WORDS and cursor.behind_word not in (".", "-")
+    )
     if not is_meant and cursor.behind_word not in (".", "-", "'"):
         is_meant = cursor.word.istitle() and (key not in _DAYS_TOO or _is_day_named(cursor, end))
     return Reading(tables.WEEKDAYS[key], end) if is_meant else None
@@ -195,6 +204,8 @@ def dated_fraction(cursor: Cursor, first: int, second: int) -> str:
     """The date of "on 3/14" and "Tues. 3/14", "" for a fraction."""
     before = cursor.earlier if cursor.previous == "," else cursor.previous
     key = before.rstrip(".").lower()
+    if key == "(" and cursor.earlier.lower() in _REVISED:
+        key = "on"
     if key == "of" and cursor.earlier.lower() in ("week", "night", "morning", "evening", "as", "day"):
         key = "on"
     is_date = key in _DATED or key.removesuffix("day") in _DAY_NAMES or key in tables.WEEKDAYS

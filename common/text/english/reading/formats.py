@@ -22,7 +22,7 @@ from melforge.common.text.english.reading.streets import house_in_queens, house_
 from melforge.common.text.english.reading.telephone import DIGITS, is_access_code
 from melforge.common.text.english.reading.times import TIMES, duration
 from melforge.common.text.english.reading.units import plural_unit, unit_after, unit_name
-from melforge.common.text.english.reading.word_classes import PREPOSITIONS
+from melforge.common.text.english.reading.word_classes import CLOSED, FINITE, PREPOSITIONS
 from melforge.common.text.english.reading.words import RELEASE, said_version
 from melforge.common.text.english.word_parts import words
 
@@ -35,18 +35,24 @@ _SCIENTIFIC = re.compile(
 )
 _MAGNITUDES = words("k K M B T bn mn tn mln bln")
 _BY = re.compile(r"(?:x\d+){1,3}(?:[cmk]?m|ft|in|px)?")
+_OF_MUSIC = re.compile(r"[♩♪𝅘𝅥]|\bkey of [A-G]|\btime signature\b")
+_OF_BETS = re.compile(r"\b(?:odds|bookies|favourites?\sat)\b")
+_EVERY = re.compile(r"/(?:day|week|month|year|wk|mo|yr|d)\b")
+_PLURAL_SIZE = re.compile(r"x(\d{1,2})s")
 _HALVED_BEHIND_HYPHEN = re.compile(r"-(?:price|off|time)\b")
 _CRICKET = re.compile(
     r"\b(?:posted|declared|wickets?|innings|overs|cricket|batting|Test|stumps|runs|ov|all\sout)\b"
 )
 _SIZES = words("thick wide long deep high tall by of x in and")
 _CODES = words("section sec article art rule clause paragraph para § §§ code subsection exception title")
-_PORTS = words("""80 443 3000 3001 3306 4000 4200 5000 5173 5432 6379 8000 8001 8080 8081 8443 8888 9000 9090
-    27017""")
+_PORTS = words("""80 443 3000 3001 3306 4000 4200 5000 5173 5432 6379 8000 8001 8080 8081 8443 8888 9000
+    9090 27017""")
 _SCORES = {("24", "7"): "twenty-four seven", ("9", "11"): "nine eleven", ("7", "11"): "seven eleven"}
 _SCORES |= {("20", "20"): "twenty twenty"}
 _RATED = words("rated rate rates rating score scored scores : gave give gives got get gets solid")
-_PAGES = words("page p slide part step item question track disc photo image frame")
+_PAGES = words("""page p slide part step item question track disc photo image frame retry attempt try
+    thread test day week lesson chapter episode round level batch epoch stage phase shard chunk box""")
+_QUARTERED = (2, 3, 4, 8, 16)  # the denominators of fractions in brackets
 _HALVED = words("price dozen time marathon way off mast")
 _HEIGHT = r"(\d{1,3})\s?['′](?:\s?-?\s?)(\d{1,2}(?:\.\d)?)\s?(?:\"|″|'')"
 _FEET = re.compile(r"['′](?![\w'])")
@@ -54,13 +60,14 @@ _DECIMAL_COMMA = re.compile(r"(\d{1,3}),(\d{1,2})(?!\d|,\d)(?:\s(million|billion
 _NUMBER_WORDS = words("two three four five six seven eight nine ten several some")
 
 
-@form(r"(\d{1,3}):(\d{1,3})(?:\s?[-–]\s?(\d{1,3}))?(?![\w:])")
+@form(r"(\d{1,3}):(\d{1,3})([a-c]?)(?:\s?[-–]\s?(?:(\d{1,3}):)?(\d{1,3}))?(?![\w:])")
 def verse(cursor: Cursor, m: re.Match) -> str:
-    """Psalm 23:4, Matt. 5:3-12."""
+    """Psalm 23:4, Matt. 5:3-12, Gen. 1:1-2:3, Heb 4:12a."""
     if cursor.previous.rstrip(".") not in tables.BOOKS:
         return ""
-    spoken = f"{say.integer(m[1])} {say.integer(m[2])}"
-    return f"{spoken} to {say.integer(m[3])}" if m[3] else spoken
+    spoken = f"{say.integer(m[1])} {say.integer(m[2])}" + (f" {letter_name(m[3].upper())}" if m[3] else "")
+    last = " ".join(say.integer(part) for part in (m[4], m[5]) if part)
+    return f"{spoken} to {last}" if last else spoken
 
 
 @form(r"(\d+(?:\.\d+)?)(?::|\s:\s)(\d{1,3}(?:,\d{3})+|\d+)(?::(\d{1,3}))?(?![\d:])")
@@ -204,7 +211,7 @@ def feet(cursor: Cursor, m: re.Match) -> str:
 @form(r"(\d{1,3})°\s?(\d{1,2})['′]\s?(?:(\d{1,2}(?:\.\d{1,4})?)(?:\"|″|'')\s?)?([NSEW])?(?!\w)")
 def degrees(cursor: Cursor, m: re.Match) -> str:
     """40°26′46″N."""
-    spoken = f"{_counted(m[1], 'degree')} {_counted(m[2], 'minute')}"
+    spoken = f"{_counted(m[1], 'degree')} {_counted(str(int(m[2])), 'minute')}"
     spoken += f" {_counted(m[3], 'second')}" if m[3] else ""
     return spoken + {"N": " north", "S": " south", "E": " east", "W": " west"}.get(m[4] or "", "")
 
@@ -240,9 +247,14 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
     if dated := dated_fraction(cursor, top, bottom):
         return dated
     before = cursor.previous.lower()
+    if before.rstrip(".") in ("op", "opus"):
+        return f"{say.cardinal(top)} number {say.cardinal(bottom)}"
     if before[-1:] == "/":  # "ref. AB/1234/24"
         return f"{say.short(m[2])} slash {say.short(m[3])}"
-    if before.rstrip(".") in _PAGES:
+    is_bracketed = (
+        before == "(" and cursor.text.startswith(")", m.end()) and bottom not in _QUARTERED and bottom < 13
+    )
+    if before.rstrip(".") in _PAGES or (is_bracketed and top <= bottom):
         return f"{say.cardinal(top)} of {say.cardinal(bottom)}"
     if top > 30 and bottom <= 10 and _CRICKET.search(cursor.text[max(cursor.at - 60, 0) : m.end() + 60]):
         return f"{say.short(m[2])} for {say.cardinal(bottom)}"
@@ -251,9 +263,17 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
     )
     if (bottom > 3 and cursor.next(m.end()) in ("stars", "points")) or is_rating or top == bottom == 10:
         return f"{say.cardinal(top)} out of {say.cardinal(bottom)}"
-    if cursor.next(m.end()) == "time":  # music
+    if _OF_BETS.search(cursor.text):
+        return f"{say.cardinal(top)} to {say.cardinal(bottom)}"
+    is_measure = bottom in (2, 4, 8, 16) and _OF_MUSIC.search(cursor.text) is not None
+    if cursor.next(m.end()) == "time" or is_measure:  # music
         return f"{say.cardinal(top)} {say.cardinal(bottom)}"
     if top + bottom == 100:
+        return f"{say.cardinal(top)} {say.cardinal(bottom)}"
+    following = cursor.next(m.end())
+    if top > bottom > 1 and following.islower() and len(following) > 2 and following not in CLOSED | FINITE:
+        return f"{say.cardinal(top)} {say.cardinal(bottom)}"  # "16/2 wire"
+    if bottom == 60 and following == "Hz":
         return f"{say.cardinal(top)} {say.cardinal(bottom)}"
     if top > bottom > 1 and top % bottom == 0:
         return f"{say.cardinal(top)} divided by {say.cardinal(bottom)}"
@@ -287,6 +307,8 @@ def _with_unit(cursor: Cursor, spoken: str, end: int, is_more_than_one: bool) ->
     else:
         unit, end = unit_after(cursor, end, is_one=True)
     name = unit.strip()
+    if name == "hertz":
+        return Reading(f"{spoken} {name}", end)
     if name.startswith("-"):  # "1/4-oz"
         return Reading(f"{spoken} {name[1:]}", end)
     if is_more_than_one and name.startswith("degree"):
@@ -320,7 +342,7 @@ def scientific(cursor: Cursor) -> Reading | None:
     minus = "minus " if power[0] == "-" else ""
     mantissa = "" if m[0].startswith(("10⁰", "10^")) else f"{say.decimal(m[1])} times "
     unit, end = unit_after(cursor, m.end(), is_one=False)
-    return Reading(f"{mantissa}ten to the {minus}{say.integer(power.lstrip('+-'))}{unit}", end)
+    return Reading(f"{mantissa}ten to the {minus}{say.cardinal(int(power.lstrip('+-')))}{unit}", end)
 
 
 @form(r"(?:\d+[A-Za-z]|[A-Za-z]+\d)[A-Za-z\d]*")
@@ -330,7 +352,9 @@ def mixed(cursor: Cursor, m: re.Match) -> str:
         return respelled
     number = NUMBER.findall(m[0])[0]
     rest = m[0][len(number) :]
-    if rest == "x" and cursor.next(m.end())[:1].isalpha():
+    if size := _PLURAL_SIZE.fullmatch(rest):  # "2x4s"
+        return f"{say.integer(number)} by {say.plural(say.integer(size[1]))}"
+    if rest == "x" and (cursor.next(m.end())[:1].isalpha() or _EVERY.match(cursor.text, m.end())):
         return f"{say.decimal(number)} times"
     is_heat = rest in ("C", "F") and unit_after(cursor, m.end() - 1, is_one=False)[0] != ""
     is_amount = (
@@ -349,6 +373,18 @@ def mixed(cursor: Cursor, m: re.Match) -> str:
 def factor(cursor: Cursor, m: re.Match) -> str:
     """2(3 + 4)."""
     return f"{say.integer(m[1])} times" if cursor.is_equation or not cursor.touches_word else ""
+
+
+@form(r"(45|90|105|120)\+(\d{1,2})['′](?!\w)")
+def stoppage_time(cursor: Cursor, m: re.Match) -> str:
+    """90+3', the minute of a goal."""
+    return f"{say.cardinal(int(m[1]))} plus {say.cardinal(int(m[2]))}"
+
+
+@form(r"(\d{1,2})/(\d{1,2})c(?!\w)")
+def in_two_zones(cursor: Cursor, m: re.Match) -> str:
+    """8/7c, of television."""
+    return f"{say.cardinal(int(m[1]))}, {say.cardinal(int(m[2]))} central"
 
 
 @form(r"(\d{1,3})s(?![\w']|\s+of\b)")
@@ -404,6 +440,8 @@ NUMBERS: tuple[Rule, ...] = (
         european_number,
         decimal_comma,
         slashed_numbers,
+        in_two_zones,
+        stoppage_time,
         fraction,
         short_fraction,
         decade,

@@ -23,13 +23,16 @@ def logarithm(cursor: Cursor, m: re.Match) -> str:
     return "" if cursor.touches_word else f"log base {say.integer(m[1])} of"
 
 
-@form(r"([nkxj])-(\d{1,2})(?![\w.,:-]\w|\w)")
+@form(r"([a-z])-(\d{1,2}|[a-z])(?![\w.,:-]\w|\w)")
 def difference(cursor: Cursor, m: re.Match) -> str:
-    """n-1."""
-    return "" if cursor.touches_word else f"{m[1].upper()} minus {say.integer(m[2])}"
+    """n-1, in formulas a-b too."""
+    if cursor.touches_word or not (cursor.is_equation or (m[1] in "nkxj" and m[2].isdecimal())):
+        return ""
+    second = say.integer(m[2]) if m[2].isdecimal() else letter_name(m[2].upper())
+    return f"{letter_name(m[1].upper())} minus {second}"
 
 
-@form(r"d([xyzuf])/d([xyztu])(?!\w)")
+@form(r"d([A-Za-z])/d([xyztuvr])(?!\w)")
 def derivative(cursor: Cursor, m: re.Match) -> str:
     """dy/dx."""
     return "" if cursor.touches_word else f"D {m[1].upper()} over D {m[2].upper()}"
@@ -48,7 +51,7 @@ def quotient(cursor: Cursor, m: re.Match) -> str:
 def function_name(cursor: Cursor) -> Reading | None:
     """sin(x), cos θ."""
     name = FUNCTIONS.get(cursor.word) if not cursor.touches_word else None
-    is_meant = cursor.behind_word == "(" or (
+    is_meant = cursor.behind_word in ("(", "²", "³") or (
         cursor.word in _ANGLES and _ANGLE_FOLLOWS.match(cursor.text, cursor.word_end)
     )
     return Reading(name, cursor.word_end) if name and is_meant else None

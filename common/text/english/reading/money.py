@@ -28,11 +28,12 @@ _HUNDRED |= {"10,000": "tens of thousands", "100,000": "hundreds of thousands"}
 _OF = re.compile(r"\sof\s(?:dollars|pounds|euros)")
 _CODE_BEHIND = re.compile(r"\s?(USD|CAD|AUD|NZD|HKD|SGD|MXN)(?!\w)")
 _CODED = {**tables.CURRENCIES, "USD": ["US dollar", "US dollars", "cent", "cents"]}
-_BEFORE_THINGS = words("""the this that its his her their our my your every each another additional new record
-    initial annual first second final whole entire""")
-_PRICED = words("""prize deal stake bid offer lawsuit settlement loan fund grant contract bill bond
-    budget buyout takeover fine bonus award project mansion jackpot reward check fee ticket note home
-    house car contract""")
+_BEFORE_THINGS = words("""the this that its his her their our my your every each another additional new
+    record initial annual first second final whole entire""")
+_PRICED = words("""prize deal stake bid offer lawsuit settlement loan fund grant contract bill bond budget
+    buyout takeover fine bonus award project mansion jackpot reward check fee ticket note home house car
+    contract pints drinks cocktails beers burgers pizzas tacos wings meals tickets tips bills notes fares
+    fees fines bets vouchers coupons shares""")
 _NO_THINGS = (
     CLOSED
     | FINITE
@@ -134,13 +135,13 @@ def pence_per(cursor: Cursor) -> Reading | None:
     return Reading(f"{say.decimal(m[1])} pence{per}", end) if is_meant else None
 
 
-@form(r"([1-9]\d?)(?:([pc])(?![\w'.])|s\.?\s?(\d{1,2})d(?:\.(?=\s[a-z]|[,;]))?(?!\w))")
+@form(r"(\d{2,3}\.\d(?=p)|[1-9]\d?)(?:([pc])(?![\w'.])|s\.?\s?(\d{1,2})d(?:\.(?=\s[a-z]|[,;]))?(?!\w))")
 def pence(cursor: Cursor, m: re.Match) -> str:
     """50p, 25c; 10s. 6d., before 1971."""
     if m[2] == "c":
         return f"{say.integer(m[1])} {'cent' if m[1] == '1' else 'cents'}"
     count = m[3] or m[1]
-    said = f"{say.integer(count)} {'penny' if count == '1' else 'pence'}"
+    said = f"{say.decimal(count)} {'penny' if count == '1' else 'pence'}"
     return f"{say.integer(m[1])} {'shilling' if m[1] == '1' else 'shillings'} and {said}" if m[3] else said
 
 

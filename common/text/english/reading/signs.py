@@ -9,12 +9,14 @@ from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.addresses import address, tag
 from melforge.common.text.english.reading.capitals import NUMBERED, letter_name
+from melforge.common.text.english.reading.chess import MOVE
 from melforge.common.text.english.reading.cursor import Cursor, Reading, Rule
 from melforge.common.text.english.reading.dates import is_month
 from melforge.common.text.english.reading.formats import number, short_fraction
 from melforge.common.text.english.reading.formulas import FUNCTIONS
 from melforge.common.text.english.reading.money import price
 from melforge.common.text.english.reading.telephone import phone_abroad
+from melforge.common.text.english.reading.units import unit_name
 from melforge.common.text.english.reading.word_classes import CLOSED
 from melforge.common.text.english.reading.words import size_by
 from melforge.common.text.english.word_parts import words
@@ -28,7 +30,7 @@ _POWER = re.compile(
     r"([⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ]{1,5})|\^(?:\{([-+]?[A-Za-z\d]{1,5})\}|\(([-+]?[A-Za-z\d]{1,5})\)|([-+]?[A-Za-z\d]{1,5}))"
 )
 _POWER_OF_SUM = re.compile(r"\^[({]([A-Za-zα-ω\d]{1,3}(?:\s?[-+−*/]?\s?[A-Za-zα-ω\d]{1,3}){1,3})[)}]")
-_ION = re.compile(r"([⁰¹²³⁴⁵⁶⁷⁸⁹]?)([⁺⁻])(?![⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ])")
+_ION = re.compile(r"([⁰¹²³⁴⁵⁶⁷⁸⁹]?)([⁺⁻])(?![⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ])|\^([1-9]?)([+-])(?!\s?[\w.(])")
 _PER_AMOUNT = re.compile(
     r"\s?\d+(?:\.\d+)?\s?(?:[mdc]?[lL]|[cmk]?m[²³23]?|k?g|mg|hrs?|h|min|days?|mi|lb|oz|tsp|tbsp)(?!\w)"
 )
@@ -36,6 +38,14 @@ _PHONEMES = re.compile(r"\{([A-Z][A-Z012\s]{0,160})\}")  # 40 of them
 _TAG = re.compile(
     r"</?[a-zA-Z][\w:-]{0,40}(?:\s[^<>=]{1,40}=[^<>]{0,200}|\s[\w-]{1,40})?\s?/?>|<!--[^<>]{0,200}-->"
 )
+_PLACEHOLDER = re.compile(r"<([a-z]{2,20}(?:[_-][a-z]{1,20}){0,4})>")
+_HTML = words("""abbr address article aside audio base bdi bdo big blockquote body br button canvas caption
+    center cite code col data dd del details dfn dialog div dl dt em embed fieldset figcaption figure font
+    footer form frame head header hgroup hr html iframe img input ins kbd label legend li link main map
+    mark menu meta nav noscript object ol optgroup option output param picture pre progress rp rt ruby
+    samp script section select small source span strike strong style sub summary sup svg table tbody td
+    template textarea tfoot th thead time title tr track tt ul var video wbr speak break prosody emphasis
+    voice phoneme""")
 _ADDRESS = re.compile(r"@\w|://")
 _ENCLOSED_ADDRESS = re.compile(r"<[^<>\s@:]{1,64}(?:@|://)[^<>\s]{1,200}>")  # "<jo@example.com>"
 _CITATION = re.compile(r"\[(?:\d{1,3}|\^\w{1,20})\]")
@@ -49,12 +59,15 @@ _IN_ROWS = tables.SILENT | {s for s in tables.SYMBOLS if s.isascii() or s in "§
 _BEFORE_OPERATOR = frozenset("0123456789)")
 _NUMBER_WORDS = words("one two three four five six seven eight nine ten eleven twelve noon midnight")
 _BEFORE_DOLLARS = _NUMBER_WORDS | words("in of into many cost costs")
+_LENGTHS = re.compile(r"\d{1,5}(?:\.\d+)?\s?(?:\"|″|in|cm|mm|m|ft|inch|inches|feet)")
 _STARRED = words("hotel hotels rated rating ratings review reviews resort resorts service out")
 _NUMBERED = re.compile(r"[IVXL]{1,7}|\d{1,3}(?:st|nd|rd|th)")
 _LONGEST_SIGN = max(map(len, tables.SIGNS))
 _SIGN_STARTS = frozenset(sign[0] for sign in tables.SIGNS)
 _VARIABLE = re.compile(r"[xyznk](?!\w)")
 _KEYS = words("press presses pressed pressing dial dialed dialing hit enter key")
+_PRESSED = re.compile(r"\b(?:press|dial|hit|enter)\b[^.!?]{0,60}$", re.IGNORECASE)
+_QUANTITY = re.compile(r"\d{1,6}(?:\.\d+)?\s?[°%a-zA-Z]")  # "mark 6 / 200°C"
 _CODE_BEFORE = re.compile(r"[A-Za-z]-?\d+$")  # "MK-12/448120"
 _TICKER = re.compile(r"[A-Z]{1,5}(?!\w)")
 _COMMAND = re.compile(r"\s[a-z]")  # behind the "$" of a shell
@@ -73,6 +86,12 @@ _HALF_DAY = re.compile(r"\d\s?[ap]\.?m\.?$", re.IGNORECASE)
 _TIME_AHEAD = re.compile(r"\s?(?:\d{1,2}(?:[:.]\d\d)?\s?[ap]\.?m\b|noon\b|midnight\b|close\b)", re.IGNORECASE)
 _FULL_WEEKDAYS = frozenset(name.lower() for name in tables.WEEKDAYS.values())
 _ERAS = words("BC BCE AD CE B.C. A.D. AM PM a.m. p.m.")
+_ABSOLUTE_TERM = re.compile(r"\|(?=[\w.]{1,9}(?:\s?[-−+*/×·^²]\s?[\w.]{1,9}){1,3}\|)")
+_LIMITS = re.compile(
+    r"[∫∑∏]\s?_?\{?(?:([a-z])\s?=\s?)?([\w-]{1,3})\}?(?:\^\{?([\w∞]{1,3})\}?|([⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ]{1,3}))"
+)
+_KEYED = re.compile(r"(?:\*#|[*#])(?:\d{1,16}[*#]){0,3}\d{1,16}#(?!\w)")
+_COUNTER = re.compile(r"\s*\d{1,2}/(?=\s)")
 _ABSOLUTE = re.compile(r"\|([-−]?)([A-Za-z]|\d{1,9}(?:\.\d{1,9})?)\|")
 
 
@@ -126,8 +145,15 @@ def enclosed(cursor: Cursor) -> Reading | None:
     if char == ">" and _ADDRESS.search(cursor.previous):
         return Reading("", cursor.at + 1)
     if char == "<" and (match := _TAG.match(text, cursor.at)):
+        if (name := _PLACEHOLDER.fullmatch(match[0])) and not _is_tag(cursor, name[1]):
+            return Reading(f"{name[1].replace('_', ' ').replace('-', ' ')},", match.end())
         return cursor.leave_out(match.end())
     return None
+
+
+def _is_tag(cursor: Cursor, name: str) -> bool:
+    """Whether "<name>" is markup, HTML's or with its end in the sentence, and no word to be filled in."""
+    return name in _HTML or f"</{name}" in cursor.text
 
 
 def sign(cursor: Cursor) -> Reading | None:
@@ -166,6 +192,8 @@ def apostrophe(cursor: Cursor) -> Reading | None:
 
 def factorial(cursor: Cursor) -> Reading | None:
     """n!"""
+    if cursor.char == "!" and cursor.previous == ")" and cursor.is_equation:
+        return Reading("factorial", cursor.at + 1)
     if cursor.char != "!" or not cursor.touches_word or not _is_variable(cursor.previous):
         return None
     return Reading("factorial", cursor.at + 1) if cursor.previous.islower() else None
@@ -179,6 +207,8 @@ def mark(cursor: Cursor) -> Reading | None:
     marks, after = cursor.text[cursor.at : end], cursor.text[end : end + 1]
     if marks == ":" and cursor.previous.lower() in _NUMBER_WORDS and after.isalpha():
         return Reading("", end)  # twelve:thirty
+    if marks == "." and cursor.touches_word and MOVE.match(cursor.text, end):
+        return Reading(",", end)  # "1.e4"
     if marks == "." and cursor.touches_word and after.islower():
         return Reading("dot", end)  # node.js
     is_short = _NUMBERED.fullmatch(cursor.previous) or (cursor.earlier, cursor.previous) == ("per", "cent")
@@ -236,7 +266,8 @@ def dash(cursor: Cursor) -> Reading | None:
         is_term = _is_variable(cursor.previous) and (
             cursor.is_equation or text[max(cursor.at - 2, 0)] in "(+*/^"
         )
-        if is_term and after.isdecimal():
+        is_power = cursor.previous[0] in tables.SUPERSCRIPTS or cursor.previous[0] == "^"
+        if (is_term and (after.isdecimal() or _is_variable(following))) or is_power:
             return Reading("minus", end)
         is_letters = dashes == "–" and len(cursor.previous) == len(following) == 1 and following.isupper()
         is_range = cursor.previous[:1].isdecimal() and (after in "123456789" or dashes == "–")
@@ -294,6 +325,8 @@ def bracket(cursor: Cursor) -> Reading | None:
     if cursor.char == "|" and (match := _ABSOLUTE.match(cursor.text, cursor.at)):
         inner = say.decimal(match[2]) if match[2][0].isdecimal() else letter_name(match[2].upper())
         return Reading(f"the absolute value of {'minus ' if match[1] else ''}{inner}", match.end())
+    if cursor.char == "|" and _ABSOLUTE_TERM.match(cursor.text, cursor.at):
+        return Reading("the absolute value of", cursor.at + 1)
     if cursor.char == "|" and cursor.is_argument and cursor.next(cursor.at + 1).isupper():
         return Reading("given", cursor.at + 1)  # P(A|B)
     if cursor.char == ")" and cursor.text.startswith(")(", cursor.at):
@@ -313,8 +346,8 @@ def power(cursor: Cursor) -> Reading | None:
     if sum_ := _POWER_OF_SUM.match(cursor.text, cursor.at):
         return Reading(f"to the power of {_said_term(sum_[1])}", sum_.end())
     if ion := _ION.match(cursor.text, cursor.at):  # "Fe³⁺"
-        count = "".join(tables.SUPERSCRIPTS[char] for char in ion[1])
-        charge = "plus" if ion[2] == "⁺" else "minus"
+        count = ion[3] or "".join(tables.SUPERSCRIPTS[char] for char in ion[1] or "")
+        charge = "plus" if ion[2] == "⁺" or ion[4] == "+" else "minus"
         return Reading(f"{say.integer(count)} {charge}" if count else charge, ion.end())
     match = _POWER.match(cursor.text, cursor.at)
     if not match:
@@ -343,6 +376,27 @@ def _said_term(term: str) -> str:
     )
 
 
+def limits(cursor: Cursor) -> Reading | None:
+    """∫₀¹, ∑_{i=1}^n."""
+    match = _LIMITS.match(cursor.text, cursor.at) if cursor.char in "∫∑∏" else None
+    if not match:
+        return None
+    last = match[3] or "".join(tables.SUPERSCRIPTS[char] for char in match[4])
+    last = "infinity" if last == "∞" else _said_term(last)
+    first = f"{_said_term(match[1])} equals " if match[1] else ""
+    name = tables.SYMBOLS[cursor.char].removesuffix(" of")
+    return Reading(f"{name} from {first}{_said_term(match[2])} to {last} of", match.end())
+
+
+def keyed(cursor: Cursor) -> Reading | None:
+    """*#06#, #31#, *100#: what is typed on a telephone."""
+    match = _KEYED.match(cursor.text, cursor.at) if cursor.char in "*#" else None
+    if not match or not cursor.is_after_blank:
+        return None
+    names = {"*": "star", "#": "pound"}
+    return Reading(" ".join(names.get(char) or say.digits(char) for char in match[0]), match.end())
+
+
 def symbol(cursor: Cursor) -> Reading | None:
     """A row of one symbol: 2 * 3, 6 / 2, <5, ~5, §§ 5, &. Quotation marks and other layout are silent."""
     char, last = cursor.char, cursor.previous[-1:]
@@ -350,12 +404,19 @@ def symbol(cursor: Cursor) -> Reading | None:
         return None
     end = _row(cursor, char)
     before_number = cursor.next(end)[:1].isdecimal()
-    if char == "*" and (operator := _star(cursor, end)):
-        spoken = operator
-    elif char in "*#" and end - cursor.at == 1 and cursor.previous.lower() in _KEYS:
+    if char in "*#" and end - cursor.at == 1 and _is_key(cursor):
         spoken = "star" if char == "*" else "pound"  # "press #", "dial *67"
+    elif char == "*" and (operator := _star(cursor, end)):
+        spoken = operator
+    elif char == "~" and last.isalpha() and cursor.touches_word and cursor.text[end : end + 1] == " ":
+        spoken = ""  # "220V~ 50Hz"
+    elif char == "#" and _is_number_sign(cursor, end):
+        spoken = "number"
     elif char == "~" and _is_before_price(cursor, end):
         spoken = "about"
+    elif char == "/" and _is_per_period(cursor, end):
+        period = cursor.next(end)
+        return Reading(f"per {unit_name(period) or period}", end + len(period))
     elif char == "/" and _is_per_amount(cursor, end):
         spoken = "per"
     elif char == "/" and last.isdigit() and _MONEY.match(cursor.text, end):
@@ -363,11 +424,14 @@ def symbol(cursor: Cursor) -> Reading | None:
     elif char == "/" and before_number and (last.isdigit() or cursor.previous == ")"):
         is_rating = "." in cursor.previous and _RATING.match(cursor.text, end)
         is_code = _CODE_BEFORE.search(cursor.text, max(cursor.at - 20, 0), cursor.at)
-        spoken = "out of" if is_rating else "slash" if is_code else "divided by"
+        is_pair = cursor.text[end : end + 1] == " " and _QUANTITY.match(cursor.text, end + 1)
+        spoken = "out of" if is_rating else "slash" if is_code else "," if is_pair else "divided by"
     elif char == "/" and last.isdigit() and _VARIABLE.match(cursor.text, end):
         spoken = "over"  # 1/x
     elif char == "/" and before_number and (last in tables.GREEK or cursor.is_equation):
         spoken = "over"  # π/2
+    elif char == "/" and _COUNTER.match(cursor.text) and cursor.at < 4:
+        spoken = ","  # "3/ So what?", one of several posts
     elif char == "$" and _TICKER.match(cursor.text, end):
         spoken = "dollar"  # $AAPL
     elif (
@@ -389,6 +453,14 @@ def _is_currency(cursor: Cursor, end: int) -> bool:
     """Whether a sign by itself names a currency: "the $ is strong"; not "10 $", "in $"."""
     is_alone = not (cursor.previous[-1:].isdecimal() or cursor.text[end : end + 1].isalnum())
     return is_alone and cursor.previous.lower() not in _BEFORE_DOLLARS
+
+
+def _is_key(cursor: Cursor) -> bool:
+    """Whether a star or a hash is a key: "press #", "dial *67", "press 1, or * to repeat"."""
+    key = cursor.previous.lower()
+    return key in _KEYS or (
+        key in ("or", "and", "the") and _PRESSED.search(cursor.text, 0, cursor.at) is not None
+    )
 
 
 def _star(cursor: Cursor, end: int) -> str:
@@ -418,6 +490,18 @@ def _is_per_amount(cursor: Cursor, end: int) -> bool:
     return is_amount and _PER_AMOUNT.match(cursor.text, end) is not None
 
 
+def _is_number_sign(cursor: Cursor, end: int) -> bool:
+    """Whether this is "INV#1043" or "PO# 77"; not the sharp of "F#4"."""
+    is_named = cursor.touches_word and len(cursor.previous) > 1 and cursor.previous.isalpha()
+    return is_named and cursor.next(end)[:1].isdecimal()
+
+
+def _is_per_period(cursor: Cursor, end: int) -> bool:
+    """Whether this is "1.5%/mo" or "6x/day"."""
+    is_counted = cursor.previous[:1].isdecimal() and cursor.previous[-1:] in ("x", "%")
+    return is_counted and cursor.next(end) in tables.PERIODS
+
+
 def _is_before_price(cursor: Cursor, end: int) -> bool:
     """Whether a price begins at `end`: "~$20"."""
     return _MONEY.match(cursor.text, end) is not None
@@ -440,6 +524,11 @@ def named(cursor: Cursor) -> Reading:
     if char == "★" and text.startswith("★★", start):
         end = _row(cursor, "★☆")
         return Reading(f"{say.cardinal(text.count('★', start, end))} stars", end)
+    if char == "★" and cursor.previous[:1].isdecimal():
+        is_one = cursor.previous == "1" or cursor.next(start + 1).islower()  # "a 5★ hotel"
+        return Reading("star" if is_one else "stars", start + 1)
+    if char == "×" and _LENGTHS.fullmatch(cursor.previous) and not cursor.is_equation:
+        return Reading("by", start + 1)  # "3 in × 5 in"
     if char in tables.SYMBOLS and char not in tables.EMOJI:
         said = tables.SYMBOLS[char]
         return Reading(_without_subject(cursor, said) if said.startswith("is ") else said, start + 1)
@@ -468,7 +557,11 @@ def _without_subject(cursor: Cursor, said: str) -> str:
     )
     if said == "is approximately" and is_word:
         return "about"
-    return said if not is_word and (not before or before[-1:].isalnum()) else said.removeprefix("is ")
+    return (
+        said
+        if not is_word and (not before or before[-1:].isalnum() or before == ")")
+        else said.removeprefix("is ")
+    )
 
 
 def _name(char: str) -> str:
@@ -507,5 +600,5 @@ SIGNS: tuple[Rule, ...] = (
         phone_abroad,
         signed_number,
     ),
-    *(enclosed, tag, dash, drawn_line, bracket, power, symbol, flag, named),
+    *(limits, keyed, enclosed, tag, dash, drawn_line, bracket, power, symbol, flag, named),
 )

@@ -55,6 +55,11 @@ _SMALL_KINDS = words("st str ave av blvd rd ln hwy pkwy")
 _ALSO_NAMES = words("Pl Ct Ter Cir Sq Way Pt Trl")
 _COUNTY_ROADS = words("Rd Road Hwy Highway Rte Route")
 _NO_NAMES = words("dr mr mrs ms st the a an my our your his her their this that is was")
+_CITIES = words("""Chicago Boston Houston Phoenix Dallas Austin Denver Seattle Portland Atlanta Miami Detroit
+    Minneapolis Philadelphia Pittsburgh Cleveland Columbus Cincinnati Indianapolis Milwaukee Memphis Nashville
+    Orleans Tampa Orlando Vegas Sacramento Oakland Diego Francisco Angeles Jose Antonio Tucson Albuquerque
+    Omaha Tulsa Louis Charlotte Raleigh Richmond Buffalo Rochester Albany Honolulu Anchorage Boise Reno Mesa
+    Brooklyn Newark Hartford Providence Jacksonville Louisville""")
 _CITIES_OF_MD = words("""Baltimore Bethesda Rockville Annapolis Columbia Frederick Spring
     Gaithersburg Bowie
     Towson Salisbury Park Hagerstown Laurel Germantown
@@ -133,7 +138,7 @@ def street(cursor: Cursor) -> Reading | None:
         return None
     is_name = cursor.previous[:1].isupper() and cursor.previous.lower() not in _NO_NAMES
     is_name = is_name or (cursor.previous.isdecimal() and word in ("Fwy", "Hwy", "Expy", "Tpke"))
-    if not (is_name or is_ordinal):
+    if not (is_name or is_ordinal) or (word == "Cir" and is_ordinal):  # a court: "9th Cir."
         return None
     stop = cursor.behind_word == "."
     following = cursor.next(end + stop)
@@ -206,7 +211,8 @@ def state(cursor: Cursor) -> Reading | None:
     if is_behind_comma and word in tables.PROVINCES:
         is_meant = word != "ON" or _POSTCODE.match(cursor.text, cursor.word_end)
         return Reading(tables.PROVINCES[word], cursor.word_end) if is_meant else None
-    if word not in tables.STATES or not (is_behind_comma or has_code):
+    is_behind_city = cursor.previous in _CITIES and word != "MD" and cursor.behind_word != " "  # "Chicago IL"
+    if word not in tables.STATES or not (is_behind_comma or has_code or is_behind_city):
         return None
     following = cursor.next(cursor.word_end)
     if word == "MD" and not has_code and cursor.earlier not in _CITIES_OF_MD:  # a doctor

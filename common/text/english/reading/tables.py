@@ -23,8 +23,8 @@ MONTH_NUMBERS: dict[str, int] = {
     **{name[:3].lower(): number for number, name in enumerate(MONTHS, 1)},
     "sept": 9,
 }
-WEEKDAYS = _pairs("""mon: Monday; tu tue tues: Tuesday; wed weds: Wednesday; th thu thur thurs: Thursday; fri:
-    Friday; sat: Saturday; sun: Sunday""")
+WEEKDAYS = _pairs("""mon: Monday; tu tue tues: Tuesday; wed weds: Wednesday; th thu thur thurs: Thursday;
+    fri: Friday; sat: Saturday; sun: Sunday""")
 
 # Singular names; plurals are made by rule but for these.
 UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm μm um: micrometer; nm:
@@ -52,7 +52,7 @@ UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm �
     amp; Nm: newton-meter; pc pcs: piece; µL μL uL: microliter; mM: millimolar; µM μM: micromolar; nM:
     nanomolar; ng: nanogram; kDa: kilodalton; pct: percent; cts: cent; sqft: square foot; sqm: square
     meter; Mbit: megabit; kbit: kilobit; Gbit: gigabit; Sv: sievert; mSv: millisievert; µSv μSv:
-    microsievert; cwt: hundredweight; doz: dozen""")
+    microsievert; cwt: hundredweight; doz: dozen; nts: night; pk: pack""")
 # Written otherwise than is correct, mostly in other capitals.
 LIKE_UNITS = _pairs("""Pct PCT: pct; KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm cms: cm; MM: mm; ML Ml:
     mL; MG: mg; LB LBS Lbs: lb; OZ Oz: oz; FT: ft; YD YDS: yd; KMH Kmh: kmh; KPH: kph; MPH Mph: mph; PSI:
@@ -60,7 +60,9 @@ LIKE_UNITS = _pairs("""Pct PCT: pct; KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm
     ghz Ghz: GHz; mb: MB; gb Gig: GB; tb: TB; mbps MBPS: Mbps; gbps GBPS: Gbps; KBPS: kbps; kw KW: kW;
     kwh KWH Kwh: kWh; mw: MW; db: dB; v: V; w: W; mah MAH: mAh; gms gm: g; ltr ltrs: L; mtr mtrs: m; MI:
     mi; gals: gal; qts: qt; Mi: mi; TBSP Tbsp: tbsp; TSP: tsp; PPM: ppm; KCAL: kcal; CC: cc""")
-PER_ONLY = _pairs("d: day; y: year; pp: person; ea: each; p: person; u: unit")
+# What something happens or is paid per, behind a slash.
+PERIODS = words("s sec min hr hour day wk week mo month yr year")
+PER_ONLY = _pairs("d: day; nt: night; y: year; pp: person; ea: each; p: person; u: unit")
 # These stand for a unit only where they touch the number ("5in"): apart from it they are words or letters.
 TOUCHING_UNITS = words("in t au AU MP IU mo v w CC mw MI")
 PLURALS = {
@@ -73,7 +75,12 @@ PLURALS = {
         "horsepower": "horsepower",
     },
     **{"kelvin": "kelvins", "kilohertz": "kilohertz", "megahertz": "megahertz", "gigahertz": "gigahertz"},
-    **{"terahertz": "terahertz", "dozen": "dozen", "hundredweight": "hundredweight"},
+    **{
+        "terahertz": "terahertz",
+        "dozen": "dozen",
+        **{name: name for name in ("millimolar", "micromolar", "nanomolar")},
+        "hundredweight": "hundredweight",
+    },
 }
 
 # symbol or code -> name, names of more, hundredth, hundredths ("" where there is none)
@@ -105,50 +112,54 @@ STREETS = _pairs("""St Str: Street; Dr: Drive; Ave Av: Avenue; Blvd: Boulevard; 
 
 # Written with a full stop. In small letters; the value keeps the case that is spoken.
 ABBREVIATIONS = _pairs("""wm: William; jas: James; geo: George; thos: Thomas; chas: Charles; robt: Robert;
-    benj: Benjamin; saml: Samuel; edw: Edward; jno: John; regt: Regiment; lat: latitude; long: longitude;
-    inst: instant; ult: ultimo; arr: arrives; exp: expires; lieut: Lieutenant; sergt: Sergeant; mr: Mr; mrs:
-    Mrs; ms: Ms; mx: Mx; messrs: Messers; mme: Madame; mlle: Mademoiselle; prof: Professor; rev: Reverend;
-    hon: Honorable; gen: General; brig: Brigadier; col: Colonel; maj: Major; capt: Captain; cmdr: Commander;
-    cdr: Commander; lt: Lieutenant; sgt: Sergeant; cpl: Corporal; pvt: Private; adm: Admiral; sen: Senator;
-    rep: Representative; gov: Governor; pres: President; supt: Superintendent; insp: Inspector; msgr:
-    Monsignor; atty: Attorney; amb: Ambassador; fr: Father; jr: Junior; sr: Senior; esq: Esquire; bros:
-    Brothers; co: Company; inc: Incorporated; ltd: Limited; corp: Corporation; llc: LLC; dept: department;
-    div: division; est: established; univ: university; assn: association; assoc: associates; intl:
-    international; natl: national; govt: government; ave: Avenue; blvd: Boulevard; rd: Road; ln: Lane; hwy:
-    Highway; pkwy: Parkway; sq: Square; ct: Court; pl: Place; apt: apartment; ste: suite; bldg: building;
-    fl: floor; mt: Mount; ft: Fort; pt: Point; vs v: versus; etc: et cetera; al: al; approx: approximately;
-    appt: appointment; ca: circa; cf: compare; viz: namely; incl: including; excl: excluding; esp:
-    especially; misc: miscellaneous; max: maximum; min: minimum; avg: average; temp: temperature; tel:
-    telephone; ext: extension; fig: figure; figs: figures; eq: equation; eqs: equations; vol: volume; vols:
-    volumes; ch: chapter; chap: chapter; sec: section; sect: section; art: article; par: paragraph; para:
-    paragraph; pp: pages; ed: edition; eds: editors; trans: translated; repr: reprinted; no: number; nos:
-    numbers; nr: number; op: opus; ser: series; mss: manuscripts; ms: Ms; jan: January; feb: February; mar:
-    March; apr: April; jun: June; jul: July; aug: August; sep sept: September; oct: October; nov: November;
-    dec: December; calif: California; mass: Massachusetts; conn: Connecticut; fla: Florida; penn:
-    Pennsylvania; tex: Texas; okla: Oklahoma; ariz: Arizona; ala: Alabama; wis: Wisconsin; minn: Minnesota;
-    tenn: Tennessee; mich: Michigan; nev: Nevada; colo: Colorado; ont: Ontario; que: Quebec; e.g: for
-    example; i.e: that is; a.k.a: also known as; ph.d: PHD; n.b: note well; d.c: DC; r.i.p: RIP; lit:
-    literally; orig: originally; adj: adjective; adv: adverb; pron: pronounced; syn: synonym; ex: example;
-    sp: spelling; expy: Expressway; rte: Route; rm: room; qtr: quarter; hosp: hospital; asst: Assistant;
-    mgr: Manager; det: Detective; cpt: Captain; drs: Doctors; mmes: Mesdames; pfc: Private First Class;
-    emer: Emeritus; dist: District; rt: Right; sra: Senora; srta: Senorita; arts: articles; cl: clause; chs:
-    chapters; pg: page; pgs: pages; ll: lines; sc: scene; mk: mark; bk: book; bks: books; prop: Proposition;
-    amend: Amendment; cath: Cathedral; doz: dozen; ea: each; sz: size; elev: elevation; mfg: manufacturing;
-    mfr: manufacturer; dir: Director; exec: Executive; comm: Commissioner; cond: condition; ctr: Center; wt:
-    weight; ht: height; pkt: packet; reg: Regulation; util: utility; utils: utilities; ref: reference; bal:
-    balance; pop: population; dep: deputy; cont: continued; std: standard; vers: version; sched: schedule;
-    sgd: signed; secy: Secretary; treas: Treasurer; chmn: Chairman; chm: Chairman; pcs: pieces; yr: year;
-    yrs: years; mos: months; wk: week; wks: weeks; hr: hour; hrs: hours; mins: minutes; secs: seconds""")
+    benj: Benjamin; saml: Samuel; edw: Edward; jno: John; eliz: Elizabeth; agg: aggregate; feat: featuring;
+    civ: Civil; crim: Criminal; educ: Education; fed: Federal; med: medium; const: Constitution; plat:
+    platform; bef: before; bur: buried; inj: injection; regt: Regiment; lat: latitude; long: longitude;
+    inst: instant; ult: ultimo; arr: arrives; exp: expires; lieut: Lieutenant; sergt: Sergeant; mr: Mr;
+    mrs: Mrs; ms: Ms; mx: Mx; messrs: Messers; mme: Madame; mlle: Mademoiselle; prof: Professor; rev:
+    Reverend; hon: Honorable; gen: General; brig: Brigadier; col: Colonel; maj: Major; capt: Captain; cmdr:
+    Commander; cdr: Commander; lt: Lieutenant; sgt: Sergeant; cpl: Corporal; pvt: Private; adm: Admiral;
+    sen: Senator; rep: Representative; gov: Governor; pres: President; supt: Superintendent; insp:
+    Inspector; msgr: Monsignor; atty: Attorney; amb: Ambassador; fr: Father; jr: Junior; sr: Senior; esq:
+    Esquire; bros: Brothers; co: Company; inc: Incorporated; ltd: Limited; corp: Corporation; llc: LLC;
+    dept: department; div: division; est: established; univ: university; assn: association; assoc:
+    associates; intl: international; natl: national; govt: government; ave: Avenue; blvd: Boulevard; rd:
+    Road; ln: Lane; hwy: Highway; pkwy: Parkway; sq: Square; ct: Court; pl: Place; apt: apartment; ste:
+    suite; bldg: building; fl: floor; mt: Mount; ft: Fort; pt: Point; vs v: versus; etc: et cetera; al: al;
+    approx: approximately; appt: appointment; ca: circa; cf: compare; viz: namely; incl: including; excl:
+    excluding; esp: especially; misc: miscellaneous; max: maximum; min: minimum; avg: average; temp:
+    temperature; tel: telephone; ext: extension; fig: figure; figs: figures; eq: equation; eqs: equations;
+    vol: volume; vols: volumes; ch: chapter; chap: chapter; sec: section; sect: section; art: article; par:
+    paragraph; para: paragraph; pp: pages; ed: edition; eds: editors; trans: translated; repr: reprinted;
+    no: number; nos: numbers; nr: number; op: opus; ser: series; mss: manuscripts; ms: Ms; jan: January;
+    feb: February; mar: March; apr: April; jun: June; jul: July; aug: August; sep sept: September; oct:
+    October; nov: November; dec: December; calif: California; mass: Massachusetts; conn: Connecticut; fla:
+    Florida; penn: Pennsylvania; tex: Texas; okla: Oklahoma; ariz: Arizona; ala: Alabama; wis: Wisconsin;
+    minn: Minnesota; tenn: Tennessee; mich: Michigan; nev: Nevada; colo: Colorado; ont: Ontario; que:
+    Quebec; e.g: for example; i.e: that is; a.k.a: also known as; ph.d: PHD; n.b: note well; d.c: DC;
+    r.i.p: RIP; lit: literally; orig: originally; adj: adjective; adv: adverb; pron: pronounced; syn:
+    synonym; ex: example; sp: spelling; expy: Expressway; rte: Route; rm: room; qtr: quarter; hosp:
+    hospital; asst: Assistant; mgr: Manager; det: Detective; cpt: Captain; drs: Doctors; mmes: Mesdames;
+    pfc: Private First Class; emer: Emeritus; dist: District; rt: Right; sra: Senora; srta: Senorita; arts:
+    articles; cl: clause; chs: chapters; pg: page; pgs: pages; ll: lines; sc: scene; mk: mark; bk: book;
+    bks: books; prop: Proposition; amend: Amendment; cath: Cathedral; doz: dozen; ea: each; sz: size; elev:
+    elevation; mfg: manufacturing; mfr: manufacturer; dir: Director; exec: Executive; comm: Commissioner;
+    cond: condition; ctr: Center; wt: weight; ht: height; pkt: packet; reg: Regulation; util: utility;
+    utils: utilities; ref: reference; bal: balance; pop: population; dep: deputy; cont: continued; std:
+    standard; vers: version; sched: schedule; sgd: signed; secy: Secretary; treas: Treasurer; chmn:
+    Chairman; chm: Chairman; pcs: pieces; yr: year; yrs: years; mos: months; wk: week; wks: weeks; hr:
+    hour; hrs: hours; mins: minutes; secs: seconds""")
 # Cut short without a full stop too; none of them is a word, and most have no vowel to be said by.
 SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: accounts; amt: amount; appt:
     appointment; appts: appointments; approx: approximately; asst: assistant; bday: birthday; bldg:
     building; bldgs: buildings; blvd: Boulevard; dept: department; depts: departments; govt: government;
-    intl: international; mgmt: management; mgr: manager; msg: message; msgs: messages; mtg: meeting;
-    natl: national; pkg: package; pkgs: packages; pls plz: please; ppl: people; qty: quantity; rcvd:
-    received; sgt: Sergeant; thx thnx: thanks; tmrw tmw: tomorrow; tonite: tonight; wk: week; wks: weeks;
-    yr: year; yrs: years; hrs: hours; mins: minutes; secs: seconds; lbs: pounds; tbsp: tablespoon; tsp:
-    teaspoon; qtr: quarter; mth: month; mths: months; tkt: ticket; tkts: tickets; txt: text; txts: texts;
-    govts: governments; vs: versus; wkly: weekly; yrly: yearly; utd: United; ctrl: control; cmd: command""")
+    intl: international; mgmt: management; mgr: manager; msg: message; msgs: messages; mtg: meeting; natl:
+    national; pkg: package; pkgs: packages; pls plz: please; ppl: people; qty: quantity; rcvd: received;
+    sgt: Sergeant; thx thnx: thanks; tmrw tmw: tomorrow; tonite: tonight; wk: week; wks: weeks; yr: year;
+    yrs: years; hrs: hours; mins: minutes; secs: seconds; lbs: pounds; tbsp: tablespoon; tsp: teaspoon;
+    qtr: quarter; mth: month; mths: months; tkt: ticket; tkts: tickets; txt: text; txts: texts; govts:
+    governments; vs: versus; wkly: weekly; yrly: yearly; utd: United; abt: about; mph: miles per hour; kph:
+    kilometers per hour; ctrl: control; cmd: command""")
 # With an apostrophe for what is left out.
 SHORTENED = _pairs("""gov't: government; gov'ts: governments; int'l: international; nat'l: national; dep't:
     department; ass'n: association; cont'd: continued; sec'y: secretary; o'er: over; ne'er: never""")
@@ -160,10 +171,10 @@ SHORTENED |= {
     couldn't shouldn't they'll you'll ain't""")
 }
 # Digits for sounds, in small letters only.
-RESPELLED = _pairs("""gr8: great; l8r: later; l8: late; m8: mate; h8: hate; w8: wait; b4: before; sk8: skate;
-    str8: straight; every1: everyone; any1: anyone; some1: someone; 2day: today; 2nite: tonight; 2night:
-    tonight; 2moro 2morrow: tomorrow; 4ever: forever; 4get: forget; g2g: got to go; 2mrw 2moz: tomorrow; 4u:
-    for you; m8s: mates; in2: into; sum1: someone; ni8: night""")
+RESPELLED = _pairs("""gr8: great; l8r: later; l8: late; m8: mate; h8: hate; w8: wait; b4: before; sk8:
+    skate; str8: straight; every1: everyone; any1: anyone; some1: someone; 2day: today; 2nite: tonight;
+    2night: tonight; 2moro 2morrow: tomorrow; 4ever: forever; 4get: forget; g2g: got to go; 2mrw 2moz:
+    tomorrow; 4u: for you; m8s: mates; in2: into; sum1: someone; ni8: night""")
 
 
 def respelled(word: str) -> str:
@@ -195,9 +206,9 @@ BEFORE_NUMBERS = words(
     "arts cl chs pg pgs ll sc mk bk bks prop reg ref lat long dep arr exp"
 )
 # Words as well: the full stop belongs to the sentence unless a capital or a number follows.
-ALSO_WORDS = words("""gen col rep sen gov pres ave sq al art min max temp mass fig sec ed ex sp ch mar jun dec
-    sun sat wed mon fl lit est no pt pl ct fr v ms ala trans orig par tex ser eq ext amb natl adm sept incl
-    para mo det dist rt emer prop amend dir exec comm cond ctr ref reg pop dep util rev doz std""")
+ALSO_WORDS = words("""gen col rep sen gov pres ave sq al art min max temp mass fig sec ed ex sp ch mar jun
+    dec sun sat wed mon fl lit est no pt pl ct fr v ms ala trans orig par tex ser eq ext amb natl adm sept
+    incl para mo det dist rt emer prop amend dir exec comm cond ctr ref reg pop dep util rev doz std""")
 STATES_WITH_STOP = _pairs("""Ill: Illinois; Pa: Pennsylvania; Va: Virginia; Ga: Georgia; Md: Maryland;
     Mo: Missouri; Ky: Kentucky; La: Louisiana; Del: Delaware; Kan: Kansas; Neb: Nebraska; Ore: Oregon;
     Wash: Washington; Wyo: Wyoming; Vt: Vermont; Cal: California; Ind: Indiana; Miss: Mississippi; Mont:
@@ -221,25 +232,25 @@ ACRONYM_WORDS = words("""NASA NATO UNESCO UNICEF OPEC AIDS LASER RADAR SONAR SCU
     DARPA SWAT RAM ROM PIN SIM COVID SARS NASDAQ CRISPR BIOS LAN WAN ASEAN MENSA NIMBY YOLO FOMO ERISA DACA
     HIPAA LIDAR MIDI PIXAR IKEA FIAT EPCOT UNIX CAD DRAM POTUS FLOTUS ICANN""")
 ACRONYMS = _pairs("""JPEG JPG: jay peg; SQL: sequel; WYSIWYG: wizzy wig; OK: okay; TOEFL: toe full; ASCII:
-    askey; iOS: IOS; PCIe: PCI E; NOAA: Noah; SCSI: scuzzy; PhD: PHD; MSc: MSC; BSc: BSC; WWI WW1: World War
-    One; WWII WW2: World War Two; GIF: giff; FICA: fie ka; MOMA: moma; SCOTUS: scotus; IPv4: IPV four; IPv6:
-    IPV six""")
+    askey; iOS: IOS; YoY: year over year; QoQ: quarter over quarter; MoM: month over month; PCIe: PCI E;
+    NOAA: Noah; SCSI: scuzzy; PhD: PHD; MSc: MSC; BSc: BSC; WWI WW1: World War One; WWII WW2: World War
+    Two; GIF: giff; FICA: fie ka; MOMA: moma; SCOTUS: scotus; IPv4: IPV four; IPv6: IPV six""")
 # Capitals of three letters or fewer that are said as words wherever they stand; longer ones are looked up.
-SHORT_WORDS = words("""a am an as at be by do go he hi if in is it me my no of oh on or so to up we ok all and
-    any are ask bad big boy but buy can car cat cut dad day did die dog eat end far few fix for fun get god
-    got guy had has her hey him his hot how its job joy key kid let lie lot low mad man map may men met mom mr
-    mrs ms dr new nor not now odd off old one our out own pay put ran red run sad sat saw say see set she shy
-    sin sit six sky son sun tax tea ten the tip too top try two us use war was way wet who why win won wow yes
-    yet you per act add ado age ago aid aim air ale ant ape apt arc arm art ash ate awe axe aye bag ban bar
-    bat bay bed bee beg bet bid bin bit bow box bud bug bum bun bus bye cab cap cod cop cot cow cry cub cup
-    dab dam den dew dig dim dip doe dot dry dub due dug dye ear ebb eel egg ego elf elk elm era eve ewe eye
-    fad fan fat fax fed fee fig fin fir fit flu fly foe fog fox fry fur gag gap gas gay gel gem gig gin gum
-    gun gut gym ham hay hen hid hip hit hog hop hub hue hug hum hut ice icy ill ink inn ion ire ivy jab jam
-    jar jaw jet jog jug kin kit lab lad lag lap law lay leg lid lip lit log mat meh mix mob mop mud mug nap
-    net nod nun nut oak oar oat oil opt orb ore ouch owe owl pad pal pan pat paw pea peg pen pet pie pig pit
-    pod pop pot pub pun pup rag ram rap rat raw ray rib rid rig rim rip rob rod rot row rub rug rum rye sap
-    sew sip ski sob sow soy spa spy sub sue sum tab tag tan tap tar tie tin toe ton tow toy tub tug urn van
-    vet vow wag wax web wed wig wit woe wok yay yeah yen yep zap zip zoo""")
+SHORT_WORDS = words("""a am an as at be by do go he hi if in is it me my no of oh on or so to up we ok all
+    and any are ask bad big boy but buy can car cat cut dad day did die dog eat end far few fix for fun get
+    god got guy had has her hey him his hot how its job joy key kid let lie lot low mad man map may men met
+    mom mr mrs ms dr new nor not now odd off old one our out own pay put ran red run sad sat saw say see
+    set she shy sin sit six sky son sun tax tea ten the tip too top try two us use war was way wet who why
+    win won wow yes yet you per act add ado age ago aid aim air ale ant ape apt arc arm art ash ate awe axe
+    aye bag ban bar bat bay bed bee beg bet bid bin bit bow box bud bug bum bun bus bye cab cap cod cop cot
+    cow cry cub cup dab dam den dew dig dim dip doe dot dry dub due dug dye ear ebb eel egg ego elf elk elm
+    era eve ewe eye fad fan fat fax fed fee fig fin fir fit flu fly foe fog fox fry fur gag gap gas gay gel
+    gem gig gin gum gun gut gym ham hay hen hid hip hit hog hop hub hue hug hum hut ice icy ill ink inn ion
+    ire ivy jab jam jar jaw jet jog jug kin kit lab lad lag lap law lay leg lid lip lit log mat meh mix mob
+    mop mud mug nap net nod nun nut oak oar oat oil opt orb ore ouch owe owl pad pal pan pat paw pea peg
+    pen pet pie pig pit pod pop pot pub pun pup rag ram rap rat raw ray rib rid rig rim rip rob rod rot row
+    rub rug rum rye sap sew sip ski sob sow soy spa spy sub sue sum tab tag tan tap tar tie tin toe ton tow
+    toy tub tug urn van vet vow wag wax web wed wig wit woe wok yay yeah yen yep zap zip zoo""")
 # Initials that are written in small letters too.
 SMALL_ACRONYMS = words("""usb cpu cpus gpu gpus html http https url urls pdf pdfs dvd dvds tv tvs faq
     faqs diy atm atms css xml gps ssd ssds hdd vpn vpns isp dna rna ssh ftp tcp udp dns fbi cia nba nfl
@@ -267,23 +278,23 @@ ACCENTED = _pairs("""résumé: R EH1 Z AH0 M EY2; résumés: R EH1 Z AH0 M EY2 Z
     smörgåsbord: S M AO1 R G AH0 S B AO2 R D; françois: F R AA0 N S W AA1; côte: K OW1 T; pelé: P EH1 L
     EY0; bébé: B EY0 B EY1; vélo: V EY1 L OW0; entrée: AA1 N T R EY2; entrées: AA1 N T R EY2 Z; phở: F
     AH1; açaí: AA0 S AA0 IY1""")
-SYMBOLS = _pairs("""&: and; @: at; %: percent; +: plus; =: equals; <: less than; >: greater than; #:
-    hash; $: dollars; £: pounds; €: euros; ¥: yen; ₹: rupees; ¢: cents; ₩: won; ₽: rubles; ₿: bitcoin; ^:
-    caret; ~: tilde; \\: backslash; /: slash; −: minus; ×: times; ÷: divided by; ±: plus or minus; ≠: is
-    not equal to; ≤: is less than or equal to; ≥: is greater than or equal to; ≈: is approximately; ≡: is
-    identical to; ∝: is proportional to; ∞: infinity; √: the square root of; ∛: the cube root of; π: pi;
-    ∑: the sum of; ∏: the product of; ∫: the integral of; ∂: partial; ∇: del; ∆: delta; Δ: delta; ∈: in;
-    ∉: not in; ∅: the empty set; ∪: union; ∩: intersection; ⊂: is a subset of; ⊆: is a subset of; ∀: for
-    all; ∃: there exists; ¬: not; ∧: and; ∨: or; ∴: therefore; ∵: because; ⊕: plus; ⊗: times; ⋅ ∙: times;
-    ∘: of; →: to; ⇒: implies; ⇔: if and only if; ↔: to and from; ←: from; ↑ ▲: up; ↓ ▼: down; °: degrees; ℃:
-    degrees Celsius; ℉: degrees Fahrenheit; §: section; ¶: paragraph; ©: copyright; ®: registered; ™:
-    trademark; ℠: service mark; №: number; ‰: per mille; µ: micro; Ω: ohm; ℓ: liter; ª: a; º: degrees; ′:
-    prime; ″: double prime; ½: one half; ¼: one quarter; ¾: three quarters; ⅓: one third; ⅔: two thirds;
-    ⅕: one fifth; ⅖: two fifths; ⅗: three fifths; ⅘: four fifths; ⅙: one sixth; ⅚: five sixths; ⅛: one
-    eighth; ⅜: three eighths; ⅝: five eighths; ⅞: seven eighths; ⅐: one seventh; ⅑: one ninth; ⅒: one
-    tenth; ✓ ✔: check; ✗ ✘: cross; ★ ☆: star; ♥ ❤: heart; ♠: spades; ♣: clubs; ♦: diamonds; ♪ ♫: music;
-    ♀: female; ♂: male; ☎: telephone; ∠: angle; ⊥: is perpendicular to; ∥: is parallel to; ♭: flat; ♯:
-    sharp; ♮: natural""")
+SYMBOLS = _pairs("""&: and; @: at; %: percent; +: plus; =: equals; <: less than; >: greater than; #: hash;
+    $: dollars; £: pounds; €: euros; ¥: yen; ₹: rupees; ¢: cents; ₩: won; ₽: rubles; ₿: bitcoin; ^: caret;
+    ~: tilde; \\: backslash; /: slash; −: minus; ×: times; ÷: divided by; ±: plus or minus; ≠: is not equal
+    to; ≤: is less than or equal to; ≥: is greater than or equal to; ≈: is approximately; ≡: is identical
+    to; ∝: is proportional to; ∞: infinity; √: the square root of; ∛: the cube root of; π: pi; ∑: the sum
+    of; ∏: the product of; ∫: the integral of; ∂: partial; ∇: del; ∆: delta; Δ: delta; ∈: in; ∉: not in; ∅:
+    the empty set; ∪: union; ∩: intersection; ⊂: is a subset of; ⊆: is a subset of; ∀: for all; ∃: there
+    exists; ¬: not; ∧: and; ∨: or; ∴: therefore; ∵: because; ⊕: plus; ⊗: times; ⋅ ∙: times; ∘: of; →: to;
+    ⇒: implies; ⇔: if and only if; ↔: to and from; ⇌: in equilibrium with; ←: from; ↑ ▲: up; ↓ ▼: down; °:
+    degrees; ℃: degrees Celsius; ℉: degrees Fahrenheit; §: section; ¶: paragraph; ©: copyright; ®:
+    registered; ™: trademark; ℠: service mark; №: number; ‰: per mille; µ: micro; Ω: ohm; ℓ: liter; ª: a;
+    º: degrees; ′: prime; ″: double prime; ½: one half; ¼: one quarter; ¾: three quarters; ⅓: one third; ⅔:
+    two thirds; ⅕: one fifth; ⅖: two fifths; ⅗: three fifths; ⅘: four fifths; ⅙: one sixth; ⅚: five sixths;
+    ⅛: one eighth; ⅜: three eighths; ⅝: five eighths; ⅞: seven eighths; ⅐: one seventh; ⅑: one ninth; ⅒:
+    one tenth; ✓ ✔: check; ✗ ✘: cross; ★ ☆: star; ♥ ❤: heart; ♠: spades; ♣: clubs; ♦: diamonds; ♪ ♫: music;
+    ♩: quarter note; ♀: female; ♂: male; ☎: telephone; ∠: angle; ⊥: is perpendicular to; ∥: is parallel to;
+    ♭: flat; ♯: sharp; ♮: natural""")
 GREEK = _pairs("""α: alpha; β: beta; γ: gamma; δ: delta; ε: epsilon; ζ: zeta; η: eta; θ: theta; ι: iota; κ:
     kappa; λ: lambda; μ: mu; ν: nu; ξ: xi; ο: omicron; π: pi; ρ: rho; σ ς: sigma; τ: tau; υ: upsilon; φ: phi;
     χ: chi; ψ: psi; ω: omega""")
@@ -324,11 +335,11 @@ EMOJI = _pairs("""😀 😃 😄 😁: grinning face; 😆: laughing face; 😅:
     💩: pile of poo; 👇: pointing down; 👆: pointing up; 👉: pointing right; 👈: pointing left; 🤖: robot; 👻:
     ghost; 💀: skull""")
 
-TOP_LEVEL_DOMAINS = words("""com org net edu gov mil int io ai co uk de fr eu ca au jp cn ru nl br ch se pl es
-    info biz dev app xyz tv fm me gl ly tech online site shop blog cloud wiki nz kr za mx""")
+TOP_LEVEL_DOMAINS = words("""com org net edu gov mil int io ai co uk de fr eu ca au jp cn ru nl br ch se pl
+    es info biz dev app xyz tv fm me gl ly tech online site shop blog cloud wiki nz kr za mx""")
 HIDDEN_FILES = words("""env gitignore bashrc bash_profile zshrc profile htaccess npmrc gitattributes vimrc
     netrc ssh git""")
-FILE_ENDINGS = words("""txt pdf doc docx xls xlsx ppt pptx csv tsv json yaml yml xml html htm css js ts py rs
-    go java cpp hpp c h sh bat exe dll so zip gz tar rar png jpg jpeg gif svg bmp mp3 mp4 wav flac ogg avi mkv
-    mov md rst log ini cfg toml onnx pt pth safetensors ipynb sql db bin iso dmg apk php rb kt
+FILE_ENDINGS = words("""txt pdf doc docx xls xlsx ppt pptx csv tsv json yaml yml xml html htm css js ts py
+    rs go java cpp hpp c h sh bat exe dll so zip gz tar rar png jpg jpeg gif svg bmp mp3 mp4 wav flac ogg
+    avi mkv mov md rst log ini cfg toml onnx pt pth safetensors ipynb sql db bin iso dmg apk php rb kt
     swift scss jsx tsx lua lock""")

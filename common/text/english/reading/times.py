@@ -22,6 +22,7 @@ _TO_HALF = re.compile(r"\s?[-–—]\s?\d{1,2}(?:[:.]\d\d)?\s?[AaPp]\.?\s?[Mm]\b
 _DAYTIME_FOLLOWS = re.compile(
     r"\s(?:tomorrow|tonight|sharp|(?:this|in\sthe)\s(?:morning|afternoon|evening))\b"
 )
+_TIMED = words("prep preparation cook cooking time total duration rest wait elapsed runtime eta")
 _SUBJECTS = words("the a I he she it we they his her my our ,")
 _BEFORE_TIME = words("at by until till from before after since around about to and between , (")
 
@@ -34,7 +35,7 @@ def time(cursor: Cursor, m: re.Match) -> str:
     """15:30, 3:30 p.m., 9:45EST, 1:02:03.5, 08:05:09+02:00."""
     hour, minute, second, half = int(m[1]), int(m[2]), m[3], m[5]
     point = m[4] and m[4].replace(",", ".")
-    if minute > 59 or (hour > 24 and half):
+    if minute > 59 or (hour > 24 and half) or (cursor.is_equation and cursor.previous == "=" and not half):
         return ""
     if not half and _RATIO.search(cursor.text, max(cursor.at - 20, 0), cursor.at):
         return ""  # "a ratio of 3:20"
@@ -137,10 +138,29 @@ def since(cursor: Cursor, m: re.Match) -> str:
     return counted(int(m[1]), _PERIODS[m[2]]) + " "
 
 
-@form(r"(\d{1,3})m\s?(\d{1,2})s(?!\w)")
+@form(r"(\d{1,3})m(?:\s?(\d{1,2})s)?(?!\w)")
 def minutes(cursor: Cursor, m: re.Match) -> str:
-    """2m 30s."""
+    """2m 30s; Prep: 15m."""
+    if not m[2]:
+        is_timed = cursor.previous == ":" and cursor.earlier.lower() in _TIMED
+        return counted(int(m[1]), "minute") if is_timed else ""
     return f"{counted(int(m[1]), 'minute')} {counted(int(m[2]), 'second')}"
+
+
+@form(r"[qQ](\d{1,2})(?:[-–](\d{1,2}))?h(?:rs?)?(?!\w)")
+def hourly(cursor: Cursor, m: re.Match) -> str:
+    """q6h, q6-8h, of medicines."""
+    if cursor.touches_word:
+        return ""
+    first = f"{say.cardinal(int(m[1]))} to " if m[2] else ""
+    return f"every {first}{counted(int(m[2] or m[1]), 'hour')}"
+
+
+@form(r"(\d{1,3})d\s?(\d{1,2})h(?:\s?(\d{1,2})m)?(?!\w)")
+def days(cursor: Cursor, m: re.Match) -> str:
+    """3d 4h."""
+    minutes_ = f" {counted(int(m[3]), 'minute')}" if m[3] else ""
+    return f"{counted(int(m[1]), 'day')} {counted(int(m[2]), 'hour')}{minutes_}"
 
 
 @form(r"(\d{1,4})h\s?(\d{1,2})(?:m(?:ins?)?(?:\s?(\d{1,2})s(?:ecs?)?)?)?(?!\w)")
@@ -201,5 +221,6 @@ TIMES: tuple[Rule, ...] = (
     short_half,
     since,
     minutes,
+    days,
     duration,
 )

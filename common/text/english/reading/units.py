@@ -6,6 +6,7 @@ import re
 
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.cursor import Cursor
+from melforge.common.text.english.reading.word_classes import CLOSED
 from melforge.common.text.english.word_parts import words
 
 _UNIT = re.compile(r"(\s?|-)(?:(sq|cu)\.?\s)?([A-Za-zµμΩΩ]{1,5})(\^?[23²³])?(?![\w²³^])")
@@ -22,7 +23,9 @@ _OF_PIECES = words("set sets kit kits bundle bundles pack packs puzzle jigsaw")
 _OF_RATES = re.compile(
     r"\b(?:rates?|yields?|spreads?|cut|hike[sd]?|Fed|bank|bonds?|margins?|basis|mortgage|repo)\b"
 )
-_SCREEN = re.compile(r"\s(?:[48]K|HD|Full\sHD|Ultra\sHD|O?LED|QLED|LCD|TVs?|HDTV|IPS)\b")
+_SCREEN = re.compile(
+    r"\s(?:[48]K|HD|Full\sHD|Ultra\sHD|O?LED|QLED|AMOLED|LCD|TVs?|HDTV|IPS|[FUQ]HD|W?Q?UXGA|Retina)\b"
+)
 _PER_TWICE = re.compile(r"/([A-Za-z]{1,6})/([A-Za-z]{1,6})(?![\w/])")
 _PER = re.compile(r"\s?/\s?([A-Za-z]{1,12})(\^?[23²³])?(?![\w/])")
 _PER_AREA = re.compile(r"\s?/\s?(?:(km|m|cm|mm|mi|ft|in)\^?[2²]|sq\.?\s(mi|ft|km|m|in|yd))(?!\w)")
@@ -35,27 +38,32 @@ _FEET = re.compile(r"['′](?!(?!x\d)[\w'])")
 _ORDINAL = re.compile(r"\.?\s\d+(?:st|nd|rd|th)\b")
 _DEGREE_WORD = re.compile(r"\s(?:deg\.?(?:\s([CFK]))?|degrees?\s([CFK]))(?![\w'])")
 _IN_RECIPES = re.compile(r"\s(c|C|T|t|pt|pkg|pkgs)\.(?=\s[a-z]|,\s[a-z])")
+_FOODS = words("""flour sugar butter milk water oil salt vanilla honey cream rice yeast cinnamon pepper
+    cornstarch oats vinegar cheese stock broth lemon soy brown baking chopped grated ground minced packed
+    sifted melted olive""")
+_WITHOUT_STOP = re.compile(r"\s(c|C|T|t)\s(?=([a-z]{2,12})\b)")  # "3 T butter"
 _RECIPE_UNITS = {"c": "cup", "C": "cup", "T": "tablespoon", "t": "teaspoon", "pt": "pint"}
 _RECIPE_UNITS |= {"pkg": "package", "pkgs": "package"}
 _POLES = {"N": " north", "S": " south", "E": " east", "W": " west"}
 _TURNS = words("angle angles turn turns rotation view heat bend panorama arc swing")
-_SIZES = words("tall wide long deep high thick x by of")
+_SIZES = words("tall wide long deep high thick x × by of")
 _SCALES = {"C": " Celsius", "F": " Fahrenheit", "K": " Kelvin", "": ""}
 # What a number with its unit describes: "a 35mm film" is of thirty-five millimeters.
-_THINGS = words("""film lens camera monitor screen display tv television battery cable cord gun pistol
-    plug socket outlet hose pipe bolt drill disk drive motor engine bulb adapter charger supply circuit
-    wheel wheels tire tires bottle bag can jar tank pack radius run race sprint walk hike ride dash swim
-    drive trip pizza blade knife laptop tablet thermometer caliber cannon mortar
-    freestyle hurdles backstroke breaststroke butterfly medley relay final individual read break nap delay
-    warning wait stay interval intervals timeout countdown""")
-_AMP_THINGS = words("fuse current circuit breaker plug charger supply load")
+_THINGS = words("""film lens camera monitor screen display tv television battery cable cord gun pistol plug
+    socket outlet hose pipe bolt drill disk drive motor engine bulb adapter charger supply circuit wheel
+    wheels tire tires bottle bag can jar tank pack radius run race sprint walk hike ride dash swim drive
+    trip pizza blade knife laptop tablet thermometer caliber cannon mortar freestyle hurdles backstroke
+    breaststroke butterfly medley relay final individual read break nap delay warning wait stay interval
+    intervals timeout countdown vial syringe ampule dose pill tablet capsule mug jug carton crate keg
+    sachet container bucket sack rope chain ladder bottles
+    cans jars bags packs boxes tubes pouches cartons""")
+_AMP_THINGS = words("max min fuse current circuit breaker plug charger supply load")
 # Before a number and a letter that belong together: "Apt 4B", "Bus 42A".
-LETTERED = words("""# apt apartment unit suite ste room rm flat gate seat row section figure fig exhibit class
-    grade line platform bus route rte rt highway hwy road exit pier dock lot bay bed building bldg floor
-    deck cell door house table page appendix form part question step type zone track hall stand stall studio
-    tower wing block ward terminal flight train tram no number bus berth aisle locker pixel""")
+LETTERED = words("""# apt apartment unit suite ste room rm flat gate seat row section figure fig exhibit
+    class grade line platform bus route rte rt highway hwy road exit pier dock lot bay bed building bldg
+    floor deck cell door house table page appendix form part question step type zone track hall stand stall
+    studio tower wing block ward terminal flight train tram no number bus berth aisle locker pixel""")
 _NO_HOURS = words("HR HRs")  # home runs, mostly, or a department
-_WINDS = words("N S E W NE NW SE SW")
 ROADS = words("I US Hwy Highway Route Rte Rt Interstate Road Exit")
 _OPEN_QUOTE = re.compile(r'(?<!\d)"')  # behind a digit it means inches
 _BEFORE_FEET = ("ft", "ft.", "foot", "feet", "'")
@@ -87,7 +95,8 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
         if not _is_size(cursor, '"'):
             return "", end
         following = cursor.next(match.end())
-        is_one = is_one or (following.islower() and following not in _SIZES and not following.endswith("s"))
+        is_thing = following.islower() and following not in _SIZES | CLOSED and not following.endswith("s")
+        is_one = is_one or is_thing
         is_one = is_one or _SCREEN.match(text, match.end()) is not None
         return (" inch" if is_one and following != "and" else " inches"), match.end()
     if (
@@ -97,6 +106,7 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
     ):
         return (" foot" if is_one else " feet"), match.end()
     if match := _FLUID_OUNCE.match(text, end):
+        is_one = is_one or cursor.next(match.end()) in _THINGS
         return f" fluid {'ounce' if is_one else 'ounces'}", _past_stop(cursor, match.end())
     if match := _DOTTED_UNIT.match(text, end):
         name = tables.UNITS[match[1].replace(".", "")]
@@ -105,6 +115,9 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
     if match := _IN_RECIPES.match(text, end):
         name = _RECIPE_UNITS[match[1]]
         return f" {name if is_one else plural_unit(name)}", match.end()
+    if (match := _WITHOUT_STOP.match(text, end)) and match[2] in _FOODS:
+        name = _RECIPE_UNITS[match[1]]
+        return f" {name if is_one else plural_unit(name)}", match.end() - 1
     if (match := _BARE_SCALE.match(text, end)) and _is_temperature(cursor, match):
         return (" degree" if is_one else " degrees") + _SCALES[match[1]], _past_stop(cursor, match.end())
     match = _UNIT.match(text, end)
@@ -147,10 +160,12 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
         or (following == "(" and "." in cursor.text[cursor.at : match.start()])
         or (cursor.previous.endswith(_BEFORE_FEET) and not following.isalnum())
         or following == ")"
+        or (cursor.previous in ("×", "x", "by") and cursor.earlier.endswith("in"))  # "3 in × 5 in card"
         or (following == "(" and _IN_CENTIMETERS.match(cursor.text, match.end()) is not None)
-        or (not following and gap == " " and cursor.previous.lower() in _BEFORE_LAST_INCH)
+        or (following in ("", ";") and gap == " " and cursor.previous.lower() in _BEFORE_LAST_INCH)
     )
-    if symbol in tables.TOUCHING_UNITS and gap and not (square or is_inch):
+    is_apart = gap and not (gap == "-" and symbol == "mo")  # "a 12-mo contract"
+    if symbol in tables.TOUCHING_UNITS and is_apart and not (square or is_inch):
         return False
     if len(symbol) > 1 or not symbol.isupper():
         return True
@@ -248,11 +263,7 @@ def _past_stop(cursor: Cursor, end: int) -> int:
     """Past the full stop of "5 lbs. 3 oz.", unless it ends the sentence."""
     if not cursor.text.startswith(".", end):
         return end
-    following = cursor.next(end + 1)
-    goes_on = (
-        following[:1].islower() or following in _WINDS or following[:1].isdecimal() or following in (",", ")")
-    )
-    return end + 1 if goes_on else end
+    return end if cursor.last_stop(end + 1) else end + 1
 
 
 def _is_size(cursor: Cursor, mark: str) -> bool:

@@ -16,8 +16,8 @@ DETERMINERS = words("""a an the this that these those my your his her its our th
     neither some any no another other such what which more most less many several few all both own same one
     two three four five six seven eight nine ten first second third last next new old great good""")
 PREPOSITIONS = words("""of in on at by for from with without into onto upon under over about against
-    between among through during after before behind beyond near per via despite toward towards within as than
-    like""")
+    between among through during after before behind beyond near per via despite above below across along
+    inside outside toward towards within as than like""")
 _ADVERBS = words("""not also never always ever even only again then thus first still just often soon now
     later finally long best better easily really rather either already actually both sometimes seldom twice
     once perhaps maybe together""")
@@ -27,7 +27,7 @@ _VERBS_IN_S = words("""sells writes contains includes requires provides becomes 
     knows thinks sees wears eats drinks sings teaches publishes receives performs creates begins allows
     follows describes explains believes serves enjoys prefers loses owns earns grows builds carries sends
     speaks tells meets pays sits stands leads tries seeks suffers uses remains belongs features involves
-    represents lacks manufactures makes gives takes says lies""")
+    represents lacks manufactures makes gives takes says lies departs arrives leaves lands boards""")
 _PAST_FORMS = words("""was were had did went came took told said made got gave found knew thought became
     left felt put brought began kept held wrote stood heard let meant set met ran paid sat spoke lay led
     read grew lost fell sent built understood drew broke spent cut rose drove bought wore chose saw won sold

@@ -28,6 +28,7 @@ from melforge.common.text.english.reading.capitals import (
     one_by_one,
     roman,
 )
+from melforge.common.text.english.reading.chess import chess_move
 from melforge.common.text.english.reading.cursor import Cursor, Reading, Rule, form
 from melforge.common.text.english.reading.dates import month_and_day
 from melforge.common.text.english.reading.formulas import derivative, difference, logarithm, quotient
@@ -35,6 +36,7 @@ from melforge.common.text.english.reading.latin import in_latin, is_term, latin_
 from melforge.common.text.english.reading.money import price
 from melforge.common.text.english.reading.streets import county_road, direction, dotted_state, party
 from melforge.common.text.english.reading.telephone import code_parts, is_access_code
+from melforge.common.text.english.reading.times import hourly
 from melforge.common.text.english.reading.units import unit_behind_per, unit_name
 from melforge.common.text.english.word_parts import words
 
@@ -53,7 +55,7 @@ _NO_NOUN = re.compile(
     r"\s(?:(?:to|is|are|was|and|or|equals|for|of|with|from|by|as|plus|minus|times|keys?|button)(?![\w'-])|[=+×]\s)"
 )
 _LETTER_FOLLOWS = re.compile(r",\s(?:and\s|or\s)?[b-z](?!\w)")
-_OR = words("he his him she her s")
+_OR = words("he his him she her")
 _PRONOUNS = {("he", "him"), ("she", "her"), ("him", "his"), ("her", "hers")}
 _SHORT_FORMS = tables.SHORT_FORMS | tables.SHORTENED
 _BEHIND_NAMES = {"Jr": "Junior", "Sr": "Senior"}
@@ -62,6 +64,7 @@ _LENGTH_ENDS = ("'", '"', "′", "″")
 _SIZE_FOLLOWS = re.compile(r"\s?\d")
 _PERIODS = words("second minute hour day week month year person night")
 _COUNTDOWN = words("minute minutes second seconds hour hours day days")
+_DAYS_FOLLOW = re.compile(r"\s\d{1,3}\s(?:days?|weeks?|wks?|months?)\b")
 _ROMAN_ORDINAL = re.compile(r"([IVXLC]{1,6})(?:th|st|nd|rd)")
 
 
@@ -164,13 +167,50 @@ def money(cursor: Cursor) -> Reading | None:
     return None
 
 
-@form(r"(UTC|GMT|T)([-−+])(\d{1,2})(?::(\d\d))?(?=([\s).,;]|$))")
+@form(r"(UTC|GMT|T)([-−+])(\d{1,2})(?::(\d\d))?(?=([\s).,;!?]|$))")
 def offset(cursor: Cursor, m: re.Match) -> str:
-    """UTC-05:00, GMT+2, T-10 minutes."""
-    if cursor.touches_word or (m[1] == "T" and cursor.next(m.end()) not in _COUNTDOWN):
+    """UTC-05:00, GMT+2, T-10 minutes, T-0."""
+    if cursor.touches_word or (m[1] == "T" and m[3] != "0" and cursor.next(m.end()) not in _COUNTDOWN):
         return ""
     minutes = f" {say.cardinal(int(m[4]))}" if m[4] and int(m[4]) else ""
     return f"{m[1]} {'plus' if m[2] == '+' else 'minus'} {say.cardinal(int(m[3]))}{minutes}"
+
+
+@form(r"(?i:tl;\s?dr)(?!\w)")
+def too_long(cursor: Cursor, m: re.Match) -> str:
+    """TL;DR."""
+    return "" if cursor.touches_word else "TLDR"
+
+
+@form(r"c(\d{4})(?:\s?[-–]\s?(\d{4}|\d\d))?(?!\w)")
+def circa(cursor: Cursor, m: re.Match) -> str:
+    """c1790, c1790-1860."""
+    if cursor.touches_word or not 1000 < int(m[1]) < 2100:
+        return ""
+    last = f" to {say.year(int(m[2])) if len(m[2]) == 4 else say.two_digits(int(m[2]))}" if m[2] else ""
+    return f"circa {say.year(int(m[1]))}{last}"
+
+
+@form(r"([A-G])([#b♯♭]?)(maj|min|m|dim|aug|sus|add)(\d{0,2})(?![\w'])")
+def chord(cursor: Cursor, m: re.Match) -> str:
+    """Am7, Gmaj7, F#dim, Bbm; not Am, Gm, "Dad"."""
+    if cursor.touches_word or not (m[4] or m[2] in ("#", "♯", "♭")):
+        return ""
+    sign = {"": "", "b": " flat", "♭": " flat"}.get(m[2], " sharp")
+    kind = {"maj": "major", "min": "minor", "m": "minor", "dim": "diminished", "aug": "augmented"}.get(
+        m[3], m[3]
+    )
+    return f"{letter_name(m[1])}{sign} {kind} {say.integer(m[4]) if m[4] else ''}".rstrip()
+
+
+def in_notation(cursor: Cursor) -> Reading | None:
+    """Chords, chess, years of about, TL;DR: what no ordinary word is followed by tells them."""
+    behind = cursor.behind_word
+    if behind.isdecimal() or behind == "#":
+        return chord(cursor) or chess_move(cursor) or circa(cursor) or hourly(cursor)
+    if behind == "-" and cursor.word == "O":
+        return chess_move(cursor)
+    return too_long(cursor) if behind == ";" else None
 
 
 @form(r"([A-Z]{1,3}|x)(\d{1,2}\.\d{1,2})(?![\w.])")
@@ -202,12 +242,17 @@ def plain_word(cursor: Cursor) -> Reading | None:
     spoken = plain(cursor, word, end)
     left_out = () if word.isascii() else left_out_of(cursor, [word])
     if text.startswith("/", end) and text[end + 1 : end + 2].isalpha():
-        is_or = word.lower() in _OR and (word.lower(), cursor.next(end + 1).lower()) not in _PRONOUNS
         following = cursor.next(end + 1)
+        is_or = word.lower() in _OR and (word.lower(), following.lower()) not in _PRONOUNS
+        is_or = is_or or (word.lower(), following) == ("s", "he")
         is_per = word[-1] == "s" and len(word) > 3 and (unit_name(following) or following in _PERIODS)
         if is_per and (following in _PERIODS or len(following) < 4):  # "cells/mL"
             below = following if following in _PERIODS else unit_name(following)
             return Reading(f"{spoken} per {below}", end + 1 + len(following), left_out)
+        if following in tables.PERIODS and word.lower() not in tables.PERIODS:  # "req/s"
+            return Reading(
+                f"{spoken} per {unit_name(following) or following}", end + 1 + len(following), left_out
+            )
         spoken = word if word.lower() == "and" else f"{spoken} {'or' if is_or else 'slash'}"
         return Reading(spoken, end + 1, left_out)
     phones = "" if word.isascii() else tables.ACCENTED.get(word.lower(), "")
@@ -269,6 +314,7 @@ WORDS: tuple[Rule, ...] = (
         difference,
         quotient,
         letters_and_decimal,
+        in_notation,
         numero,
         working_days,
         word_with_digits,
@@ -296,8 +342,10 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
         return full if word.islower() else word if word.isupper() and len(word) < 5 else full.capitalize()
     if word in _BEHIND_NAMES and cursor.previous:
         return _BEHIND_NAMES[word]
-    if len(word) == 2 and cursor.is_equation and word.islower() and word not in _SMALL_WORDS:  # "F = ma"
+    if len(word) == 2 and cursor.is_equation and word[0].islower() and word not in _SMALL_WORDS:  # "F = ma"
         return word.upper()
+    if word == "x" and not cursor.previous[:1].isdecimal() and _DAYS_FOLLOW.match(cursor.text, end):
+        return "for"  # twice daily x 7 days
     if (
         word == "x"
         and (cursor.previous[:1].isdecimal() or cursor.previous in _DIMENSIONS)
