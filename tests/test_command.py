@@ -220,27 +220,27 @@ def test_an_output_that_is_full_is_a_sentence(words, unbuffered, monkeypatch):
     )
 
 
-@pytest.mark.parametrize("times", [1, 2])
-def test_sigterm_ends_a_command_in_order(times, tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize(("number", "times"), [(signal.SIGTERM, 1), (signal.SIGTERM, 2), (signal.SIGHUP, 2)])
+def test_a_signal_ends_a_command_in_order(number, times, tmp_path, capsys, monkeypatch):
     """And the processes that it began. A second signal does not stop what is being removed."""
     monkeypatch.setattr("sys.argv", ["melforge"])
-    before = signal.getsignal(signal.SIGTERM)
+    before = signal.getsignal(number)
     child = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(60,))
     child.start()
 
     def main() -> None:
         with tempfile.TemporaryDirectory(dir=tmp_path):
             try:
-                os.kill(os.getpid(), signal.SIGTERM)
+                os.kill(os.getpid(), number)
                 time.sleep(60)
             finally:
                 for _ in range(times - 1):
-                    os.kill(os.getpid(), signal.SIGTERM)
+                    os.kill(os.getpid(), number)
 
     with pytest.raises(SystemExit) as stopped:
         run_module.run(main)
-    assert stopped.value.code == 143 and capsys.readouterr().err == "terminated\n"
-    assert not list(tmp_path.iterdir()) and signal.getsignal(signal.SIGTERM) == before
+    assert stopped.value.code == 128 + number and capsys.readouterr().err == "terminated\n"
+    assert not list(tmp_path.iterdir()) and signal.getsignal(number) == before
     child.join()
     assert child.exitcode == -signal.SIGTERM
 

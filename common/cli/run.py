@@ -23,11 +23,11 @@ from melforge.common.files import is_file
 
 FAULT = 1
 INTERRUPTED = 128 + signal.SIGINT
-TERMINATED = 128 + signal.SIGTERM
+ENDS = (signal.SIGTERM, signal.SIGHUP)  # of a service, and of the terminal
 
 
 class Terminated(SystemExit):
-    """SIGTERM came: what is half made is removed on the way out, as after Ctrl-C."""
+    """A signal came: what is half made is removed on the way out, as after Ctrl-C."""
 
 
 def run(main: Callable[[], int | None]) -> None:
@@ -94,29 +94,31 @@ def _escaped(error: UnicodeError) -> tuple[str, int]:
 
 @contextlib.contextmanager
 def _terminated_in_order() -> Iterator[None]:
-    """SIGTERM raises `Terminated`, unless it is ignored or answered already. Servers answer it themselves."""
-    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
-    signal.signal(signal.SIGTERM, _terminate)
+    """SIGTERM and SIGHUP raise `Terminated`, if not ignored or answered already. Servers answer them."""
+    answered = [number for number in ENDS if signal.getsignal(number) is signal.SIG_DFL]
+    for number in answered:
+        signal.signal(number, _terminate)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in answered:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
-    signal.signal(number, lambda *_: None)  # the command timeout sends two: the other is not to stop tidying
+    signal.signal(number, lambda *_: None)  # timeout and terminals send two: the other is not to stop tidying
     if processes := sys.modules.get("multiprocessing"):
         for process in processes.active_children():  # a terminal sends Ctrl-C to ours too
             process.terminate()
-    raise Terminated(TERMINATED)
+    raise Terminated(128 + number)
 
 
 def _stopped(stop: BaseException) -> int:
-    terminated = isinstance(stop, Terminated)
-    print("terminated" if terminated else "interrupted", file=sys.stderr)
-    return TERMINATED if terminated else INTERRUPTED
+    status = stop.code if isinstance(stop, Terminated) else INTERRUPTED
+    assert isinstance(status, int)
+    with contextlib.suppress(OSError):  # the terminal has gone
+        print("interrupted" if status == INTERRUPTED else "terminated", file=sys.stderr)
+    return status
 
 
 def _stop_behind(error: BaseException | None) -> BaseException | None:

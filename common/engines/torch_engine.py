@@ -90,5 +90,9 @@ class TorchEngine(Engine):
                     torch.set_num_threads(self._threads)
                 inputs = {name: torch.from_numpy(np.ascontiguousarray(x)) for name, x in inputs.items()}
             outputs = self._method(**inputs)
-        names = (tensor.name for tensor in self.stage.outputs)
+        names = [tensor.name for tensor in self.stage.outputs]
+        if not isinstance(outputs, tuple) or len(outputs) != len(names):
+            stage = self.stage
+            what = f"{stage.network}.{stage.method} must return a tuple of {', '.join(names)}"
+            raise TypeError(f"{stage.full_name}: {what}, in this order")
         return {name: x.numpy() if on_cpu else x for name, x in zip(names, outputs, strict=True)}

@@ -148,6 +148,8 @@ class Front:
 
     def _on_signal(self, number: int) -> None:
         """Lets all processes finish what they speak; a second signal kills them."""
+        if self._signals and number == signal.SIGHUP:
+            return
         self._signals.append(number)
         if len(self._signals) > 1 or not self._running:
             self._over.set()

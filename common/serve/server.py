@@ -25,7 +25,10 @@ from melforge.common.serve.pairs import LoadOptions, Pairs
 from melforge.common.serve.service import Service
 from melforge.common.serve.settings import ServeSettings
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+# What stops a server in order. SIGHUP comes of a terminal that closes; nohup has it ignored.
+SIGNALS = (signal.SIGTERM, signal.SIGINT) + (signal.SIGHUP,) * (
+    signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+)
 BACKLOG = 2048  # connections that the system keeps until they are accepted
 ACCEPTED = 16  # in one step of the event loop, before `HttpConnection` counts them
 SWITCHING_SECONDS = 5e-4  # until a thread that waits has its turn in Python; by default it is 5 ms
@@ -155,6 +158,8 @@ async def answer(service: Service, listening: socket.socket | None, wyoming: str
     ending: list[asyncio.Task[None]] = []
 
     def on_signal(number: int) -> None:
+        if ending and number == signal.SIGHUP:  # which a shell and the system send, one after the other
+            return
         if ending:
             log("stopped at once", logging.WARNING, running=service.running)
             exit_now(128 + number)

@@ -120,6 +120,14 @@ def test_missing_weights_are_named(sources, backend):
         make_engine(source_stages(source)[0], other, backend)
 
 
+def test_a_method_that_returns_no_tuple_is_named(sources):
+    source = sources["hifigan"]
+    stage = dataclasses.replace(source_stages(source)[0], method="body")  # which gives a tensor
+    inputs = example_inputs(stage, source.config, {"batch": 1, "mel": 4}, seed=0)
+    with pytest.raises(TypeError, match=r"hifigan\.generator: .*\.body must return a tuple of audio"):
+        make_engine(stage, source, "torch")(**inputs)
+
+
 def test_a_small_decoders_steps_run_on_one_thread():
     source = load_voice().source("tacotron2")
     stages = {stage.name: stage for stage in source_stages(source)}

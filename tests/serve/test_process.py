@@ -34,8 +34,9 @@ def test_a_signal_lets_what_runs_end_and_the_status_is_0(direct):
                 data = next(pieces)
                 others = [pool.submit(client.post, SPEECH, json=own_pcm(book)) for _ in range(3)]
                 wait_for(lambda: "running 4.0" in client.get("/metrics").text, "all four")
-                server.process.send_signal(signal.SIGTERM)
+                server.process.send_signal(signal.SIGHUP)
                 wait_for(lambda: client.get("/ready").status_code == 503, "the end of readiness")
+                server.process.send_signal(signal.SIGHUP)  # a terminal that closes may send two
                 refused = client.post(SPEECH, json=speech())
                 assert refused.status_code == 503 and refused.json()["error"]["code"] == "overloaded"
                 data += b"".join(pieces)
