@@ -158,7 +158,9 @@ async def answer(service: Service, listening: socket.socket | None, wyoming: str
     ending: list[asyncio.Task[None]] = []
 
     def on_signal(number: int) -> None:
-        if ending and number == signal.SIGHUP:  # which a shell and the system send, one after the other
+        # A terminal that closes may send two; systemd sends each process one, and so does the front, which
+        # kills them itself.
+        if ending and (number == signal.SIGHUP or isinstance(listening, Handed)):
             return
         if ending:
             log("stopped at once", logging.WARNING, running=service.running)

@@ -105,6 +105,9 @@ def test_a_signal_ends_all_of_them_behind_what_they_speak(direct):
         answers = [callers.submit(*ask, json=own_pcm(book), timeout=PATIENCE) for _ in range(4)]
         page = lambda: httpx.get(server.url + "/metrics").text  # noqa: E731
         wait_for(lambda: "requests_running 4.0" in page(), "all four")
+        for process in processes:  # as systemd does
+            os.kill(process, signal.SIGTERM)
+        wait_for(lambda: events(lines).count("draining") == 2, "both processes' end")
         server.process.send_signal(signal.SIGTERM)
         wanted = len(direct.speak(book).samples)
         assert all(len(samples_of(answer.result().content)) == wanted for answer in answers)

@@ -33,7 +33,7 @@ TEXTS = (".normalized.txt", ".original.txt", ".txt", ".lab", *SUBTITLES)
 # What Common Voice has beside its lists of clips that are right.
 NOT_VALID = ("invalidated.tsv", "other.tsv", "reported.tsv", "unvalidated_sentences.tsv")
 HTS_LABEL = re.compile(r"\s*\d+\s+\d+\s+\S+")  # times and a phone, in place of a text
-# Who says a cue: WebVTT's <v Ann>, or ANN:, [Ann]: where that stands more than once.
+# Who says a line: WebVTT's <v Ann>, or ANN:, [Ann]: where that stands more than once.
 VOICE = re.compile(r"<v(?:\.\S+)? ([^<>]+)>|\[?([^\W\d_][\w .'-]{0,30}?)\]?:\s+")
 TIMES = re.compile(r"^(0 \d{4,} |\d+\.\d+\t\d+\.\d+\t)", re.M)  # TIMIT's, and Audacity's labels
 NO_TEXT = re.compile(r"[\d\s.:,/-]*|\w+://\S*")  # numbers, or an address
@@ -49,7 +49,7 @@ class Take:
     text: str | None
     speaker: str = ""
     piece: tuple[float, float] | None = None  # of the sound file, in seconds; None is all of it
-    turns: tuple[tuple[str, str], ...] = ()  # speakers and what they say, where subtitles name several
+    turns: tuple[tuple[str, str], ...] = ()  # speakers and what they say, where the text names several
 
 
 def require_takes(folder: Path) -> None:
@@ -79,9 +79,7 @@ def find_takes(folder: Path, speaker_from: str | None = None) -> list[Take]:
     taken = {sounds.key(take.sound) for take in found if take.sound}
     for sound in sounds.files:
         if sounds.key(sound) not in taken and (text := texts.of(sound)) is not None:
-            is_timed = text.suffix.lower() in SUBTITLES
-            take = _take(folder, sound, sound, "" if is_timed else _text_in(text))
-            found.append(_with_turns(take, text) if is_timed else take)
+            found.append(_with_turns(_take(folder, sound, sound, ""), text))
             taken.add(sounds.key(sound))
     others = [path for path in files if path.suffix.lower() in (*LISTS, ".data") or path.name == "text"]
     why_not = ""
@@ -223,32 +221,40 @@ def _kind_of_text(path: Path) -> int:
     return next(number for number, suffix in enumerate(TEXTS) if path.name.lower().endswith(suffix))
 
 
-def _text_in(path: Path) -> str:
+def _lines_in(path: Path) -> list[str]:
+    """What is said, without the numbers, times and marks of subtitles, labels and the like."""
     text = read_text(path)
     if path.suffix.lower() == ".lab" and HTS_LABEL.match(text):
         raise InputError(f"{path} has times of phones, no text: write {METADATA} (name|text)")
-    return TIMES.sub("", text)
+    if path.suffix.lower() not in SUBTITLES:
+        return TIMES.sub("", text).split("\n")
+    cues = re.split(r"\n\s*\n", text)
+    lines = (line for cue in cues for line in cue.partition("-->")[2].split("\n")[1:])
+    return [re.sub(r"<(?!v[ .])[^<>]*>|\{\\[^{}]*\}|^\s*-\s", "", line) for line in lines]
 
 
-def _with_turns(take: Take, subtitles: Path) -> Take:
-    """A take with what SubRip's or WebVTT's cues say, without their numbers, times and marks."""
-    cues = re.split(r"\n\s*\n", read_text(subtitles))
-    lines = [line for cue in cues for line in cue.partition("-->")[2].split("\n")[1:]]
-    lines = [re.sub(r"<(?!v[ .])[^<>]*>|\{\\[^{}]*\}|^\s*-\s", "", line).strip() for line in lines]
+def _with_turns(take: Take, text: Path) -> Take:
+    """A take with its text, and who says what. A text that is no subtitles tells that with most of its lines,
+    of two speakers at least: others may begin with "Note:".
+    """
+    lines = [line for one in _lines_in(text) if (line := one.strip())]
     labels = Counter(found[2] for line in lines if (found := VOICE.match(line)))
+    labels = {name: times for name, times in labels.items() if times > 1}
+    if text.suffix.lower() not in SUBTITLES and (len(labels) < 2 or 2 * sum(labels.values()) < len(lines)):
+        labels = {}
     turns = [("", "")]
-    for line in filter(None, lines):
+    for line in lines:
         found = VOICE.match(line)
-        if found and (found[1] or labels[found[2]] > 1):
+        if found and (found[1] or found[2] in labels):
             line, name = line[found.end() :], found[1] or found[2]
             turns += [] if name == turns[-1][0] else [(name, "")]
         speaker, said = turns[-1]
         turns[-1] = speaker, " ".join([*said.split(), *line.split()])
     turns = [turn for turn in turns if turn[1]]
-    text, speakers = " ".join(said for _, said in turns), {speaker for speaker, _ in turns}
+    whole, speakers = " ".join(said for _, said in turns), {speaker for speaker, _ in turns}
     if len(speakers) > 1:
-        return replace(take, text=text, turns=tuple((speaker or "others", said) for speaker, said in turns))
-    return replace(take, text=text, speaker="".join(speakers))
+        return replace(take, text=whole, turns=tuple((speaker or "others", said) for speaker, said in turns))
+    return replace(take, text=whole, speaker="".join(speakers))
 
 
 def _if_a_list(folder: Path, path: Path, sounds: _Sounds, speaker_from: str | None) -> list[Take]:

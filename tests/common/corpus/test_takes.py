@@ -153,3 +153,21 @@ def test_subtitles_name_who_speaks_and_names_are_not_read(tmp_path, cues, text, 
     assert take.speaker == speaker and len(take.turns) == turns
     assert not turns or take.text == " ".join(said for _, said in take.turns)
     assert find_takes(tmp_path, "none")[0].turns == ()
+
+
+@pytest.mark.parametrize(
+    ("lines", "text", "turns"),
+    [
+        (("ANN: One.", "BOB: Two.", "", "ANN: Three.", "BOB: Four."), "One. Two. Three. Four.", 4),
+        (("Note: one.", "Two.", "Note: three."), "Note: one. Two. Note: three.", 0),
+        (
+            ("A: one.", *"bcd", "B: two.", *"efg", "A: 3.", "B: 4."),
+            "A: one. b c d B: two. e f g A: 3. B: 4.",
+            0,
+        ),
+    ],
+)
+def test_a_transcript_of_several_speakers_names_them_in_most_lines(tmp_path, lines, text, turns):
+    make(tmp_path, "a.wav", a_txt="\n".join(lines))
+    (take,) = find_takes(tmp_path)
+    assert take.text == text and len(take.turns) == turns
