@@ -32,7 +32,7 @@ TARGET, MARGIN = 0.1, 0.35
 # Seconds from a job's arrival for which its first sound waits for listeners who would hear a gap.
 PATIENCE = 2.0
 LONG = 1000  # characters of a text that starters leave to the workers: nobody is in a hurry for a book
-BEGINNING = 0.1  # of `Pace.firsts`: one of the last twenty steps was a text's first one
+BEGINNING = 0.1  # of `Pace.firsts`: one of the last twenty steps was for a first sound
 SHORTER = 4  # a text so many times shorter than another need not wait for it
 MEMORY = 0.9  # of a step's weight beside the next one's, in `Pace`
 
@@ -190,7 +190,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Pace:
-    """The last steps, of which the latest count most: how many, and how many of them were a job's first one;
+    """The last steps, of which the latest count most: how many, and how many of them were for a first sound;
     the seconds that they took, and those of a core that they had; seconds of audio.
     """
 
@@ -495,7 +495,7 @@ class Scheduler:
             jobs = sorted(jobs, key=lambda job: job.progress.made > 0)
         share = (self.clock() - begun) / max(len(jobs), 1)
         for i, job in enumerate(jobs):
-            begun, is_first = self.clock(), not job.progress.made
+            begun, is_first = self.clock(), job.for_starters
             with self._changed:
                 if number not in self._steps:
                     return False
