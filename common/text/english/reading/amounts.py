@@ -242,7 +242,8 @@ def _plain_number(cursor: Cursor, number: str, end: int, is_counted: bool) -> st
         and not number.endswith("000" if len(number) == 4 else "00")
     )
     if is_paired and (
-        _is_behind_letters(cursor) or (not is_counted and _LETTERS_FOLLOW.match(cursor.text, end))
+        _is_behind_letters(cursor)
+        or (not is_counted and len(number) == 4 and _LETTERS_FOLLOW.match(cursor.text, end))
     ):
         return say.short(number)
     return say.integer(number)
