@@ -7,12 +7,14 @@ import pytest
 import torch
 
 from melforge.common.bench.random_weights import random_source
+from melforge.common.cli import build
 from melforge.common.cli.list import main as list_main
 from melforge.common.engines import limits
 from melforge.common.engines.backends import kernel_kind
 from melforge.common.engines.limits import H200, Limits, elsewhere, limits_like
 from melforge.common.engines.padded import CapturedNetwork
 from melforge.common.engines.torch_engine import META
+from melforge.common.errors import InputError
 from melforge.common.registry import MODELS, get_model
 from melforge.common.stages import stages_of
 from melforge.common.stages.choose import kernel_stages
@@ -66,7 +68,9 @@ def test_without_triton_all_run_on_pytorchs_kernels(monkeypatch):
     monkeypatch.setattr(limits, "can_launch", lambda: False)
     for model in ("fastpitch", "waveglow", "hifigan"):
         for kind, reason in kinds(load_voice().source(model), H200).values():
-            assert issubclass(kind, CapturedNetwork) and reason in (None, "ours need Triton and a C compiler")
+            assert issubclass(kind, CapturedNetwork) and reason in (None, f"ours need {limits.LAUNCHING}")
+    with pytest.raises(InputError, match="--for needs Triton, a C compiler and Python's headers"):
+        build.main(["--backend", "cuda", "--for", "sm_90"])
 
 
 @pytest.mark.parametrize(

@@ -65,11 +65,14 @@ def test_the_noise_of_a_source_is_the_same_on_a_gpu(has_triton, monkeypatch):
     assert drawn.is_cuda == has_triton and np.array_equal(drawn.cpu(), draw(*what))
 
 
-@pytest.mark.parametrize("missing", ["Triton", "a compiler"])
-def test_without_triton_or_a_compiler_the_kernel_is_not_launched(missing, monkeypatch):
+@pytest.mark.parametrize("missing", ["Triton", "a compiler", "headers"])
+def test_without_triton_or_what_it_compiles_with_the_kernel_is_not_launched(missing, monkeypatch, tmp_path):
     monkeypatch.delenv("CC", raising=False)
-    monkeypatch.setattr(limits.shutil, "which", lambda name: name if missing == "Triton" else None)
-    monkeypatch.setattr(limits.importlib.util, "find_spec", lambda name: missing == "a compiler" or None)
+    monkeypatch.setattr(limits.sysconfig, "get_path", lambda *_: str(tmp_path))
+    if missing != "headers":
+        (tmp_path / "Python.h").touch()
+    monkeypatch.setattr(limits.shutil, "which", lambda name: name if missing != "a compiler" else None)
+    monkeypatch.setattr(limits.importlib.util, "find_spec", lambda name: missing != "Triton" or None)
     assert not limits.can_launch.__wrapped__()
     monkeypatch.setenv("CC", "cc")
     assert limits.can_launch.__wrapped__() == (missing == "a compiler")
