@@ -703,9 +703,7 @@ def tiny_sources(tiny_weights, tmp_path_factory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("exported")
 
     def make(model: str):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(to_onnx, "check_sizes", lambda stage: [])
-            return to_onnx.export_source(read_checkpoint(tiny_weights[model]), folder / model)[0]
+        return to_onnx.export_source(read_checkpoint(tiny_weights[model]), folder / model, sizes="none")[0]
 
     return ByModel(make)
 
@@ -755,7 +753,7 @@ def check_at_small_sizes(patch: pytest.MonkeyPatch) -> None:
     ]
     patch.setattr(
         "melforge.common.export.to_onnx.check_sizes",
-        lambda stage: [{name: size[name] for name in stage.dynamic_dims} for size in sizes],
+        lambda stage, *_: [{name: size[name] for name in stage.dynamic_dims} for size in sizes],
     )
 
 
@@ -781,7 +779,7 @@ def small_ear(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("ears") / "small"
     checkpoint = Path(__file__).parent / "golden" / "jasper" / "checkpoint.pt"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("melforge.common.export.to_onnx.check_sizes", lambda stage: [])
+        patch.setattr("melforge.common.export.to_onnx.check_sizes", lambda *_: [])
         write_ear(folder, read_checkpoint(checkpoint), {"language": "en", "licence": "test"})
     return folder
 

@@ -167,11 +167,9 @@ def with_its_graphs(source: Any, stages: Any, args: argparse.Namespace) -> Any:
     if all(stage.name in source.graphs for stage in stages):
         return source
     require_torch(f"exporting {source.weights} to ONNX")
-    from melforge.common.export.to_onnx import CHECK_SECONDS, not_checked, with_graphs
+    from melforge.common.export.to_onnx import with_graphs
 
-    source = with_graphs(source, stages, 0 if args.no_check else CHECK_SECONDS)
-    options.tell_not_checked(source, not_checked(source, stages))
-    return source
+    return with_graphs(source, stages, "none" if args.no_check else "few")
 
 
 def build_model(source: Any, stages: Any, deployment: Deployment, trt: Any, force: bool):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
@@ -70,24 +69,14 @@ def sources_of(args: argparse.Namespace, wanted: Collection[str]) -> list[ModelS
 
 
 def export_to_cache(source, args: argparse.Namespace) -> list:
-    """Published weights: the checks are bounded unless --check asks for all; what was left out is noted."""
-    from melforge.common.export.to_onnx import (
-        CHECK_SECONDS,
-        cached_source,
-        check_source,
-        not_checked,
-        note_checks,
-        source_stages,
-    )
+    """Published weights: the checks are of few sizes unless --check asks for all."""
+    from melforge.common.export.to_onnx import cached_source, check_source
 
-    source, checks = cached_source(source, seconds=0 if args.check or args.no_check else CHECK_SECONDS)
-    stages = source_stages(source)
+    source, checks = cached_source(source, sizes="none" if args.check or args.no_check else "few")
     if args.check:
-        checks = check_source(source, stages)
-        note_checks(source, stages, [check for check in checks if check.ok])
+        checks = check_source(source)
     for graph in source.graphs.values():
         print(graph)
-    options.tell_not_checked(source, not_checked(source, stages))
     return checks
 
 
@@ -101,8 +90,8 @@ def export_to_voice(source, args: argparse.Namespace) -> list:
         made, checks = [], check_source(source, stages or None)
     else:
         made = [one for one in stages or source_stages(source) if args.force or not is_there(source, one)]
-        folder, seconds = source.weights.parent, 0 if args.no_check else math.inf
-        source, checks = export_source(source, folder, made, seconds) if made else (source, [])
+        folder, sizes = source.weights.parent, "none" if args.no_check else "all"
+        source, checks = export_source(source, folder, made, sizes) if made else (source, [])
     names = {stage.name for stage in made}
     for name, graph in source.graphs.items():
         print(graph if args.check or name in names else f"{graph} (there already; --force exports it again)")
@@ -132,12 +121,12 @@ def refuse_contradictions(args: argparse.Namespace) -> None:
 def write_files(source, args: argparse.Namespace, several: bool) -> None:
     """The files of one model; of several models each has a folder."""
     from melforge.common.export import self_contained
-    from melforge.common.export.to_onnx import CHECK_SECONDS, OPSET, source_stages
+    from melforge.common.export.to_onnx import OPSET, source_stages
     from melforge.common.stages.choose import choose_stages
 
     stages = source_stages(source) if args.all else choose_stages(source, None)
     folder = args.output / source.model if several else args.output
     precision = args.deployments.get(source.model, Deployment()).precision
-    how = precision, args.opset or OPSET, 0 if args.no_check else CHECK_SECONDS
+    how = precision, args.opset or OPSET, "none" if args.no_check else "few"
     for file in self_contained.write_files(source, stages, folder, *how):
         print(file)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -67,7 +66,7 @@ SHARED = f"""
   --links words|addresses   of a link in Markdown its words are read, or the address too (default: words)
   --accent {"|".join(ACCENTS)}=en-US   of the speakers: American or British words, letters and vowels
   --align corpus|learned=corpus   durations of the corpus, or learned by the model's own aligner first
-  --no-check        do not compare exported graphs with PyTorch; their notes in the cache say so
+  --no-check        do not compare exported graphs with PyTorch
   --warm-up         first run every engine once, in every bucket, and print on stderr what it took; TensorRT
         compiles for the GPU then and keeps the result beside the engine
 """
@@ -201,13 +200,6 @@ def listener_from(args: argparse.Namespace) -> Listener | None:
 
 def listen_limit(args: argparse.Namespace) -> float:
     return LISTEN_LIMIT if args.listen_limit is None else args.listen_limit
-
-
-def tell_not_checked(source, lines: list[str]) -> None:
-    """Says on stderr at which sizes graphs in the cache were not compared with PyTorch, and how to do it."""
-    if lines:
-        words = shlex.join(["melforge", "export", *source.words, "--check"])
-        print(f"not compared with PyTorch ({words} does it):", *lines, sep="\n  ", file=sys.stderr)
 
 
 def warm_up(tts, *batch_sizes: int) -> None:

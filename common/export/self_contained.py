@@ -16,14 +16,7 @@ from melforge.common.engines.torch_engine import TorchEngine
 from melforge.common.errors import InputError
 from melforge.common.export import check_files
 from melforge.common.export.examples import examples_of
-from melforge.common.export.to_onnx import (
-    CHECK_SECONDS,
-    OPSET,
-    ExportedGraphs,
-    example_inputs,
-    sizes_at,
-    with_graphs,
-)
+from melforge.common.export.to_onnx import OPSET, ExportedGraphs, Sizes, example_inputs, sizes_at, with_graphs
 from melforge.common.registry import get_model
 from melforge.common.stages import Dim, Stage, TensorSpec
 from melforge.common.weights.voices import ModelSource
@@ -41,13 +34,13 @@ def write_files(
     folder: Path,
     precision: str = "fp32",
     opset: int = OPSET,
-    seconds: float = CHECK_SECONDS,
+    sizes: Sizes = "few",
 ) -> list[Path]:
     """Writes each stage as `<model>.<stage>.onnx`, with a README and a check; the files, the README last.
 
     Every file has run in ONNX Runtime and given PyTorch's outputs before it is there. In "fp16" weights and
     computation are in half precision, inputs and outputs in float32 as in "fp32". A graph that must be
-    exported first is checked at several sizes too, for so many seconds. An InputError where the operator set
+    exported first is checked at these sizes too. An InputError where the operator set
     is none of OPSETS, a ValueError where a check fails; then nothing is written.
     """
     if opset not in OPSETS:
@@ -58,7 +51,7 @@ def write_files(
         files = draft / "files"
         (files / check_files.EXAMPLES).mkdir(parents=True)
         if opset == OPSET:
-            source = with_graphs(source, stages, seconds)
+            source = with_graphs(source, stages, sizes)
         else:
             made = ExportedGraphs({stage.name: stage for stage in stages}, source.config, draft, opset)
             source = replace(source, graphs={stage.name: made[stage.name] for stage in stages})

@@ -9,15 +9,13 @@ import dataclasses
 import functools
 import json
 import logging
-import math
 import shutil
 import sys
 import tempfile
-import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import onnx
@@ -44,9 +42,7 @@ from melforge.common.weights.graph_notes import read_graph_note
 from melforge.common.weights.voices import WEIGHTS, ModelSource, list_voices, load_voice, save_weights
 
 OPSET = 20
-CHECK_SECONDS = 5.0  # for comparing the graphs of weights that speak for the first time with PyTorch
-OVERHEAD = 8  # times what a step takes in a long input: a step in the shortest, roughly
-NOT_CHECKED = "not_checked"  # in a graph's note: the sizes that were left out
+Sizes = Literal["none", "few", "all"]  # at which a graph is compared with PyTorch
 # Part of the cache's key: raise it when an exported graph would come out differently.
 EXPORTER_VERSION = 5
 # Where a graph says that its weights are, a file that there never is. Other programs then name it in their
@@ -55,6 +51,7 @@ NO_WEIGHTS = "use melforge export"
 TOLERANCE = 1e-4  # times the largest reference value, where that is above 1
 ROUNDING = 4.0  # times what rounding alone does, in stages that feed back
 BATCHES = (1, 2, 3, 4)
+FEW = 5  # steps more than twice the least, where few sizes are checked
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,13 +106,12 @@ def export_source(
     source: ModelSource,
     folder: Path,
     stages: Iterable[Stage] | None = None,
-    seconds: float = math.inf,
+    sizes: Sizes = "all",
     known: Mapping[str, Path] | None = None,
 ) -> tuple[ModelSource, list[Check]]:
     """Exports the source's stages into `folder` and checks them; the source with its graphs, and the checks.
 
-    `seconds` bounds the checks as in `check_source`; a graph's note says which sizes they left out. A graph
-    that is `known` (`graphs_of_voices`) is copied, and checked in `CHECK_SECONDS` at most.
+    A graph that is `known` (`graphs_of_voices`) is copied, and checked at few sizes at most.
     A ValueError where a check fails; then nothing is written.
     """
     stages, known = tuple(stages or source_stages(source)), known or {}
@@ -141,14 +137,13 @@ def export_source(
             }
             (draft / f"{stage.name}.json").write_text(json.dumps(note, indent=1) + "\n")
         drafted = dataclasses.replace(source, graphs={s.name: draft / f"{s.name}.onnx" for s in stages})
-        checks = check_source(drafted, copied, min(seconds, CHECK_SECONDS)) if copied else []
-        checks += check_source(drafted, exported, seconds) if exported else []
+        checks = check_source(drafted, copied, "none" if sizes == "none" else "few") if copied else []
+        checks += check_source(drafted, exported, sizes) if exported else []
         if failed := [check for check in checks if not check.ok]:
             raise ValueError(
                 f"the exported graph of {failed[0].stage} differs from PyTorch by {failed[0].error:.1e} "
                 f"(tolerance {failed[0].tolerance:.1e}) at {failed[0].sizes}; nothing was written"
             )
-        note_checks(drafted, exported, checks)
         for file in sorted(draft.iterdir(), reverse=True):  # the graph before its note, which is read first
             file.replace(folder / file.name)
     graphs = {**source.graphs, **{s.name: folder / f"{s.name}.onnx" for s in stages}}
@@ -156,7 +151,7 @@ def export_source(
 
 
 def graphs_of_voices(source: ModelSource) -> dict[str, Path]:
-    """By stage, the graphs that a voice or an ear of these sizes has, checked whole: none holds weights."""
+    """By stage, the graphs that a voice or an ear of these sizes has: none holds weights."""
     homes = (load_voice, list_voices()), (load_ear, list_ears())
     for load, name in ((load, name) for load, names in homes for name in names):
         with contextlib.suppress(InputError):  # a damaged voice has none to give
@@ -164,30 +159,8 @@ def graphs_of_voices(source: ModelSource) -> dict[str, Path]:
             if other and other.config == source.config:
                 notes = {stage: read_graph_note(graph) for stage, graph in other.graphs.items()}
                 ours = (s for s, n in notes.items() if n.get("exporter") == EXPORTER_VERSION)
-                return {stage: other.graphs[stage] for stage in ours if NOT_CHECKED not in notes[stage]}
+                return {stage: other.graphs[stage] for stage in ours}
     return {}
-
-
-def note_checks(source: ModelSource, stages: Iterable[Stage], checks: Iterable[Check]) -> None:
-    """Writes in each graph's note which sizes the checks left out; nothing where they left out none."""
-    made = [(check.stage, check.sizes) for check in checks]
-    for stage in stages:
-        note = source.graphs[stage.name].with_suffix(".json")
-        content = json.loads(note.read_text())
-        content.pop(NOT_CHECKED, None)
-        if left_out := [sizes for sizes in check_sizes(stage) if (stage.full_name, sizes) not in made]:
-            content[NOT_CHECKED] = left_out
-        write_bytes(note, f"{json.dumps(content, indent=1)}\n".encode())
-
-
-def not_checked(source: ModelSource, stages: Iterable[Stage]) -> list[str]:
-    """A line for each graph that was not checked at all sizes: "hifigan.generator: batch 1, mel 4096"."""
-    lines = []
-    for stage in stages:
-        if left_out := read_graph_note(source.graphs[stage.name]).get(NOT_CHECKED):
-            cases = "; ".join(", ".join(f"{name} {size}" for name, size in case.items()) for case in left_out)
-            lines.append(f"{stage.full_name}: {cases}")
-    return lines
 
 
 def source_stages(source: ModelSource) -> tuple[Stage, ...]:
@@ -293,27 +266,22 @@ def with_weights_as_inputs(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def check_source(
-    source: ModelSource, stages: Iterable[Stage] | None = None, seconds: float = math.inf
+    source: ModelSource, stages: Iterable[Stage] | None = None, sizes: Sizes = "all"
 ) -> list[Check]:
     """Compares every graph with PyTorch on the source's weights, at several lengths and batch sizes.
 
-    A bound in seconds is shared by the stages and their sizes; lengths that would take longer are halved
-    until they do not, or are the shortest. A published network's longest take minutes on a CPU.
+    A published network's longest take minutes on a CPU, "few" sizes seconds.
     """
-    stages = tuple(stages or source_stages(source))
-    if seconds <= 0:
+    if sizes == "none":
         return []
-    total = sum(len(check_sizes(stage)) for stage in stages)
+    cases = [(stage, check_sizes(stage, sizes)) for stage in stages or source_stages(source)]
+    total = sum(len(each) for _, each in cases)
     tell(f"comparing {source.model} with PyTorch at {total} sizes")
-    # oneDNN prepares each of PyTorch's convolutions for each length, seconds where there are hundreds.
-    usual = contextlib.nullcontext() if seconds == math.inf else torch.backends.mkldnn.flags(enabled=False)
     title = f"checking {source.model}"
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "TF32 acceleration")  # PyTorch's, of a flag that is set back
-        with usual, tqdm(desc=title, total=total, unit="size", leave=False, disable=None) as bar:
-            return [
-                check for stage in stages for check in check_stage(stage, source, seconds / len(stages), bar)
-            ]
+        with tqdm(desc=title, total=total, unit="size", leave=False, disable=None) as bar:
+            return [check for stage, each in cases for check in check_stage(stage, source, each, bar)]
 
 
 def tell(line: str) -> None:
@@ -322,51 +290,19 @@ def tell(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
 
-def check_stage(stage: Stage, source: ModelSource, seconds: float, bar: tqdm) -> list[Check]:
-    """The comparisons of one stage, in about so many seconds after the first run, and of every batch size."""
-    cases = check_sizes(stage)
+def check_stage(stage: Stage, source: ModelSource, cases: Sequence[dict[str, int]], bar: tqdm) -> list[Check]:
     checks: list[Check] = []
     reference, engine = TorchEngine(stage, source), OnnxEngine(stage, source)
-    until, most = 0.0, 0  # when the time is over; the steps of the largest size so far
-    pace = 0.0  # the seconds that each step is expected to take
-    for seed, whole in enumerate(cases):
+    for seed, sizes in enumerate(cases):
         bar.update()
-        share = (until - time.monotonic()) / (len(cases) - seed)
-        sizes = affordable(stage, whole, pace, share) if checks and seconds < math.inf else whole
-        if any(check.sizes == sizes for check in checks):
-            continue
         inputs = example_inputs(stage, source.config, sizes, seed)
         inputs = examples_of(source.model).settle_inputs(stage, source, inputs)
-        if not checks and seconds < math.inf:  # the first run takes longer than others of its size
-            for either in (engine, reference):
-                either(**inputs)
-            until = time.monotonic() + seconds
-        began = time.monotonic()
         got, wanted = engine(**inputs), reference(**inputs)
-        if (steps := steps_in(stage, sizes)) > most:
-            most, pace = steps, (time.monotonic() - began) / steps / (1 if checks else OVERHEAD)
         check = compare(stage, sizes, got, wanted)
         if not check.ok and stage.feeds_back:
             check = compare(stage, sizes, got, wanted, rounding(stage, source, inputs, wanted))
         checks.append(check)
     return checks
-
-
-def steps_in(stage: Stage, sizes: Mapping[str, int]) -> int:
-    """What a stage's time is roughly in proportion to: the steps of its longest axis, in all items."""
-    batch, *lengths = stage.dynamic_dims
-    return sizes[batch] * max(sizes[name] for name in lengths)
-
-
-def affordable(stage: Stage, sizes: dict[str, int], pace: float, seconds: float) -> dict[str, int]:
-    """These sizes, with their lengths halved until they take so many seconds, or are the shortest."""
-    while pace * steps_in(stage, sizes) > seconds:
-        half = {name: size // 2 | 1 for name, size in sizes.items()}
-        shorter = {**sizes, **sizes_at(stage, lambda dim, half=half: half[dim.name])}
-        if shorter == sizes:
-            break
-        sizes = shorter
-    return sizes
 
 
 def rounding(
@@ -415,15 +351,18 @@ def compare(
     return Check(stage.full_name, sizes, error, tolerance)
 
 
-def check_sizes(stage: Stage) -> list[dict[str, int]]:
+def check_sizes(stage: Stage, wanted: Sizes = "all") -> list[dict[str, int]]:
     """Lengths from the shortest to the longest and batches from one on, not all of them together.
 
     A batch of one has the shortest, two odd sizes and the longest; every other has the shortest and one of
-    the odd sizes, which take the time.
+    the odd sizes, which take the time. "few" are the shortest alone, and two items that are somewhat longer.
     """
-    batch = stage.batch
+    batch, shortest = stage.batch, sizes_at(stage, lambda d: d.min)
+    if wanted == "few":
+        longer = sizes_at(stage, lambda d: 2 * d.min + FEW)
+        return [{batch.name: batch.min, **shortest}, {batch.name: min(2, batch.max), **longer}]
     odd = sizes_at(stage, lambda d: d.typical // 3 * 2 + 1), sizes_at(stage, lambda d: d.typical + 37)
-    shortest, longest = sizes_at(stage, lambda d: d.min), sizes_at(stage, lambda d: d.max)
+    longest = sizes_at(stage, lambda d: d.max)
     found: list[dict[str, int]] = []
     for size in BATCHES:
         for case in (shortest, *(odd if size == 1 else [odd[size % 2]]), *([longest] if size == 1 else [])):
@@ -478,10 +417,10 @@ def _in_cache(source: ModelSource) -> ModelSource:
 
 
 def cached_source(
-    source: ModelSource, stages: Iterable[Stage] | None = None, seconds: float = CHECK_SECONDS
+    source: ModelSource, stages: Iterable[Stage] | None = None, sizes: Sizes = "few"
 ) -> tuple[ModelSource, list[Check]]:
     """A source with these stages' graphs in the cache, exported if they are not there yet (then with the
-    checks made, in about so many seconds); without `stages` all of the model's.
+    checks made); without `stages` all of the model's.
     """
     stages = tuple(stages or source_stages(source))
     kept = _in_cache(source)
@@ -498,21 +437,21 @@ def cached_source(
         kept = dataclasses.replace(kept, written_state=state)
     try:
         lacking = [stage for stage in stages if stage.name not in kept.graphs]
-        return export_source(kept, folder, lacking, seconds, graphs_of_voices(source))
+        return export_source(kept, folder, lacking, sizes, graphs_of_voices(source))
     except Exception:
         if is_new:
             shutil.rmtree(folder, ignore_errors=True)
         raise
 
 
-def with_graphs(source: ModelSource, stages: Iterable[Stage], seconds: float = CHECK_SECONDS) -> ModelSource:
+def with_graphs(source: ModelSource, stages: Iterable[Stage], sizes: Sizes = "few") -> ModelSource:
     """The source with a graph of each of these stages. What it lacks comes from the cache, and is exported to
     it if need be: a voice need not have the graphs of every form.
     """
     lacking = [stage for stage in stages if stage.name not in source.graphs]
     if not lacking:
         return source
-    kept, _ = cached_source(source, lacking, seconds)
+    kept, _ = cached_source(source, lacking, sizes)
     if not source.graphs:
         return kept
     return dataclasses.replace(source, graphs={**kept.graphs, **source.graphs})

@@ -220,19 +220,6 @@ def test_no_engine_is_built_where_another_cannot_be(tiny_voice, monkeypatch):
         build_command_line(words)
 
 
-def test_what_was_not_compared_is_listed_once(trained, monkeypatch, tmp_path, capsys):
-    """With --all a stage has two engines, of one graph."""
-    monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path))
-    monkeypatch.setattr(api, "load_tensorrt", lambda flavour=None: PRETENDED)
-    monkeypatch.setattr(build, "build_stage", lambda *how: False)
-    monkeypatch.setattr("melforge.common.cli.build.report", lambda file, made: {"file": file.path.name})
-    words = ["--checkpoint", str(trained["hifigan"]), "--all", "--no-check", "--json"]
-    assert build_command_line(words, "hifigan") == 0
-    out, errors = capsys.readouterr()
-    assert len(json.loads(out)) == 2 * len([one for one in ALL_STAGES if one[0] == "hifigan"])
-    assert errors.count("not compared with PyTorch") == errors.count("hifigan.generator:") == 1
-
-
 def test_no_size_is_checked_twice():
     """Of a network for short texts the longest is one of the usual lengths."""
     stage = stages_of("fastspeech", TINY["fastspeech"]()[1])[0]

@@ -10,7 +10,6 @@ import onnx
 import onnxruntime
 import pytest
 
-from melforge.common.audio.contract import MelContract
 from melforge.common.engines.onnx_engine import OnnxEngine
 from melforge.common.export import to_onnx
 from melforge.common.export.to_onnx import (
@@ -25,7 +24,7 @@ from melforge.common.export.to_onnx import (
 from melforge.common.training.model_folders import write_model
 from melforge.common.verify.stages import perturb
 from melforge.common.weights.published import read_checkpoint
-from melforge.common.weights.voices import ModelSource, load_voice
+from melforge.common.weights.voices import load_voice
 from melforge.hifigan.config import HifiganConfig
 from melforge.hifigan.stages import stages
 
@@ -35,7 +34,7 @@ GOLDEN = Path(__file__).parent.parent / "golden"
 @pytest.fixture
 def vocoder(voice_copy, monkeypatch):
     sizes = [{"batch": 1, "mel": 5, "samples": 1280}, {"batch": 3, "mel": 30, "samples": 7680}]
-    monkeypatch.setattr(to_onnx, "check_sizes", lambda stage: sizes)
+    monkeypatch.setattr(to_onnx, "check_sizes", lambda *_: sizes)
     return load_voice(voice_copy).models["hifigan"]
 
 
@@ -116,7 +115,7 @@ def of_tiny_sizes(trained, tiny_voice, monkeypatch):
     monkeypatch.setenv("MELFORGE_VOICES", str(tiny_voice.parent))
     monkeypatch.setattr(to_onnx, "export_stage", lambda *_: pytest.fail("exported"))
     sizes = [{"batch": 1, "mel": 5, "samples": 1280}, {"batch": 3, "mel": 30, "samples": 7680}]
-    monkeypatch.setattr(to_onnx, "check_sizes", lambda stage: sizes)
+    monkeypatch.setattr(to_onnx, "check_sizes", lambda *_: sizes)
     return read_checkpoint(trained["hifigan"])
 
 
@@ -153,55 +152,6 @@ def test_graphs_of_another_exporter_or_of_a_damaged_voice_are_not_taken(
     assert to_onnx.graphs_of_voices(of_tiny_sizes) == {}
 
 
-class SlowEngine:
-    """Takes 10 ms a step on a clock of the test's own, and is right."""
-
-    now = 0.0
-
-    def __init__(self, stage, source):
-        self.stage = stage
-
-    def __call__(self, **inputs):
-        SlowEngine.now += 0.01 * inputs["mel"].shape[0] * inputs["mel"].shape[2]
-        return {}
-
-
-@pytest.fixture
-def slow_generator(tmp_path, monkeypatch):
-    """A source whose generator takes a while, with a note of its graph."""
-    monkeypatch.setattr(SlowEngine, "now", 0.0)
-    monkeypatch.setattr(to_onnx, "time", SimpleNamespace(monotonic=lambda: SlowEngine.now))
-    for name in ("TorchEngine", "OnnxEngine"):
-        monkeypatch.setattr(to_onnx, name, SlowEngine)
-    (tmp_path / "generator.json").write_text('{"weights": []}')
-    config = HifiganConfig()
-    graphs = {"generator": tmp_path / "generator.onnx"}
-    return ModelSource("hifigan", config, Path("weights"), MelContract(), graphs), stages(config)[:1]
-
-
-def test_checks_of_a_large_network_end_in_time_and_are_of_every_batch_size(slow_generator):
-    """Lengths are shortened to fit; the note says which sizes were left out."""
-    source, only = slow_generator
-    checks = check_source(source, only, 10.0)
-    assert 4 < SlowEngine.now < 15
-    assert {check.sizes["batch"] for check in checks} == {1, 2, 3, 4}
-    assert max(check.sizes["mel"] for check in checks) > 30
-    to_onnx.note_checks(source, only, checks)
-    (line,) = to_onnx.not_checked(source, only)
-    assert line.startswith("hifigan.generator: ") and "batch 1, mel 4096" in line and "mel 1;" not in line
-
-
-def test_all_sizes_are_checked_without_a_bound_and_none_without_time(slow_generator):
-    source, only = slow_generator
-    assert check_source(source, only, 0) == []
-    to_onnx.note_checks(source, only, [])
-    assert to_onnx.not_checked(source, only)[0].count("batch") == 10
-    checks = check_source(source, only)
-    assert [check.sizes for check in checks] == to_onnx.check_sizes(only[0])
-    to_onnx.note_checks(source, only, checks)
-    assert to_onnx.not_checked(source, only) == []
-
-
 def test_only_the_graphs_that_are_needed_are_exported_to_the_cache(vocoder, tmp_path, monkeypatch):
     """One asked for later joins them, and the weights are not hashed or written again."""
     monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path / "cache"))
@@ -225,7 +175,7 @@ def test_nan_never_passes():
 @pytest.mark.slow
 def test_published_weights_are_exported_once(tmp_path, monkeypatch):
     monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path))
-    monkeypatch.setattr(to_onnx, "check_sizes", lambda stage: [{"batch": 1, "mel": 5, "samples": 1280}])
+    monkeypatch.setattr(to_onnx, "check_sizes", lambda *_: [{"batch": 1, "mel": 5, "samples": 1280}])
     source = read_checkpoint(GOLDEN / "hifigan_jik876" / "V3" / "g_02500000")
     kept, checks = cached_source(source)
     assert checks and all(check.ok for check in checks)
@@ -281,7 +231,7 @@ def test_the_rounding_of_a_long_loop_is_told_from_a_fault(monkeypatch):
     source = load_voice().models["tacotron2"]
     stage = next(stage for stage in source_stages(source) if stage.name == "decoder_loop")
     sizes = {"batch": 3, "text": 165, "steps": 237}
-    monkeypatch.setattr(to_onnx, "check_sizes", lambda stage: [sizes])
+    monkeypatch.setattr(to_onnx, "check_sizes", lambda *_: [sizes])
     assert all(check.ok for check in check_source(source, [stage]))
     off = perturb(source, "decoder.attention_layer.v.linear_layer.weight")
     monkeypatch.setattr(to_onnx, "OnnxEngine", lambda stage, _: OnnxEngine(stage, off))

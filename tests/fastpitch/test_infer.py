@@ -29,10 +29,6 @@ def answers():
 def acoustic(request, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MELFORGE_CACHE", str(tmp_path_factory.mktemp("cache")))
-        patch.setattr(
-            "melforge.common.export.to_onnx.check_sizes",
-            lambda stage: [{name: 3 for name in stage.dynamic_dims}],
-        )
         return make_driver(read_checkpoint(GOLDEN / "checkpoint.pt"), request.param, "cpu")
 
 

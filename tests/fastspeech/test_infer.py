@@ -28,10 +28,6 @@ def drivers(request, tmp_path_factory):
     """The masked network in both forms, and the published one."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MELFORGE_CACHE", str(tmp_path_factory.mktemp("cache")))
-        patch.setattr(
-            "melforge.common.export.to_onnx.check_sizes",
-            lambda stage: [{name: 3 for name in stage.dynamic_dims}],
-        )
         source = read_checkpoint(GOLDEN / "checkpoint_320000.pt")
         masked = replace(source, config=replace(source.config, mask_padding=True), networks={})
         how = (request.param, "cpu", None)

@@ -88,13 +88,12 @@ def test_old_names_are_the_same_generator(old_names):
 
 
 @pytest.mark.slow
-def test_the_masked_graph_of_a_published_file_makes_the_golden_audio(tmp_path, monkeypatch):
+def test_the_masked_graph_of_a_published_file_makes_the_golden_audio(tmp_path):
     """The export checks it with PyTorch too, on an item shorter than the batch."""
-    monkeypatch.setattr("melforge.common.export.to_onnx.check_sizes", lambda stage: [{"batch": 2, "mel": 9}])
     source = read_checkpoint(NVIDIA / "checkpoint.pt")
     stage = next(stage for stage in source_stages(source) if stage.name == "masked_generator")
-    source, checks = export_source(source, tmp_path, [stage])
-    assert [(check.stage, check.ok) for check in checks] == [("hifigan.masked_generator", True)]
+    source, checks = export_source(source, tmp_path, [stage], "few")
+    assert {(check.stage, check.ok) for check in checks} == {("hifigan.masked_generator", True)}
     golden = np.load(NVIDIA / "io.npz")
     batch, _, frames = golden["mel"].shape
     padded = np.pad(golden["mel"], [(0, 0), (0, 0), (0, 5)], constant_values=3.0)

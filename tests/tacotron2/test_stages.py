@@ -29,7 +29,7 @@ TINY = replace(SMALL, max_decoder_steps=40)
 SIZES = {"text": 9, "steps": 30, "mel": 21}
 
 
-def few_sizes(stage) -> list[dict[str, int]]:
+def few_sizes(stage, *_) -> list[dict[str, int]]:
     """Instead of the exporter's own sizes, whose longest take seconds."""
     longest = {name: SIZES[name] for name in stage.dynamic_dims if name != "batch"}
     shortest = dict.fromkeys(longest, 1)

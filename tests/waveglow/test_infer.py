@@ -63,7 +63,7 @@ def tiny_waveglow(config: WaveglowConfig = TINY) -> Waveglow:
     return network
 
 
-def few_sizes(stage) -> list[dict[str, int]]:
+def few_sizes(stage, *_) -> list[dict[str, int]]:
     sizes = {"batch": 2, "text": 9, "mel": 9, "steps": 9 * 32, "samples": 9 * 256}
     return [{name: sizes[name] for name in stage.dynamic_dims}]
 
@@ -90,10 +90,8 @@ def voice(weights, trained, tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
     """The small published WaveGlow, with graphs."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(to_onnx, "check_sizes", few_sizes)
-        source = read_checkpoint(GOLDEN / "waveglow" / "checkpoint.pt")
-        return export_source(source, tmp_path_factory.mktemp("graphs"))[0]
+    source = read_checkpoint(GOLDEN / "waveglow" / "checkpoint.pt")
+    return export_source(source, tmp_path_factory.mktemp("graphs"), sizes="few")[0]
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
@@ -265,7 +263,6 @@ def infer(voice, tmp_path, monkeypatch, program):
     """Runs scripts/infer.py in this process, in an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(to_onnx, "check_sizes", few_sizes)  # all sizes of a graph are checked above
     return partial(program, ROOT / "scripts" / "infer.py", "--voice", voice)
 
 
