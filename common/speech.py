@@ -201,8 +201,11 @@ class MelTooLong(ValueError):
     """Items of a batch, by their rows, whose mel is longer than the model can make. None was made."""
 
     def __init__(self, message: str, rows: Sequence[int]):
-        super().__init__(message)
+        super().__init__(message, rows)  # all of them: it is made of these again in another process
         self.rows = tuple(rows)
+
+    def __str__(self) -> str:
+        return self.args[0]
 
 
 def check_ids(ids: Sequence[np.ndarray], n_symbols: int, longest_text: int) -> None:

@@ -457,12 +457,15 @@ def program(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     def run(name: Path | str, *words: object):
         monkeypatch.setattr(sys, "argv", [str(name), *map(str, words)])
         run_as = runpy.run_path if str(name).endswith(".py") else runpy.run_module
-        with pytest.raises(SystemExit) as stopped:
+        status: object = 0
+        try:
             run_as(str(name), run_name="__main__")
+        except SystemExit as stopped:
+            status = stopped.code or 0
         out, errors = capsys.readouterr()
-        if stopped.value.code == 2 and name == "melforge":
+        if status == 2 and name == "melforge":
             require_own_options(errors, words)
-        return stopped.value.code or 0, out, errors
+        return status, out, errors
 
     def require_own_options(errors: str, words: Sequence[object]) -> None:
         """An error advises no option that the command lacks, but where it names another command."""

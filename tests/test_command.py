@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import melforge
-from melforge import __main__ as command
+from melforge import __version__
 from melforge.__main__ import COMMANDS, VOICE_COMMANDS
 from melforge.common.cli import run as run_module
 from melforge.common.errors import InputError, counted, with_article
@@ -49,22 +49,6 @@ def test_speaking_leaves_nothing_behind_and_tells_nobody(tiny_voice, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.fixture
-def melforge_command(monkeypatch, capsys):
-    """Runs `melforge`; its status, stdout and stderr."""
-
-    def melforge_command(*words: str):
-        monkeypatch.setattr("sys.argv", ["melforge", *words])
-        status: object = 0
-        try:
-            command.main()
-        except SystemExit as stopped:
-            status = stopped.code
-        return status, *capsys.readouterr()
-
-    return melforge_command
-
-
 @pytest.mark.parametrize(("own", "used"), [(None, "1"), ("3", "3")])
 def test_a_short_command_begins_no_threads_of_a_blas(own, used, monkeypatch):
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
@@ -78,26 +62,26 @@ def test_a_short_command_begins_no_threads_of_a_blas(own, used, monkeypatch):
     assert result.stdout.split() == [used], result.stderr
 
 
-def test_help_lists_every_command_in_a_line(melforge_command):
+def test_help_lists_every_command_in_a_line(melforge):
     for words, wanted in (((), 2), (("--help",), 0)):
-        status, out, _ = melforge_command(*words)
+        status, out, _ = melforge(*words)
         assert status == wanted and "--version" in out
         assert [line.split()[0] for line in out.splitlines() if line.startswith("  ")] == list(COMMANDS)
-    assert melforge_command("--version") == (0, f"melforge {melforge.__version__}\n", "")
+    assert melforge("--version") == (0, f"melforge {__version__}\n", "")
 
 
 EVERY = [(name,) for name in COMMANDS if name != "voice"] + [("voice", name) for name in VOICE_COMMANDS]
 
 
 @pytest.mark.parametrize("words", EVERY, ids=" ".join)
-def test_every_command_has_help(melforge_command, words):
-    status, out, _ = melforge_command(*words, "--help")
+def test_every_command_has_help(melforge, words):
+    status, out, _ = melforge(*words, "--help")
     assert status == 0 and out.startswith(f"usage: melforge {' '.join(words)} ") and "--debug" in out
 
 
 @pytest.mark.parametrize(("words", "wanted"), [(("voice",), 2), (("voice", "--help"), 0)])
-def test_the_commands_of_voices_are_listed(melforge_command, words, wanted):
-    status, out, _ = melforge_command(*words)
+def test_the_commands_of_voices_are_listed(melforge, words, wanted):
+    status, out, _ = melforge(*words)
     assert status == wanted and out.startswith("usage: melforge voice COMMAND ")
     assert [line.split()[0] for line in out.splitlines() if line.startswith("  ")] == list(VOICE_COMMANDS)
 
@@ -120,8 +104,8 @@ def test_no_command_has_two_names():
         ("voice check-corpus d --ear e", "this command is melforge check-corpus d --ear e"),
     ],
 )
-def test_an_unknown_command_is_a_sentence_with_the_nearest(melforge_command, words, sentence):
-    status, _, errors = melforge_command(*words.split())
+def test_an_unknown_command_is_a_sentence_with_the_nearest(melforge, words, sentence):
+    status, _, errors = melforge(*words.split())
     assert status == 2 and errors.startswith(f"error: {sentence}")
 
 
@@ -138,11 +122,11 @@ def test_a_clone_without_an_install_says_what_to_do(script, tmp_path):
     assert line.startswith("error: this needs ") and ": run python3 -m venv .venv && .venv/bin/pip" in line
 
 
-def test_a_file_where_a_folder_is_wanted_is_named(melforge_command, tmp_path):
+def test_a_file_where_a_folder_is_wanted_is_named(melforge, tmp_path):
     file = tmp_path / "taken"
     file.touch()
     words = ("export", "hifigan", "-o", str(file))
-    assert melforge_command(*words) == (2, "", f"error: {file} is a file: give a folder\n")
+    assert melforge(*words) == (2, "", f"error: {file} is a file: give a folder\n")
     with pytest.raises(NotADirectoryError) as caught:
         (file / "a" / "b").mkdir()
     assert run_module.words_of(caught.value) == f"{file} is a file: give a folder"

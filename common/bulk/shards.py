@@ -131,9 +131,11 @@ class ShardSpeaker:
         """Each text's audio, or why there is none. After a failed batch each text is spoken alone."""
         controls = [self.controls_of(text) for text, _ in texts]
         missing = dict.fromkeys(range(len(texts)))
-        how = {"batch_size": self.batch_size, "retries": self.speech.retries}
+        analysed = [text for _, text in texts]
         try:
-            for number, audio in self.tts.speak_each([text for _, text in texts], controls, **how):
+            for number, audio in self.tts.speak_each(
+                analysed, controls, batch_size=self.batch_size, retries=self.speech.retries
+            ):
                 del missing[number]
                 yield number, audio
         except ValueError:

@@ -10,6 +10,8 @@ import sys
 import time
 from typing import NoReturn
 
+from melforge.common.cli.stdout import leave_stdout
+
 STARTED = time.perf_counter()  # about when the process began: the rest is imported after this
 
 SELDOM = 200_000  # objects between collections of garbage
@@ -45,20 +47,6 @@ def tell(text: str) -> None:
     """Prints what a command would print, where none runs."""
     if reason := leave_stdout(f"{text}\n"):
         fail(reason)
-
-
-def leave_stdout(text: str = "") -> str:
-    """Writes this and what stdout holds; why it cannot be, as a sentence, "" also where its reader has gone.
-
-    Python would try again at exit, and say so.
-    """
-    try:
-        print(text, end="", flush=True)
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):
-            return f"cannot write to standard output: {error.strerror}"
-    return ""
 
 
 def fail(sentence: str) -> NoReturn:

@@ -135,6 +135,10 @@ class Option:
     def value_of(self, text: str, flag: str) -> Any:
         """The value of a word on the command line, behind this flag."""
         value: int | str = text
+        if not text and self.how.get("type") is not written and self.default != "":
+            raise InputError(
+                f"{flag} is empty: give a value, or leave it out"
+            )  # as of a variable without one
         if self.how.get("type") is int:
             with contextlib.suppress(ValueError):
                 value = int(text)

@@ -147,12 +147,7 @@ class Writer:
         if self.to_stdout:
             if many:
                 raise InputError(f"-o - takes one phrase, not {len(phrases)}: give a folder")
-            if save_mel:
-                raise InputError("--save-mel saves beside the sound file, and -o - writes none: give a file")
-            for file, form in self.subtitles:
-                if file is None:
-                    beside = f"--subtitles {form} writes beside the sound file, and -o - writes none"
-                    raise InputError(f"{beside}: give FILE.{form}")
+            self._require_nothing_beside("-")
             return
         path = Path(output or (SINGLE if many else f"{SINGLE}.wav"))
         suffix = path.suffix.lower().removeprefix(".")
@@ -167,9 +162,22 @@ class Writer:
                 known = ", ".join(f".{name}" for name in FORMATS)
                 raise InputError(f"{path}: the suffix does not name a sound format; use one of {known}")
             require_writable_file(path)
+            if _is_device(path):
+                self._require_nothing_beside(str(path))
             self.file = path
         if self.plot and many:
             self.plot.mkdir(parents=True, exist_ok=True)
+
+    def _require_nothing_beside(self, output: str) -> None:
+        """An InputError where something is to be written beside a sound that is no file."""
+        if self.save_mel:
+            raise InputError(
+                f"--save-mel saves beside the sound file, and -o {output} writes none: give a file"
+            )
+        for file, form in self.subtitles:
+            if file is None:
+                beside = f"--subtitles {form} writes beside the sound file, and -o {output} writes none"
+                raise InputError(f"{beside}: give FILE.{form}")
 
     def write(self, phrase: Phrase, audio: Audio) -> Path | None:
         """Writes a phrase's files, all or none, and returns where its sound is."""

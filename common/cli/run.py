@@ -16,8 +16,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
 
-from melforge.common.cli import leave_stdout
 from melforge.common.cli.parser import USER_ERROR
+from melforge.common.cli.stdout import leave_stdout
 from melforge.common.errors import PACKAGES, InputError, install_advice
 from melforge.common.files import is_file
 

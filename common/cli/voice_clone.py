@@ -59,9 +59,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if (voice / VOICE_FILE).exists() and not (made.is_file() and made.read_text("utf-8") == str(voice)):
         raise InputError(f"{voice} is another voice already: give another name")
     from melforge.common.training.corpus.cutting import seconds_of
+    from melforge.common.training.corpus.dataset import too_short
     from melforge.common.training.corpus.takes import find_takes
 
     speech = sum(seconds_of(take) for take in find_takes(args.folder) if take.text)
+    if why := too_short(speech):
+        raise InputError(f"{args.folder} has {why}")
     with _one_bar(speech, args.minutes * 60) as (prepare, train, finish):
         corpus, run = _trained(args, work, prepare, train)
         made.write_text(str(voice), encoding="utf-8")

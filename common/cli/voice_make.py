@@ -8,6 +8,7 @@ from pathlib import Path
 
 from melforge.common.cli import options, run
 from melforge.common.errors import InputError, require_torch
+from melforge.common.remote import is_address, sent
 from melforge.common.synthesis.loading import override
 from melforge.common.text import ACCENTS
 from melforge.common.training.model_folders import print_size
@@ -33,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     require_torch("making a voice")
     from melforge.common.export.to_onnx import HEADINGS
 
-    folder = folder_of(args)
+    place = target_of(args)
     trained = [read_checkpoint(path) for run in args.run for path in weights_of(run)]
     begun = start_of(trained)
     sources = [read_checkpoint(path, word) for word, path in map(parse_checkpoint, args.checkpoint)] + trained
@@ -41,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     sources = [override(source, args.overrides.get(source.model, {})) for source in sources]
     about = {key: getattr(args, key) for key in ABOUT}
     if args.add:
-        voice = read_voice(folder)
+        voice = read_voice(Path(place))
         given = {source.model for source in sources}
         sources = [source for source in voice.models.values() if source.model not in given] + sources
         about = {key: value or getattr(voice, key) for key, value in about.items()}
@@ -52,18 +53,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     frontend = FrontendSpec(args.frontend) if args.frontend else frontend
     is_british = frontend is not None and frontend.name == ACCENTS["en-GB"]
     about["language"] = about["language"] or ("en-GB" if is_british else "en")
-    checks = write_voice(folder, sources, frontend, about, args.int8)
-    run.print_table(HEADINGS, [check.row() for check in checks])
-    if trained:
-        from melforge.common.training.card import run_info, write_card
+    with sent(place) as folder:
+        checks = write_voice(folder, sources, frontend, about, args.int8)
+        run.print_table(HEADINGS, [check.row() for check in checks])
+        if trained:
+            from melforge.common.training.card import run_info, write_card
 
-        write_card(folder, {source.model: run_info(source) for source in trained}, begun, ear)
-    print_size(folder)
+            write_card(folder, {source.model: run_info(source) for source in trained}, begun, ear)
+        print_size(folder)
     return 0
 
 
 OPTIONS = """
-  name NAME            name of the voice; a path makes the folder there instead of in the folder of voices
+  name NAME            name of the voice; a path or s3://... makes the folder there, not in the folder of
+        voices
   --checkpoint FILE...  weights.safetensors of a training run, or a published file; once for each model
   --run DIR...         folder of melforge voice train: its models, and the others of the voice that it began
         with; writes a model card with their scores too
@@ -93,17 +96,19 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return args
 
 
-def folder_of(args: argparse.Namespace) -> Path:
-    """The voice's, which is there if something is added to it."""
+def target_of(args: argparse.Namespace) -> str:
+    """Where the voice will be; where something is added to it, it is there."""
+    if is_address(args.name) and not args.add:
+        return args.name
     folder = place_of("voices", args.name)
     if args.add and not (folder / VOICE_FILE).is_file():
         raise InputError(f"--add is for a voice that is there, and {folder} is none: leave it out")
-    return folder
+    return str(folder)
 
 
 def models_of(args: argparse.Namespace) -> list[str]:
     if args.name:  # --print-hparams alone has none
-        folder_of(args)  # before any checkpoint is read
+        target_of(args)  # before any checkpoint is read
     given = [*map(parse_checkpoint, args.checkpoint)]
     given += [(None, path) for run in args.run for path in weights_of(run)]
     return [read_checkpoint(path, word).model for word, path in given]

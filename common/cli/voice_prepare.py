@@ -12,7 +12,7 @@ from melforge.common.errors import require_package
 from melforge.common.text import ACCENTS
 from melforge.common.training.corpus.defects import KINDS
 from melforge.common.training.corpus.from_recordings import prepare_recordings
-from melforge.common.training.corpus.report import HEADINGS, NEXT_STEPS, Report, by_outcome, rows, summary
+from melforge.common.training.corpus.report import HEADINGS, Report, by_outcome, next_steps, rows, summary
 from melforge.common.training.corpus.takes import SPEAKER_FROM, require_takes
 
 SHOWN = 30  # defects in print; report.md has all
@@ -77,5 +77,5 @@ def print_report(report: Report, corpus: Path) -> None:
     if any(one["left_out"] and KINDS[one["kind"]][1] for one in defects):
         print("--keep KIND or --keep NAME uses what is left out, in a second run of a few seconds.")
     print(f"{corpus / 'report.md'} has all of it\n\nnext:")
-    for words, time in NEXT_STEPS:
-        print(f"  {words.format(corpus=corpus)}    {time}")
+    for words, about in next_steps(report, corpus):
+        print(f"  {words}    {about}" if words else f"  {about}")

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from melforge.common.serve.errors import ApiError, overloaded
+from melforge.common.serve.errors import TAKEN_SECONDS, ApiError, overloaded
 from melforge.common.serve.gate import ID, POLICY
 from melforge.common.serve.incoming import Left, read_body, unless_left
 
@@ -31,6 +31,7 @@ DELAYS = (
 )  # seconds before each attempt: a dead replica stays listed for some time
 LEAVING_SECONDS = 1.0  # for the application to end after its client has left
 START, BODY = "http.response.start", "http.response.body"
+TAKEN = "melforge.taken"  # the first message of a replica
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Asked:
 
 
 class ReplicaAnswer(Protocol):
-    """Messages of ASGI from a replica; `cancel` ends its work."""
+    """TAKEN, and then messages of ASGI from a replica; `cancel` ends its work."""
 
     def __aiter__(self) -> AsyncIterator[Message]: ...
 
@@ -101,22 +102,37 @@ class Forward:
             await error.response(scope, receive, send)
 
     async def _forward(self, request: Asked, sent: _Sent) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + TAKEN_SECONDS  # work does not count
         for delay in DELAYS:
-            await asyncio.sleep(delay)
-            sent.again()
-            answer = self._ask(request)
+            answer = None
             try:
-                async for message in answer:
-                    await sent.pass_on(message)
-                return
+                async with asyncio.timeout_at(deadline) as waiting:
+                    await asyncio.sleep(delay)
+                    answer = self._ask(request)
+                    messages = aiter(answer)
+                    await anext(messages)
+                taken = loop.time()
+                sent.again()
+                try:
+                    async for message in messages:
+                        await sent.pass_on(message)
+                    return
+                finally:
+                    deadline += loop.time() - taken
             except ReplicaLost:
                 continue
+            except TimeoutError:
+                if not waiting.expired():
+                    raise
+                break
             finally:
-                with suppress(Exception):
-                    answer.cancel()
+                if answer is not None:
+                    with suppress(Exception):
+                        answer.cancel()
         if sent.began:
             raise ReplicaLost("no replica finished what one had begun")
-        raise overloaded("the replicas that were asked are lost: try again")
+        raise overloaded("no replica could take the request: try again")
 
 
 class _Sent:
@@ -170,7 +186,8 @@ def asked(scope: Scope, body: bytes) -> Asked:
 
 
 async def answer(app: ASGIApp, request: Asked) -> AsyncIterator[Message]:
-    """Runs in a replica: the application's messages. Closing the iterator means that the client has left."""
+    """Runs in a replica: TAKEN, and the application's messages. Closing the iterator: the client has left."""
+    yield {"type": TAKEN}
     messages: asyncio.Queue[Message | None] = asyncio.Queue()
     given, gone = False, asyncio.Event()
 

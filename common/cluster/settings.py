@@ -20,7 +20,9 @@ class RaySettings:
     gpus_per_replica: float = setting(
         0.0, "GPUs of a replica; several share one with a fraction (default: 0)", "F", low=0
     )
-    ingresses: int = setting(1, "processes that hand requests to the replicas (default: 1)", "N")
+    ingresses: int = setting(
+        2, "processes that hand requests to the replicas; one that dies is not waited for (default: 2)", "N"
+    )
 
     def __post_init__(self) -> None:
         for name, (_, about, _) in setting_fields(RaySettings).items():

@@ -19,6 +19,9 @@ import numpy as np
 # the words said twice, and all that were left out; of right ones 3.9, 1.1, 0.6 and 0.6 % were false alarms.
 LEFT_OUT, AGAIN, NO_SPACE = -3.0, -3.0, -2.0
 FARTHEST = 8  # words that a path leaves out, or says again, at a time
+# Words on each side of the likeliest at each output: others are left out of its sums. Without this, an hour
+# of speech took dozens of gigabytes.
+NEAR = 200
 STAY, STEP, OVER_BLANK, ENTER = range(4)
 FLOOR = -30.0  # of a log-probability: one output alone rules nothing out
 NEVER = -1e9
@@ -69,13 +72,13 @@ class Alignment:
 
 
 class Origins(NamedTuple):
-    """For each output where the best path into a state comes from."""
+    """For each output where the best path into a state comes from, of the W words that are near."""
 
-    way: np.ndarray  # uint8 [F, S]: STAY, STEP, OVER_BLANK or ENTER
-    jump: np.ndarray  # int8 [F, words]: from how many words back a path enters the word; 1 is the one before
-    end: (
-        np.ndarray
-    )  # uint8 [F, words + 1]: in which of its ENDS the word was that a path leaves; 0: beginning
+    first: np.ndarray  # int64 [F]: the first of these words
+    way: np.ndarray  # uint8 [F, their states]: STAY, STEP, OVER_BLANK or ENTER
+    jump: np.ndarray  # int8 [F, W]: from how many words back a path enters the word; 1 is the one before
+    # uint8 [F, W + 1]: in which of its ENDS the word was that a path leaves; the first is before these words.
+    end: np.ndarray
 
 
 class TextStates:
@@ -103,6 +106,13 @@ class TextStates:
         over[self.first] = False
         self.may_skip_blank = over
 
+    def states_of(self, first: int, count: int) -> slice:
+        """The states of so many words; the blank before all words is of the first."""
+        last = first + count
+        return slice(
+            self.first[first] if first else 0, self.first[last] if last < len(self.first) else len(self.ids)
+        )
+
 
 def align(
     log_probs: np.ndarray, words: Sequence[str], labels: str, times: np.ndarray, step: float
@@ -115,45 +125,58 @@ def align(
         at = float(times[0]) if len(times) else 0.0
         return Alignment((), tuple(WordLeftOut(word, number, at) for number, word in enumerate(words)))
     text = TextStates(words, labels)
-    emitted = np.maximum(log_probs, FLOOR)[:, text.ids]
-    path, numbers = best_path(emitted, text)
-    return _words_on(path, numbers, emitted, text, times, step)
+    outputs = np.maximum(log_probs, FLOOR)
+    path, numbers = best_path(outputs, text)
+    return _words_on(path, numbers, outputs, text, times, step)
 
 
-def best_path(emitted: np.ndarray, text: TextStates) -> tuple[np.ndarray, np.ndarray]:
-    """Log-probabilities of the states [F, S] -> the states of the best path int64 [F], empty where no word is
+def best_path(outputs: np.ndarray, text: TextStates) -> tuple[np.ndarray, np.ndarray]:
+    """Log-probabilities [F, labels + 1] -> the states of the best path int64 [F], empty where no word is
     said, and the number of the word visit that each output belongs to [F], 0 before the first.
     """
-    frames, count = emitted.shape
-    words = len(text.first)
+    frames, words = len(outputs), len(text.first)
+    near = min(words, 2 * NEAR + 1)
+    widest = max(
+        part.stop - part.start for part in (text.states_of(i, near) for i in range(words - near + 1))
+    )
     jumps = np.arange(FARTHEST, -FARTHEST - 1, -1)  # from the next word in the text
     prices = np.where(jumps < 0, AGAIN, jumps * LEFT_OUT)
     origins = Origins(
-        np.zeros((frames, count), np.uint8),
-        np.zeros((frames, words), np.int8),
-        np.zeros((frames, words + 1), np.uint8),
+        np.zeros(frames, np.int64),
+        np.zeros((frames, widest), np.uint8),
+        np.zeros((frames, near), np.int8),
+        np.zeros((frames, near + 1), np.uint8),
     )
-    ends = np.full(words + 1 + 2 * FARTHEST, NEVER)
-    inner = ends[FARTHEST : FARTHEST + words + 1]  # the first of which is before the first word
-    behind = np.lib.stride_tricks.sliding_window_view(ends, len(jumps))[:words]  # of each word, by its jump
-    ways = np.full((len((STAY, STEP, OVER_BLANK, ENTER)), count), NEVER)
+    ends = np.full(near + 1 + 2 * FARTHEST, NEVER)
+    inner = ends[FARTHEST : FARTHEST + near + 1]  # the first of which is before the first word
+    behind = np.lib.stride_tricks.sliding_window_view(ends, len(jumps))[:near]  # of each word, by its jump
 
-    score = np.full(count, NEVER)
-    score[0] = emitted[0, 0]
+    padded = np.full(len(text.ids) + 2, NEVER)
+    score = padded[2:]
+    score[0] = outputs[0, text.ids[0]]
     reach = min(words, FARTHEST + 1)
-    score[text.first[:reach]] = emitted[0, text.first[:reach]] + LEFT_OUT * np.arange(reach)
+    score[text.first[:reach]] = outputs[0, text.ids[text.first[:reach]]] + LEFT_OUT * np.arange(reach)
     origins.way[0] = ENTER
     origins.jump[0, :reach] = np.arange(reach)
+    likeliest = 0
     for frame in range(1, frames):
-        inner[:], origins.end[frame] = word_ends(score, text)
+        first = min(max(likeliest - NEAR, 0), words - near)
+        part, some = text.states_of(first, near), slice(first, first + near)
+        start, stop = part.start, part.stop
+        origins.first[frame] = first
+        inner[:], origins.end[frame, :] = word_ends(score, text, some)
         entry = (behind + prices).T
         origins.jump[frame] = jumps[entry.argmax(0)]
-        ways[STAY] = score
-        ways[STEP, 1:] = np.where(text.may_step[1:], score[:-1], NEVER)
-        ways[OVER_BLANK, 2:] = np.where(text.may_skip_blank[2:], score[:-2], NEVER)
-        ways[ENTER, text.first] = log_sum(entry)
-        origins.way[frame] = ways.argmax(0)
-        score = log_sum(ways) + emitted[frame]
+        ways = np.full((len((STAY, STEP, OVER_BLANK, ENTER)), stop - start), NEVER)
+        ways[STAY] = score[part]
+        ways[STEP] = np.where(text.may_step[part], padded[start + 1 : stop + 1], NEVER)
+        ways[OVER_BLANK] = np.where(text.may_skip_blank[part], padded[start:stop], NEVER)
+        ways[ENTER, text.first[some] - start] = log_sum(entry)
+        origins.way[frame, : stop - start] = ways.argmax(0)
+        found = log_sum(ways) + outputs[frame, text.ids[part]]
+        score[:] = NEVER
+        score[part] = found
+        likeliest = int(np.searchsorted(text.first, start + found.argmax(), side="right")) - 1
     return trace_back(score, text, origins)
 
 
@@ -163,12 +186,12 @@ def log_sum(values: np.ndarray) -> np.ndarray:
     return highest + np.log(np.exp(values - highest).sum(0))
 
 
-def word_ends(score: np.ndarray, text: TextStates) -> tuple[np.ndarray, np.ndarray]:
-    """Scores of states [S] -> the score of being behind each word [words + 1], the first of which stands
+def word_ends(score: np.ndarray, text: TextStates, some: slice) -> tuple[np.ndarray, np.ndarray]:
+    """Scores of states [S] -> the score of being behind each of some words [W + 1], the first of which stands
     for the beginning, and in which of its last states that is most likely.
     """
-    ways = np.stack([score[text.last + offset] for offset in ENDS]) + END_PRICES[:, None]
-    ends = np.concatenate(([score[0]], log_sum(ways)))
+    ways = np.stack([score[text.last[some] + offset] for offset in ENDS]) + END_PRICES[:, None]
+    ends = np.concatenate(([NEVER if some.start else score[0]], log_sum(ways)))
     return ends, np.concatenate(([0], ways.argmax(0))).astype(np.uint8)
 
 
@@ -189,12 +212,15 @@ def trace_back(score: np.ndarray, text: TextStates, origins: Origins) -> tuple[n
         if frame == 0:
             entries[0] = state != 0
             break
-        way = origins.way[frame, state]
+        first = int(origins.first[frame])
+        way = origins.way[frame, state - text.states_of(first, 1).start]
         if way == ENTER:
             entries[frame] = 1
             visited = int(np.searchsorted(text.first, state))
-            before = visited - int(origins.jump[frame, visited])  # words; 0: the beginning
-            state = 0 if before == 0 else int(text.last[before - 1] + ENDS[origins.end[frame, before]])
+            before = visited - int(origins.jump[frame, visited - first])  # words; 0: the beginning
+            state = (
+                0 if before == 0 else int(text.last[before - 1] + ENDS[origins.end[frame, before - first]])
+            )
         else:
             state -= int(way)
     return path, np.cumsum(entries)
@@ -203,7 +229,7 @@ def trace_back(score: np.ndarray, text: TextStates, origins: Origins) -> tuple[n
 def _words_on(
     path: np.ndarray,
     numbers: np.ndarray,
-    emitted: np.ndarray,
+    outputs: np.ndarray,
     text: TextStates,
     times: np.ndarray,
     step: float,
@@ -226,7 +252,7 @@ def _words_on(
         first, last = text.first[number], text.last[number]
         own = frames[(path[frames] >= first) & (path[frames] <= last)]
         characters = range(first, last + 1, 2)
-        scores = [emitted[own[path[own] == state], state].max() for state in characters]
+        scores = [outputs[own[path[own] == state], text.ids[state]].max() for state in characters]
         start, end = float(times[own[0]]), float(times[own[-1]]) + step
         skip(number, found[-1].end if found else start)
         score = float(np.exp(np.mean(scores)))

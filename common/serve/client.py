@@ -65,8 +65,11 @@ class ServerError(Exception):
     """An error answer; `status` 0 means that no answer came, or only a part."""
 
     def __init__(self, status: int, message: str, retry_after: str = ""):
-        super().__init__(message)
+        super().__init__(status, message, retry_after)
         self.status, self.retry_after = status, retry_after
+
+    def __str__(self) -> str:
+        return self.args[1]
 
     @property
     def is_the_callers(self) -> bool:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 INVALID, SERVER = "invalid_request_error", "server_error"
 RETRY_AFTER = {"Retry-After": "1"}
 LONGEST_MESSAGE = 500  # characters
+TAKEN_SECONDS = 8.0  # in which one of several processes or replicas must have a request; else it is refused
 
 
 class ErrorDetails(BaseModel):
@@ -56,8 +57,11 @@ class ApiError(Exception):
         code: str | None = None,
         headers: Mapping[str, str] | None = None,
     ):
-        super().__init__(message)
+        super().__init__(status, message, param, code, headers)
         self.status, self.param, self.code, self.headers = status, param, code, dict(headers or {})
+
+    def __str__(self) -> str:
+        return self.args[1]
 
     @property
     def content(self) -> dict[str, Any]:

@@ -65,8 +65,7 @@ class Gate:
             return
         arrived = self.service.scheduler.clock()
         headers = dict(scope["headers"])
-        given = headers.get(b"x-request-id", b"")
-        name = given if ID.fullmatch(given) else os.urandom(8).hex().encode()
+        name = request_id(headers.get(b"x-request-id", b""))
         record: dict[str, Any] = {"id": name.decode(), "method": scope.get("method", "WEBSOCKET")}
         if client := scope.get("client"):
             record["client"] = client[0]
@@ -119,9 +118,7 @@ class Gate:
                 scope.get("route"), "path", scope["path"] if scope["path"] in ADMITTED else "other"
             )
             status = status or LEFT
-            self.service.metrics.requests.labels(route, str(status)).inc()
-            if key := scope.get(CALLER):
-                self.service.metrics.key_requests.labels(key, str(status)).inc()
+            self.service.metrics.answered(route, str(status), scope.get(CALLER, ""))
             if route not in QUIET:
                 total = milliseconds(arrived, self.service.scheduler.clock())
                 log("request", **record, route=route, status=status, total_ms=total)
@@ -152,6 +149,11 @@ class Gate:
         """Headers about what a caller has left of the minute."""
         service = self.service
         return service.allowances.headers(caller, service.limits_of(caller)) if caller else []
+
+
+def request_id(given: bytes) -> bytes:
+    """The one that a client gives, if it is one."""
+    return given if ID.fullmatch(given) else os.urandom(8).hex().encode()
 
 
 def token_of(service: Service, path: str, authorization: bytes) -> Token | None:

@@ -54,6 +54,12 @@ class Metrics:
         if not self._folder:
             ProcessCollector(registry=self.registry)
 
+    def answered(self, route: str, status: str, key: str) -> None:
+        """Counts an answer to a caller; "": there are no keys."""
+        self.requests.labels(route, status).inc()
+        if key:
+            self.key_requests.labels(key, status).inc()
+
     def spoken(self, progress: JobProgress, characters: int, key: str) -> None:
         """Counts a text that was spoken, completely or not, for a caller; "": there are no keys."""
         if key:

@@ -27,6 +27,7 @@ from prometheus_client.multiprocess import mark_process_dead
 
 from melforge.common.serve.app import HANGING_CHECK
 from melforge.common.serve.connections import HEAD_SECONDS, most_connections
+from melforge.common.serve.errors import TAKEN_SECONDS, overloaded
 from melforge.common.serve.handing import BEGUN, BETWEEN, LARGEST_START, NOTE, NUMBER, Handed, socket_pair
 from melforge.common.serve.health import STEP_LIMIT, Probe
 from melforge.common.serve.keys import Access
@@ -270,9 +271,9 @@ class Front:
         held.start = start or None  # TLS begins with its process
         self._hand_over(held, start)
 
-    def _hand_over(self, held: HeldConnection, start: bytes) -> None:
+    def _hand_over(self, held: HeldConnection, start: bytes, until: float | None = None) -> None:
         """To the process with the fewest connections, of several the one that was handed none for longest;
-        later, where none listens or has room for it.
+        later, where none listens or has room for it, but not after `until`, in the loop's seconds.
         """
         number = next(self._numbers)
         for one in sorted(self._running, key=lambda one: len(one.connections)):
@@ -283,7 +284,11 @@ class Front:
                     self._running.remove(one)
                     self._running.append(one)
                     return
-        self._loop.call_later(AGAIN, self._hand_over, held, start)
+        until = until or self._loop.time() + TAKEN_SECONDS
+        if self._loop.time() < until:
+            self._loop.call_later(AGAIN, self._hand_over, held, start, until)
+        else:
+            _refuse(held.socket, is_plain=self._settings.certificate is None)
 
     def _note(self, one: ServerProcess) -> None:
         """Reads what became of connections."""
@@ -296,6 +301,18 @@ class Front:
                     self._keep(one.connections.pop(number))
                 else:
                     one.connections.pop(number).socket.close()
+
+
+def _refuse(connection: socket.socket, *, is_plain: bool) -> None:
+    """503 and the end of a connection; where TLS would have to begin first, the end alone."""
+    answer = overloaded("no process can take the request now: try again").response
+    lines = [b"HTTP/1.1 503 Service Unavailable", b"connection: close"]
+    lines += [name + b": " + value for name, value in answer.raw_headers]
+    with suppress(OSError), connection:
+        if is_plain:
+            connection.send(b"\r\n".join([*lines, b"", bytes(answer.body)]))
+        connection.shutdown(socket.SHUT_WR)
+        connection.recv(LARGEST_START)  # what is unread resets the connection, and the answer with it
 
 
 def _serve_one(

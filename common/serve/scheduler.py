@@ -4,8 +4,8 @@ A step makes and encodes one chunk of audio. The next step belongs to the job wh
 audio first, so a short text does not wait for a book, and a listener who has enough audio waits. A chunk is
 the longer the more time there is before another listener is due. The job of a listener who falls far behind
 is paused. Starters make nothing but first chunks, and not those of books, so that a text need not wait for
-long chunks of others to end. Where models gain by it, a worker computes the next chunks of several jobs
-together.
+long chunks of others to end. Where other programs take a part of the cores, workers leave more of the rest to
+them. Where models gain by it, a worker computes the next chunks of several jobs together.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -32,8 +32,9 @@ TARGET, MARGIN = 0.1, 0.35
 # Seconds from a job's arrival for which its first sound waits for listeners who would hear a gap.
 PATIENCE = 2.0
 LONG = 1000  # characters of a text that starters leave to the workers: nobody is in a hurry for a book
+BEGINNING = 0.1  # of `Pace.firsts`: one of the last twenty steps was for a first sound
 SHORTER = 4  # a text so many times shorter than another need not wait for it
-MEMORY = 0.9  # of a step's weight beside the next one's, in what steps take
+MEMORY = 0.9  # of a step's weight beside the next one's, in `Pace`
 
 
 class SpeechChunks(Protocol):
@@ -187,6 +188,22 @@ class Step:
     next_jobs: Sequence[SpeechJob] = ()
 
 
+@dataclass(frozen=True)
+class Pace:
+    """The last steps, of which the latest count most: how many, and how many of them were for a first sound;
+    the seconds that they took, and those of a core that they had; seconds of audio.
+    """
+
+    steps: float = 0.0
+    firsts: float = 0.0
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    audio: float = 0.0
+
+    def and_one(self, *step: float) -> Pace:
+        return Pace(*(MEMORY * old + new for old, new in zip(astuple(self), step, strict=True)))
+
+
 class Scheduler:
     """Jobs and the threads that work on them.
 
@@ -216,8 +233,7 @@ class Scheduler:
         self._stopping = False
         self._steps: dict[int, Step] = {}  # by worker
         self._let_pass = False  # whether the last step was a short text's out of turn
-        # How many steps, the seconds that they took, and those of audio made; the latest ones count most.
-        self._recent = (0.0, 0.0, 0.0)
+        self._pace = Pace()
         self._idle = 0  # workers
         self._workers = itertools.count()
         self._threads: list[threading.Thread] = []
@@ -349,8 +365,8 @@ class Scheduler:
     def _is_ahead(self, job: SpeechJob) -> bool:
         return job.progress.made - job.progress.taken > job.ahead
 
-    def _next_jobs(self, starts: bool = False) -> list[SpeechJob]:
-        """Waits for the most urgent job; returns it with the jobs whose next chunks are made with its own.
+    def _next_jobs(self, number: int, starts: bool) -> list[SpeechJob]:
+        """Waits for the most urgent job; a worker gets it with those whose next chunks are made with its own.
 
         The list is empty when it is time to stop. `starts`: only a job for starters.
         """
@@ -362,6 +378,7 @@ class Scheduler:
                         jobs = [job, *self._companions(job)]
                         for one in jobs:
                             one.busy = True
+                        self._steps[number] = Step(self.clock(), starts, jobs)
                         return jobs
                 if self._stopping:
                     return []
@@ -373,13 +390,24 @@ class Scheduler:
     def _held(self) -> float | None:
         """Seconds for which a worker begins no step, so as not to slow those of starters; None: it may.
 
-        There are as many steps at a time as workers, but for those that are due; a book's first one is not.
+        There are no more steps at a time than `_at_once`, but for those that are due; a book's first one is
+        not.
         """
-        if len(self._steps) < self.workers or not self._queue:
+        if len(self._steps) < self._at_once or not self._queue:
             return None
         due = [deadline for deadline, _, job in self._queue if job.progress.made or job.for_starters]
         now = self.clock()
         return max(0.0, min(due, default=now + PATIENCE) - now) or None
+
+    @property
+    def _at_once(self) -> int:
+        """How many steps there should be: while texts begin, as many as they had cores, a third of one not
+        counted; else one a worker, since more of them have a larger share of the cores.
+        """
+        pace = self._pace
+        if not self._starters or pace.firsts < BEGINNING or not pace.seconds:
+            return self.workers
+        return max(1, math.ceil(self.workers * min(1.0, pace.cpu_seconds / pace.seconds) - 1 / 3))
 
     def _pop(self, starts: bool) -> SpeechJob | None:
         """Takes the most urgent job from the queue; every other time a much shorter text without a sound.
@@ -412,16 +440,16 @@ class Scheduler:
         A first chunk should last until the job's next turn. For another there is time until the job's own
         listener runs dry, or until the workers must turn to those who wait.
         """
-        steps, spent, made = self._recent
-        if not (made and spent):
+        pace = self._pace
+        if not (pace.audio and pace.seconds):
             return 0.0
         with self._changed:
             waiting = sorted(deadline for deadline, _, one in self._queue if not one.cancelled)
-        step, now = spent / steps, self.clock()
+        step, now, at_once = pace.seconds / pace.steps, self.clock(), self._at_once
         if not job.progress.made:
-            return (len(waiting) + self.workers) / self.workers * step
-        due = (deadline - i // self.workers * step for i, deadline in enumerate(waiting))
-        return (min([job.deadline, *due]) - now) * made / spent
+            return (len(waiting) + at_once) / at_once * step
+        due = (deadline - i // at_once * step for i, deadline in enumerate(waiting))
+        return (min([job.deadline, *due]) - now) * pace.audio / pace.seconds
 
     def _companions(self, job: SpeechJob) -> list[SpeechJob]:
         """Takes from the queue the most urgent jobs that can share a step with this one.
@@ -444,7 +472,7 @@ class Scheduler:
         return [job for _, _, job in taken]
 
     def _work(self, number: int, starts: bool) -> None:
-        while jobs := self._next_jobs(starts):
+        while jobs := self._next_jobs(number, starts):
             if not self._make_chunks(number, jobs, starts):
                 break  # abandoned: a replacement worker has taken over
         with self._changed:
@@ -454,9 +482,7 @@ class Scheduler:
 
     def _make_chunks(self, number: int, jobs: Sequence[SpeechJob], starts: bool) -> bool:
         """Makes one chunk of each job; False if this worker was abandoned meanwhile."""
-        begun = self.clock()
-        with self._changed:
-            self._steps[number] = Step(begun, starts, jobs)
+        begun, cpu = self.clock(), time.thread_time()
         for job in jobs:
             if job.progress.started is None:
                 job.progress.started = begun
@@ -469,7 +495,7 @@ class Scheduler:
             jobs = sorted(jobs, key=lambda job: job.progress.made > 0)
         share = (self.clock() - begun) / max(len(jobs), 1)
         for i, job in enumerate(jobs):
-            begun = self.clock()
+            begun, is_first = self.clock(), job.for_starters
             with self._changed:
                 if number not in self._steps:
                     return False
@@ -493,9 +519,10 @@ class Scheduler:
                 self._made.put((job, samples, is_last))
             else:
                 self._encode(job, samples, is_last)
-            step = 1.0, share + self.clock() - begun, 0.0 if samples is None else len(samples) / job.rate
+            audio = 0.0 if samples is None else len(samples) / job.rate
+            seconds, cpu_before, cpu = share + self.clock() - begun, cpu, time.thread_time()
             with self._changed:
-                self._recent = tuple(MEMORY * old + new for old, new in zip(self._recent, step, strict=True))
+                self._pace = self._pace.and_one(1.0, is_first, seconds, cpu - cpu_before, audio)
         with self._changed:
             if starts:
                 self._changed.notify()  # of the workers that let this step pass

@@ -40,23 +40,24 @@ def _words(text: str) -> frozenset[str]:
 _NEVER_LAST = _words("""mr mrs ms mx dr drs prof rev hon gen brig col maj capt cmdr lt sgt cpl pvt adm sen
     rep gov pres supt insp msgr messrs mme mlle fr amb atty e.g i.e eg ie vs v cf viz ca approx esp incl
     asst mgr pfc cpt cpo mmes sra srta emer wm jas geo thos chas robt benj saml edw jno eliz regt lieut
-    sergt agg arr civ crim educ feat bef bur inj""")
+    sergt agg arr civ crim educ feat bef bur inj nr""")
 # Not the end before a number: "No. 5", "p. 12".
 _BEFORE_NUMBER = _words("""no nos n° nº lat long dep arr exp fig figs vol vols p pp ch chap sec sect art eq
     eqs op par para ext tel apt ste rm bldg mar dec hwy rte rt fl ser pt ph rs sun sat wed hr hrs min mins
     sec secs lb lbs oz arts cl chs pg pgs ll sc mk bk bks prop reg ref acct lot qty pkt gen ex exod lev num
     deut josh judg sam kgs chr chron ps pss prov eccl isa jer ezek dan hos matt mt mk lk jn rom cor gal eph
-    phil col thess tim tit heb jas pet stat cir plat""")
+    phil col thess tim tit heb jas pet stat cir plat app""")
 _WEEKDAYS = _words("sat sun wed")
 _MONTHS = _words("""jan feb mar apr may jun jul aug sep sept oct nov dec january february march april june
     july august september october november december""")
 _BEFORE_NUMERAL = _words("ch chap vol vols pt bk sec art no mk fig sc pp p")
 # The end only before a word that often begins a sentence: "Acme Inc. The price rose", not "Acme Inc. Tokyo".
-_PERHAPS_LAST = _words("""etc inc ltd co corp llc plc bros jr sr esq st ave blvd rd ln hwy mt ft dept univ
-    assn govt est min max avg al ed eds ph.d jan feb apr jun jul aug sep sept oct nov mon tue tues thu thur
-    thurs fri sq cu expy pkwy pl ct rte mi lb lbs oz hr hrs mins sec secs pc pcs pkg pkgs qty amt acct doz
-    pr ea cath hosp mo mos wk wks yr yrs tbsp tsp gal gals qt qts pt pts ctr dist intl natl mfg cont alt
-    elev pop wt ht sc det dir exec comm cond prop amend misc orig mtg""")
+_PERHAPS_LAST = _words("""tex calif fla okla ariz colo conn minn wis mich tenn etc inc ltd co corp llc plc
+    bros jr sr esq st ave blvd rd ln hwy mt ft dept univ assn govt est min max avg al ed eds ph.d jan feb
+    apr jun jul aug sep sept oct nov mon tue tues thu thur thurs fri sq cu expy pkwy pl ct rte mi lb lbs oz
+    hr hrs mins sec secs pc pcs pkg pkgs qty amt acct doz pr ea cath hosp mo mos wk wks yr yrs tbsp tsp gal
+    gals qt qts pt pts ctr dist intl natl mfg cont alt elev pop wt ht sc det dir exec comm cond prop amend
+    misc orig mtg""")
 _STARTERS = _words("""a after all also although an and another are as at because before both but by can
     could did do does each even every finally first for from had has have he her here his how however i if
     in is it its let many may meanwhile might most must my next no not now of on one only or our she should
@@ -211,9 +212,7 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
     word = words[-1].lstrip(_OPENING) if words else ""
     if len(words) == 1 and mark.start() - start < _LOOK_BACK and word.isdigit() and len(word) <= 3:
         return False  # the number of an item: "1. Wash your hands."
-    if (
-        len(word) < 3 and word.isdigit() and words[-2:-1] and words[-2].endswith(":")
-    ):  # "In order: 1. Leeds 2. York"
+    if word == "1" and words[-2:-1] and words[-2].endswith(":"):  # "In order: 1. Leeds"
         return False
     abbreviation = word.lower()
     if _SHILLINGS.fullmatch(word) and _NUMBER_FOLLOWS.match(text, end):  # "10s. 6d."
@@ -223,6 +222,10 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
     if abbreviation in _NEVER_LAST:
         return False
     if abbreviation in _BEFORE_NUMBER and _NUMBER_FOLLOWS.match(text, end):
+        return False
+    if word == "App" and len(next_word.rstrip(".")) == 1:  # "App. A"
+        return False
+    if abbreviation in ("dep", "arr") and len(next_word) == 3 and next_word.isupper():  # "Dep. JFK"
         return False
     if abbreviation in ("no", "nos") and next_word == "of" and not text.startswith(" of course", end):
         return False  # "no. of items"

@@ -18,7 +18,7 @@ from melforge.common.registry import get_model
 from melforge.common.synthesis.loading import make_driver
 from melforge.common.synthesis.vocoder import Vocoder
 from melforge.common.text.frontends import frontend_class
-from melforge.common.training.corpus.dataset import HOP, RATE, Labels, load_labels
+from melforge.common.training.corpus.dataset import HOP, RATE, Labels, load_labels, too_short
 from melforge.common.training.corpus.pitch import can_measure_pitch, pitch_contour
 from melforge.common.training.run_folder import LAST
 from melforge.common.weights.published import read_checkpoint
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from melforge.common.training.tuning import Tuning, TuningSettings
 
 FILE = "train_finetune.yaml"  # the recipe of a model that can be fine-tuned, in hparams/<model>/
-LEAST_SECONDS = 60.0  # of speech
 COPIES = 6  # held-out lines whose copies are measured
 OFF, OFF_LIMIT = 2.0, 0.25  # semitones, and the share of voiced frames that may be further off, or voiceless
 SENTENCES = 8  # held-out texts that the model card's scores are of
@@ -59,12 +58,8 @@ def fine_tune(
         if model not in tunable(model):
             raise InputError(unknown("model to train", model, tunable()))
     labels = load_labels(corpus)
-    seconds = float(labels.frames.sum() * HOP / RATE)
-    if seconds < LEAST_SECONDS:
-        raise InputError(
-            f"{corpus} has {seconds:.0f} s of speech: training needs {LEAST_SECONDS:.0f} s at least, "
-            "and ten minutes are better"
-        )
+    if why := too_short(labels.seconds):
+        raise InputError(f"{corpus} has {why}")
     sources = [find_start(start, model) for model in models]
     for source in sources:
         require_fitting(source, corpus, labels.frontend)
@@ -132,7 +127,7 @@ def facts_of(corpus: Path, labels: Labels, source: ModelSource) -> dict[str, Any
     return {
         "start": " ".join(source.words),
         "corpus": corpus.name,
-        "speech_minutes": round(float(labels.frames.sum() * HOP / RATE) / 60, 1),
+        "speech_minutes": round(labels.seconds / 60, 1),
         "corpus_speakers": minutes_of_speakers(labels),
         "sentences": held_out[:SENTENCES],
     }

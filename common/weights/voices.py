@@ -20,7 +20,7 @@ from melforge.common.config.yaml_file import Entry, entries_of, read_yaml
 from melforge.common.errors import IN_CHECKOUT, InputError, unknown
 from melforge.common.files import data_folder, what_it_is, written_whole
 from melforge.common.registry import get_model, names
-from melforge.common.remote import fetch_folder, is_address
+from melforge.common.remote import NO_ADDRESS, fetch_folder, is_address
 from melforge.common.speech import Controls, control_fields
 from melforge.common.stages.choose import KINDS
 from melforge.common.text import Frontend
@@ -158,7 +158,11 @@ def homes_of(kind: str) -> tuple[Path, ...]:
 
 
 def place_of(kind: str, name: str) -> Path:
-    """Where a voice or an ear of this name is made: in its home, or at the path that the name is."""
+    """Where a voice or an ear of this name is made: in its home, or at the path that the name is. An
+    InputError for an address.
+    """
+    if is_address(name):
+        raise InputError(f"{name} {NO_ADDRESS}")
     return Path(name) if "/" in name else homes_of(kind)[-1] / name
 
 

@@ -10,7 +10,7 @@ from tests.conftest import lacks
 pytestmark = pytest.mark.serve
 if not lacks("serve"):
     from melforge.common.cluster import forward
-    from melforge.common.cluster.forward import Asked, Forward, ReplicaLost
+    from melforge.common.cluster.forward import TAKEN, Asked, Forward, ReplicaLost
     from melforge.common.serve.errors import overloaded
 
 BODY = b'{"input": "Hello there."}'
@@ -25,7 +25,10 @@ SCOPE = {
 
 
 class Replicas:
-    """Each answer is a list of chunks, an error in it, or a status; `None` never ends."""
+    """Each answer is a list of chunks, an error in it, a status, or a pause; `None` never ends.
+
+    One that is None itself is of a request that no replica takes.
+    """
 
     def __init__(self, *answers):
         self.answers, self.asked, self.cancelled = list(answers), [], 0
@@ -42,10 +45,16 @@ class Answer:
     async def __aiter__(self):
         status = 200
         started = False
+        if self.parts is None:
+            await asyncio.Event().wait()
+        yield {"type": TAKEN}
         for part in self.parts:
             await asyncio.sleep(0)
             if isinstance(part, int):
                 status = part
+                continue
+            if isinstance(part, float):
+                await asyncio.sleep(part)
                 continue
             if isinstance(part, Exception):
                 raise part
@@ -140,6 +149,18 @@ def test_without_any_replica_it_is_a_503_of_the_known_form():
     assert answer_of(Replicas([overloaded("all are busy")]))[0]["status"] == 503
 
 
+def test_nobody_waits_for_long_for_a_replica_that_takes_the_request(monkeypatch):
+    monkeypatch.setattr(forward, "TAKEN_SECONDS", 0.05)
+    waiting = Replicas(None)
+    sent = answer_of(waiting)
+    assert sent[0]["status"] == 503 and (b"retry-after", b"1") in sent[0]["headers"]
+    assert waiting.cancelled == 1
+    with pytest.raises(ReplicaLost, match="no replica finished"):
+        answer_of(Replicas([b"ab", lost()], None))
+    longer = Replicas([b"a", 0.1, b"b", 0.1, lost()], [0.1, b"abc"])
+    assert body_of(answer_of(longer)) == b"abc", "work does not count as waiting"
+
+
 def test_who_leaves_ends_the_work():
     replicas = Replicas([b"ab", None])
     assert body_of(answer_of(replicas, leaves=True)) == b"ab"
@@ -171,7 +192,7 @@ def test_a_replicas_part_gives_the_messages_of_the_application():
     async def run():
         request = Asked("POST", "/v1/audio/speech", b"", (), BODY, "1.1")
         messages = forward.answer(app, request)
-        got = [await anext(messages) for _ in range(3)]
+        got = [await anext(messages) for _ in range(4)]
         await messages.aclose()
         return got
 

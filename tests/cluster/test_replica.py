@@ -41,7 +41,7 @@ async def ask(replica, method, path, **fields):
 
     headers = ((b"x-request-id", b"mine"), (b"content-type", b"application/json"))
     request = Asked(method, path, b"", headers, json.dumps(fields).encode(), "1.1")
-    messages = [message async for message in replica.answer(request)]
+    _, *messages = [message async for message in replica.answer(request)]
     return messages[0]["status"], b"".join(message.get("body", b"") for message in messages[1:])
 
 

@@ -53,7 +53,6 @@ def one_element(values: np.ndarray) -> np.ndarray:
 
 DAMAGES: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
     "x 1.02": scaled(1.02),
-    "x 1.05": scaled(1.05),
     "swapped": swapped,
     "zeroed": np.zeros_like,
     "transposed": transposed,

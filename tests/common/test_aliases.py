@@ -92,6 +92,8 @@ def test_a_key_of_the_models_may_stand_as_an_option(infer):
         ("-x", "unknown option -x"),
         ("--pace", "--pace needs a value"),
         ("--pace --json", "--pace needs a value"),
+        ("--voice=", "--voice is empty: give a value, or leave it out"),
+        ("--output=", "--output is empty: give a value, or leave it out"),
         ("--seed 1.5", "--seed must be a whole number, not '1.5'"),
         ("--strict=3", "--strict takes no value, or true or false, not '3'"),
         ("--s 3", "--s may be --set or "),

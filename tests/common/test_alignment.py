@@ -5,6 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from melforge.common.recognition import alignment
 from melforge.common.recognition.alignment import (
     ENDS,
     LEFT_OUT,
@@ -154,13 +155,25 @@ def test_a_word_that_is_cheaper_than_its_price_is_never_left_out():
     assert aligned(even, ["a", "b"]).as_expected and LEFT_OUT < 0
 
 
+def test_of_a_long_text_only_what_is_near_is_looked_at_and_the_same_is_found(monkeypatch):
+    """Else an hour of speech would take dozens of gigabytes."""
+    rng = np.random.default_rng(0)
+    words = [word for sentence in SENTENCES * 3 for word in sentence.split()]
+    said = words[:60] + words[64:120] + words[116:]
+    log_probs, _ = spoken(said, rng, noise=1.0, wrong=0.1)
+    whole = aligned(log_probs, words)
+    assert len(whole.left_out) >= 4 and len(whole.again) >= 4
+    monkeypatch.setattr(alignment, "NEAR", 30)
+    assert len(words) > 200 and aligned(log_probs, words) == whole
+
+
 @pytest.mark.parametrize("offset", ENDS)
 def test_a_word_may_end_without_its_space_at_a_price(offset):
     text = TextStates(["not", "able"], LABELS)
     score = np.full(len(text.ids), NEVER)
     score[text.last[0] + offset] = -7.0
     is_spaced = text.ids[text.last[0] + offset] == LABELS.index(" ") or offset == max(ENDS)
-    ends, end = word_ends(score, text)
+    ends, end = word_ends(score, text, slice(0, 2))
     assert ends[1] == pytest.approx(-7.0 + (0.0 if is_spaced else -2.0)) and NO_SPACE == -2.0
     assert ENDS[end[1]] == offset and ends[2] < -1e8
 

@@ -551,10 +551,13 @@ def test_each_of_an_acoustic_models_losses_has_its_weight(module, made_run):
     trainer.update = lambda: None
     torch.manual_seed(0)
     trainer.step(key, **inputs)
+    largest = max(float(gradient.abs().max()) for gradient in gradients if gradient is not None)
     for parameter, gradient in zip(trainer.parameters, gradients, strict=True):
         assert (parameter.grad is None) == (gradient is None)
-        if gradient is not None:  # a GPU adds up in any order
-            near = 1e-3 * float(gradient.abs().max()) if gradient.is_cuda else 1e-6
+        if gradient is not None:
+            near = 1e-6
+            if gradient.is_cuda:  # adds up in any order; of a bias before a batch norm that is all
+                near = max(1e-3 * float(gradient.abs().max()), 1e-5 * largest)
             torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=near)
 
 

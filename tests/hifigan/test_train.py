@@ -12,8 +12,7 @@ from melforge.common.cli import voice_train
 from melforge.common.cli.training import vocoder_parser
 from melforge.common.errors import InputError
 from melforge.common.synthesis.loading import make_driver
-from melforge.common.training import fine_tune
-from melforge.common.training.corpus import batches
+from melforge.common.training.corpus import batches, dataset
 from melforge.common.training.corpus.dataset import HOP, RATE
 from melforge.common.training.corpus.sources import SOURCES
 from melforge.common.training.loop import RunSettings, TrainingPlan
@@ -178,7 +177,7 @@ def test_a_voices_generator_goes_on_without_sources(corpus, tmp_path, monkeypatc
     monkeypatch.setattr("melforge.hifigan.train.can_measure_pitch", lambda: False)
     train(monkeypatch, corpus, tmp_path / "first", REGRESSION, "--steps", "1")
     start = tmp_path / "first" / "weights.safetensors"
-    monkeypatch.setattr(fine_tune, "LEAST_SECONDS", 1.0)
+    monkeypatch.setattr(dataset, "LEAST_SECONDS", 1.0)
     bare = write_sourced_corpus(tmp_path / "bare")
     for path in (bare / SOURCES).iterdir():
         path.unlink()

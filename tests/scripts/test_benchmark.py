@@ -52,12 +52,6 @@ def test_new_texts_beside_a_fixed_length(tiny_voice, tmp_path):
     assert "new texts of texts.txt, the voice: onnx fp32 batch 1 speak: " in result.stderr
 
 
-def test_unknown_models_are_named(tiny_voice):
-    result = benchmark(tiny_voice, "--acoustic", "fastpitch,tacotron")
-    assert result.returncode == 2
-    assert "unknown acoustic model 'tacotron': did you mean 'tacotron2'?" in result.stderr
-
-
 @pytest.mark.slow
 def test_fixed_lengths_a_peer_and_files(tiny_voice, tmp_path):
     words = ("--acoustic", "fastpitch", "--symbols", "4,8", "--backend", "onnx", "--json")
@@ -83,6 +77,7 @@ def test_fixed_lengths_a_peer_and_files(tiny_voice, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        ("--acoustic fastpitch,tacotron", "unknown acoustic model 'tacotron': did you mean 'tacotron2'?"),
         ("--suite a100", "unknown suite 'a100': did you mean 'h200'?"),
         ("--symbols 0", "--symbols takes whole positive numbers with commas, not '0'"),
         ("--batches 1,,2", "--batches takes whole positive numbers"),

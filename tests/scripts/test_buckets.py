@@ -1,9 +1,6 @@
 """scripts/buckets.py prints lists that a hparams file takes, and infer.py tells what became of them."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,34 +13,29 @@ TEXTS = (
 
 
 @pytest.fixture
-def run(tiny_voice, tmp_path):
-    def run(script: str, *arguments: object) -> subprocess.CompletedProcess:
-        return subprocess.run(
-            [sys.executable, str(ROOT / "scripts" / script), *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            env=os.environ | {"MELFORGE_VOICES": str(tiny_voice.parent), "PYTHONPATH": str(ROOT)},
-        )
-
+def run(tiny_voice, tmp_path, program, monkeypatch):
+    monkeypatch.setenv("MELFORGE_VOICES", str(tiny_voice.parent))
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "texts.txt").write_text(TEXTS)
-    return run
+    return lambda script, *arguments: program(ROOT / "scripts" / script, *arguments)
 
 
 @pytest.mark.slow
 def test_the_proposal_is_a_hparams_file_that_speaks(run, tmp_path):
-    result = run("buckets.py", "-i", "texts.txt", "--count", 2)
-    assert result.returncode == 0, result.stderr
-    assert "padding: " in result.stdout and "3 utterances of " in result.stdout
-    content = yaml.safe_load(result.stdout)
+    status, proposal, errors = run("buckets.py", "-i", "texts.txt", "--count", 2)
+    assert status == 0, errors
+    assert "padding: " in proposal and "3 utterances of " in proposal
+    content = yaml.safe_load(proposal)
     assert content["trt_multi_engine"] is True
     texts, mels = content["trt_max_input_seq_len_list"], content["trt_max_output_seq_len_list"]
     assert len(texts) == len(mels) == 2
 
-    (tmp_path / "buckets.yaml").write_text(result.stdout)
-    spoken = run("infer.py", "-i", "texts.txt", "-o", "out", "--hparam", "buckets.yaml", "--timing")
-    assert spoken.returncode == 0, spoken.stderr
-    lines = [line.split() for line in spoken.stderr.splitlines()]
+    (tmp_path / "buckets.yaml").write_text(proposal)
+    status, _, errors = run(
+        "infer.py", "-i", "texts.txt", "-o", "out", "--hparam", "buckets.yaml", "--timing"
+    )
+    assert status == 0, errors
+    lines = [line.split() for line in errors.splitlines()]
     assert ["stage", "bucket", "calls", "waste", "%", "misses", "loaded"] in lines
     shown = {(line[0], line[1]): line[2:] for line in lines if len(line) == 6}
     for bucket in (f"{text}x{mel}" for text, mel in zip(texts, mels, strict=True)):
@@ -54,7 +46,7 @@ def test_the_proposal_is_a_hparams_file_that_speaks(run, tmp_path):
 
 
 def test_json_of_both_commands(run):
-    found = json.loads(run("buckets.py", "-i", "texts.txt", "--json").stdout)
+    found = json.loads(run("buckets.py", "-i", "texts.txt", "--json")[1])
     assert found["utterances"] == 3 and found["waste"] == 0  # three lengths, a bucket for each
     assert found["single_bucket"]["waste"] > 0.3
     texts, mels = found["trt_max_input_seq_len_list"], found["trt_max_output_seq_len_list"]
@@ -64,8 +56,8 @@ def test_json_of_both_commands(run):
         "trt_max_output_seq_len_list": mels,
     }
     settings = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
-    spoken = run("infer.py", "--text", "Short.", "--json", *settings)
-    rows = json.loads(spoken.stdout)["buckets"]
+    _, spoken, _ = run("infer.py", "--text", "Short.", "--json", *settings)
+    rows = json.loads(spoken)["buckets"]
     used = {(row["stage"], row["bucket"]) for row in rows if row["loaded"]}
     assert ("fastpitch.decoder", f"{texts[0]}x{mels[0]}") in used
     assert {"calls", "steps", "valid", "waste", "misses", "loads", "masked"} <= set(rows[0])
@@ -73,5 +65,5 @@ def test_json_of_both_commands(run):
 
 def test_a_file_without_texts_is_named(run, tmp_path):
     (tmp_path / "empty.txt").write_text("\n")
-    result = run("buckets.py", "-i", "empty.txt")
-    assert result.returncode == 2 and result.stderr == "error: empty.txt holds no text to speak\n"
+    status, _, errors = run("buckets.py", "-i", "empty.txt")
+    assert status == 2 and errors == "error: empty.txt holds no text to speak\n"

@@ -297,7 +297,10 @@ def test_subtitles(infer, fails, tmp_path):
     assert "is one file for many phrases: give only its form, srt" in fails(
         "-i", "in.txt", "--subtitles", "x.srt"
     )
-    assert "give FILE.srt" in fails("--text", "Hello.", "-o", "-", "--subtitles", "srt")
+    for output in ("-", "/dev/null"):
+        assert "give FILE.srt" in fails("--text", "Hello.", "-o", output, "--subtitles", "srt")
+        message = f"--save-mel saves beside the sound file, and -o {output} writes none: give a file"
+        assert message in fails("--text", "Hello.", "-o", output, "--save-mel")
 
 
 @pytest.mark.parametrize(
@@ -337,7 +340,7 @@ def test_a_full_disk(fails, tmp_path):
         path.symlink_to("/dev/full")
     for words in (
         ("-o", "new.wav", "--subtitles", "full.srt"),
-        ("-o", "full.wav", "--subtitles", "new.srt", "--save-mel", "--plot", "new.png"),
+        ("-o", "full.wav", "--subtitles", "new.srt", "--plot", "new.png"),
     ):
         (full,) = (word for word in words if word.startswith("full"))
         expected = f"error: cannot write {full}: No space left on device\n"

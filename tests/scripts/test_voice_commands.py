@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,8 +11,9 @@ import pytest
 import soundfile
 import torch
 
-from melforge.common.cli import voice_make
+from melforge.common.cli import ear, voice_make
 from melforge.common.errors import InputError
+from melforge.common.remote import fetch_folder
 from melforge.common.training import voice
 from melforge.common.weights.published import read_checkpoint
 from melforge.common.weights.voices import FrontendSpec, load_voice
@@ -25,12 +25,6 @@ ROOT = Path(__file__).parent.parent.parent
 SCRIPTS = ROOT / "scripts"
 
 
-def run(*arguments: object) -> subprocess.CompletedProcess:
-    command = [sys.executable, *map(str, arguments)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
-
-
 def few_sizes(monkeypatch) -> None:
     """Checks of graphs in this process are short: the longest sizes take their time."""
     monkeypatch.setattr(
@@ -40,11 +34,11 @@ def few_sizes(monkeypatch) -> None:
 
 
 @pytest.mark.slow
-def test_export_check_prints_every_comparison(tiny_voice):
+def test_export_check_prints_every_comparison(tiny_voice, program):
     before = {path: path.stat().st_mtime_ns for path in tiny_voice.rglob("*")}
-    result = run("scripts/export.py", "--voice", tiny_voice, "--check")
-    assert result.returncode == 0, result.stderr
-    lines = result.stdout.splitlines()
+    status, out, errors = program(SCRIPTS / "export.py", "--voice", tiny_voice, "--check")
+    assert status == 0, errors
+    lines = out.splitlines()
     for stage in ("fastpitch.encoder", "fastpitch.decoder", "hifigan.generator", "hifigan.denoiser"):
         assert sum(line.startswith(stage) and line.endswith("ok") for line in lines) == 10
     assert {path: path.stat().st_mtime_ns for path in tiny_voice.rglob("*")} == before
@@ -131,6 +125,18 @@ def test_sigterm_leaves_nothing_of_a_voice_that_is_made(trained, tmp_path, monke
     assert status == 143 and errors == "terminated\n" and not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
+@pytest.mark.s3
+def test_a_voice_is_made_in_a_store_and_an_ear_is_not(trained, monkeypatch):
+    few_sizes(monkeypatch)
+    weights = ["--checkpoint", str(trained["hifigan"])]
+    assert voice_make.main(["memory://bucket/new", *weights, "--frontend", "english"]) == 0
+    assert list(load_voice(fetch_folder("memory://bucket/new")).models) == ["hifigan"]
+    for main, more in ((ear.main, []), (voice_make.main, ["--add"])):
+        with pytest.raises(InputError, match="/new must be a file or a folder of this machine"):
+            main(["memory://bucket/new", *weights, *more])
+
+
 @pytest.mark.parametrize("weights", [("--checkpoint", "nowhere.pt"), ("--run", "nowhere")])
 def test_nothing_is_added_to_a_voice_that_is_not_there(weights, tmp_path, program):
     """Which is said before the weights are looked at."""
@@ -173,12 +179,12 @@ def test_impossible_settings_are_refused(trained, tmp_path, program, arguments, 
     assert not (tmp_path / "new").exists()
 
 
-def test_copy_synthesis_takes_a_vocoders_controls(tiny_voice, tmp_path):
+def test_copy_synthesis_takes_a_vocoders_controls(tiny_voice, tmp_path, program):
     soundfile.write(tmp_path / "in.wav", np.random.default_rng(0).standard_normal(9000) * 0.1, 22050)
-    command = ("scripts/copy_synthesis.py", tmp_path / "in.wav", "--voice", tiny_voice)
+    command = (SCRIPTS / "copy_synthesis.py", tmp_path / "in.wav", "--voice", tiny_voice)
     for folder, arguments in (("plain", ()), ("denoised", ("--denoising-strength", "1"))):
-        result = run(*command, "-o", tmp_path / folder, *arguments)
-        assert result.returncode == 0, result.stderr
+        status, _, errors = program(*command, "-o", tmp_path / folder, *arguments)
+        assert status == 0, errors
     plain, denoised = (soundfile.read(tmp_path / name / "in.wav")[0] for name in ("plain", "denoised"))
     assert len(plain) == len(denoised) >= 8960 and not np.array_equal(plain, denoised)
 

@@ -257,14 +257,3 @@ def test_who_does_not_read_for_longer_than_pings_wait_hears_all(connect, caplog)
         heard += receive(socket, "done")
     assert [one.get("type") for one in heard].count("sentence.done") == len(sentences_of(heard)) > 10
     assert "fault" not in caplog.messages
-
-
-def test_keys_are_asked_for(connect):
-    from websockets.exceptions import InvalidStatus
-
-    with running((b"right",)) as server:
-        with pytest.raises(InvalidStatus, match="401"):
-            connect(server)
-        with connect(server, additional_headers={"Authorization": "Bearer right"}) as socket:
-            send(socket, OWN, {"type": "text", "text": "One."}, {"type": "end"})
-            assert len(sentences_of(receive(socket, "done"))) == 1

@@ -10,6 +10,7 @@ import pytest
 
 from melforge.common.cli.serve import main, parse, settings_from
 from melforge.common.errors import InputError
+from melforge.common.serve.server import listen
 from melforge.common.serve.settings import ServeSettings
 from tests.serve.conftest import PATIENCE, ROOT, SPEECH, own_pcm, samples_of, serving, speech, wait_for
 
@@ -114,8 +115,8 @@ def test_what_a_killed_process_spoke_looks_whole_to_nobody_and_another_takes_its
 
 @pytest.mark.serve
 def test_a_port_in_use_is_a_sentence(no_log):
-    with serving() as server:
-        port = server.url.rpartition(":")[2]
+    with listen("127.0.0.1", 0) as other:
+        port = str(other.getsockname()[1])
         with pytest.raises(OSError, match=f"in use: 127.0.0.1 port {port}"):
             main(["--port", port])
 

@@ -1,5 +1,6 @@
 """Several server processes at one port: all answer, one that ends is replaced, and all end together."""
 
+import asyncio
 import concurrent.futures
 import contextlib
 import http.client
@@ -183,6 +184,34 @@ def test_what_one_had_not_begun_to_answer_another_does(direct):
         wait_for(lambda: events(lines).count("listening") == 2, "the replacement")
 
 
+@pytest.mark.parametrize("certificate", [None, "a file"])
+def test_a_request_that_none_takes_is_refused(certificate, monkeypatch):
+    from melforge.common.serve import processes
+    from melforge.common.serve.keys import Access
+    from melforge.common.serve.pairs import LoadOptions
+    from melforge.common.serve.settings import ServeSettings
+
+    monkeypatch.setattr(processes, "TAKEN_SECONDS", 0.05)
+
+    async def answer() -> bytes:
+        with socket.socket() as bound:
+            settings = ServeSettings(certificate=certificate, certificate_key=certificate)
+            front = processes.Front(settings, LoadOptions(), Access(), bound)
+            front._loop = asyncio.get_running_loop()
+            ours, theirs = socket.socketpair()
+            theirs.send(b"the rest")
+            front._hand_over(processes.HeldConnection(ours), b"POST / HTTP/1.1\r\n\r\n")
+            with theirs, theirs.makefile("rb") as file:
+                return await asyncio.to_thread(file.read)
+
+    answered = asyncio.run(answer())
+    if certificate:
+        assert answered == b"", "TLS is not there yet"
+    else:
+        assert answered.startswith(b"HTTP/1.1 503 ") and b"\r\nretry-after: 1\r\n" in answered
+        assert json.loads(answered.partition(b"\r\n\r\n")[2])["error"]["code"] == "overloaded"
+
+
 @pytest.mark.slow
 def test_one_that_fails_from_now_on_is_replaced():
     with two_processes("--backend", "torch", module="tests.serve.failing") as (server, lines, processes):
@@ -217,8 +246,8 @@ def test_what_keeps_them_from_listening_is_a_sentence(monkeypatch):
         main(["--processes", "2", "--backend", "cuda", "--port", "0"])
     with pytest.raises(InputError, match="--processes is not for several devices"):
         main(["--processes", "2", "--device", "cpu,cpu"])
-    with serving() as server:
-        port = server.url.rpartition(":")[2]
+    with listen("127.0.0.1", 0) as other:
+        port = str(other.getsockname()[1])
         with pytest.raises(OSError, match=f"in use: 127.0.0.1 port {port}"):
             main(["--processes", "2", "--port", port])
 

@@ -427,6 +427,34 @@ def test_a_worker_lets_a_first_sound_pass_unless_its_listener_is_due(ahead, orde
     assert run(test, starters=1) == order
 
 
+@pytest.mark.parametrize("waited, steps", [(0.0, 2), (1.0, 1)])
+def test_where_other_programs_have_the_cores_too_there_are_fewer_steps_at_a_time(waited, steps):
+    """`waited`: seconds of a step in which its thread had no core."""
+    clock, gate = Clock(), threading.Event()
+
+    def waiting():
+        clock.now += waited
+        yield np.zeros(1, np.float32)
+
+    def text():
+        yield np.zeros(100 * RATE, np.float32)  # nobody is due after it
+        gate.wait(60)
+        yield np.zeros(1, np.float32)
+
+    async def test(scheduler):
+        await read(scheduler.submit(waiting(), Plain(), RATE))
+        jobs = [scheduler.submit(text(), Plain(), RATE) for _ in range(3)]
+        for job in jobs:
+            await job.__anext__()
+        async with asyncio.timeout(60):
+            while not (len(scheduler._steps) == steps and scheduler._held()):  # a further step would wait
+                await asyncio.sleep(0.001)
+        gate.set()
+        await asyncio.gather(*map(read, jobs))
+
+    run(test, workers=2, clock=clock, starters=1)
+
+
 def test_steps_that_go_together_are_made_together_the_most_urgent_first():
     ahead, steps = Ahead(), []
 
@@ -459,7 +487,7 @@ def test_a_worker_that_has_nothing_to_do_gets_its_share():
             while scheduler._idle < 2:
                 scheduler._changed.wait(0.001)
             jobs = [scheduler.submit(Named(f"a{i}", 1), Plain(), RATE) for i in range(6)]
-            first = scheduler._next_jobs()
+            first = scheduler._next_jobs(2, False)
         names = [job.chunks.name for job in first]
         for job in first:
             scheduler._encode(job, None, True)

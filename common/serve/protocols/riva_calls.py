@@ -18,7 +18,7 @@ from riva.client.proto import health_pb2, riva_asr_pb2, riva_audio_pb2, riva_tts
 
 from melforge.common.serve.answer import answer_for
 from melforge.common.serve.errors import LONGEST_MESSAGE, ApiError
-from melforge.common.serve.gate import ID
+from melforge.common.serve.gate import request_id
 from melforge.common.serve.metrics import log, milliseconds
 from melforge.common.serve.requests import ignored_header
 from melforge.common.serve.service import Service
@@ -56,6 +56,11 @@ OWN_NAMES = {
 }  # Riva's by OpenAI's
 
 
+def encoding_of(number: int) -> str:
+    """The name of an AudioEncoding, or the number where it has none."""
+    return ENCODINGS.Name(number) if number in ENCODINGS.values() else str(number)
+
+
 class RivaCall:
     """One call: its messages, its caller, and its entry in the log."""
 
@@ -63,8 +68,7 @@ class RivaCall:
         self.service, self.context, self._messages = service, context, messages
         self.arrived = service.scheduler.clock()
         self.metadata = {key: str(value) for key, value in context.invocation_metadata() or ()}
-        given = self.metadata.get("x-request-id", "").encode()
-        name = given if ID.fullmatch(given) else os.urandom(8).hex().encode()
+        name = request_id(self.metadata.get("x-request-id", "").encode())
         peer = urllib.parse.unquote(context.peer())  # ipv4:127.0.0.1:1 or ipv6:[::1]:1
         client = peer.partition(":")[2].rpartition(":")[0].strip("[]")
         self.record: dict[str, Any] = {"id": name.decode(), "method": "GRPC", "client": client}
@@ -151,9 +155,7 @@ async def answer_call(
         headers = tuple((name.lower(), value) for name, value in fault.headers.items())
         await context.abort(code, message[:LONGEST_MESSAGE], (*call.trailer, *headers))
     finally:
-        service.metrics.requests.labels(route, code.name).inc()
-        if call.key:
-            service.metrics.key_requests.labels(call.key, code.name).inc()
+        service.metrics.answered(route, code.name, call.key)
         if guarded:
             total = milliseconds(call.arrived, service.scheduler.clock())
             log("request", **call.record, route=route, status=code.name, total_ms=total)

@@ -28,7 +28,7 @@ from melforge.common.recognition.transcript import Transcript
 from melforge.common.serve.errors import ApiError
 from melforge.common.serve.incoming import in_time, recording_file
 from melforge.common.serve.protocols.nim import REGIONS, require_language
-from melforge.common.serve.protocols.riva_calls import ASR, ENCODINGS, RivaCall
+from melforge.common.serve.protocols.riva_calls import ASR, RivaCall, encoding_of
 from melforge.common.serve.protocols.transcriptions import UPLOAD_SECONDS, note_heard
 from melforge.common.serve.service import Service
 
@@ -155,14 +155,12 @@ class RivaHearing:
             raise refusal("diarization_config", "this ear does not tell speakers apart")
         if config.enable_separate_recognition_per_channel and config.audio_channel_count > 1:
             raise refusal("enable_separate_recognition_per_channel", "send each channel by itself")
-        names = dict(zip(ENCODINGS.values(), ENCODINGS.keys(), strict=True))
-        name = names.get(config.encoding, str(config.encoding))
         call.ignored.update(field for field in WITHOUT_EFFECT if getattr(config, field))
         if config.max_alternatives > 1:
             call.ignored.add("max_alternatives")
         pause = config.endpointing_config.stop_history / 1e3  # ms
         return IncomingSound(
-            CODINGS.get(name, 0),  # others are sound files
+            CODINGS.get(encoding_of(config.encoding), 0),  # others are sound files
             config.sample_rate_hertz,
             config.audio_channel_count or 1,
             max(SHORTEST_PAUSE, pause) if pause > 0 else PAUSE,

@@ -11,7 +11,7 @@ from melforge.common.serve.answer import kept_parts, pieces
 from melforge.common.serve.errors import ApiError
 from melforge.common.serve.protocols.live import Sentence, in_turn, wait_for_room
 from melforge.common.serve.protocols.nim import ZERO_SHOT, speech_request, voice_models
-from melforge.common.serve.protocols.riva_calls import ENCODINGS, MOST_BYTES, TTS, RivaCall
+from melforge.common.serve.protocols.riva_calls import MOST_BYTES, TTS, RivaCall, encoding_of
 from melforge.common.serve.requests import SpeechFields
 from melforge.common.serve.service import Service, Speaking
 from melforge.common.synthesis.timestamps import utterance_timestamps
@@ -99,7 +99,7 @@ class RivaSpeech:
             text=request.text,
             voice=request.voice_name,
             language=request.language_code,
-            encoding=encoding_of(request.encoding),
+            encoding=encoding_of(request.encoding) if request.encoding else "",
             rate=request.sample_rate_hz,
             dictionary=request.custom_dictionary,
             configuration=request.custom_configuration,
@@ -126,12 +126,6 @@ async def online_answers(request: Any, spoken: Speaking) -> AsyncGenerator[bytes
                 answer = speech_answer(request, [piece], spoken, told)
             told = len(spoken.stream.durations)
             yield answer
-
-
-def encoding_of(number: int) -> str:
-    """The name of an AudioEncoding; "" for none."""
-    names = dict(zip(ENCODINGS.values(), ENCODINGS.keys(), strict=True))
-    return names.get(number, str(number)) if number else ""
 
 
 def speech_answer(request: Any, audio: Sequence[bytes], spoken: Speaking, first: int) -> bytes:

@@ -47,6 +47,7 @@ from melforge.common.serve.protocols.live import (
     GrowingText,
     Sentence,
     coming,
+    ended,
     in_turn,
     request_of,
 )
@@ -155,11 +156,6 @@ async def announce(host: str, port: int) -> None:
             await asyncio.Event().wait()
     except (OSError, ZeroconfError) as error:
         log("not announced", logging.WARNING, reason=str(error) or type(error).__name__)
-
-
-async def ended(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
 
 
 def info_of(service: Service) -> Info:

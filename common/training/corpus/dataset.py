@@ -14,6 +14,7 @@ from melforge.common.files import write_bytes, written_whole
 LABELS, METADATA = "labels.npz", "metadata.csv"
 RATE, HOP = 22_050, 256  # Hz, and samples of a frame, of a prepared corpus
 FRONTEND = "english"  # of a corpus that states none
+LEAST_SECONDS = 60.0  # of speech that a training takes
 READERS = 16  # threads that read sound files
 
 
@@ -41,6 +42,19 @@ class Labels:
     def frames(self) -> np.ndarray:
         """Mel frames of every utterance, int64 `[utterances]`."""
         return np.array([d.sum() for d in self.durations])
+
+    @property
+    def seconds(self) -> float:
+        """Of all utterances."""
+        return float(self.frames.sum() * HOP / RATE)
+
+
+def too_short(seconds: float) -> str:
+    """Why nothing is trained on so many seconds of speech, as a sentence ends; "" where they are enough."""
+    if seconds >= LEAST_SECONDS:
+        return ""
+    least = f"training needs {LEAST_SECONDS:.0f} s at least, and ten minutes are better"
+    return f"{int(seconds)} s of speech: {least}"
 
 
 def save_labels(folder: Path, labels: Labels) -> None:

@@ -35,6 +35,7 @@ from melforge.common.training.corpus.dataset import (
     RATE,
     Labels,
     save_labels,
+    too_short,
     write_metadata,
 )
 from melforge.common.training.corpus.defects import LONGEST, Line, find_defects, require_kinds, usable
@@ -96,6 +97,7 @@ def prepare_recordings(
     labels = labels_of(used, frontend)
     write_metadata(out, labels)
     save_labels(out, labels)
+    report["too_short"] = too_short(labels.seconds)
     save_report(out, report)
     return report
 

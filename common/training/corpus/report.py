@@ -40,6 +40,7 @@ def make_report(
         "lines": len(lines),
         "used": len(used),
         "minutes": round(sum(map(_minutes, used)), 2),
+        "too_short": "",  # why nothing is trained on it
         "new": made,
         "seconds": round(seconds, 1),
         "cpu_seconds": {step: round(value, 2) for step, value in took.items()},
@@ -137,6 +138,13 @@ def summary(report: Report) -> str:
     return ", ".join(parts)
 
 
+def next_steps(report: Report, corpus: Path | str) -> list[tuple[str, str]]:
+    """Commands, each with what it takes; of a corpus on which nothing is trained, what to do instead."""
+    if report["too_short"]:
+        return [("", f"record more, and prepare it again: there are {report['too_short']}")]
+    return [(words.format(corpus=corpus), about) for words, about in NEXT_STEPS]
+
+
 def by_outcome(defects: Sequence[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
     return [
         ("left out:", [one for one in defects if one["left_out"]]),
@@ -162,7 +170,9 @@ def as_markdown(report: Report, has_plot: bool) -> str:
                 force = f" (`--keep {kind}` uses them)" if may_keep and own[0]["left_out"] else ""
                 out += [f"### {kind}: {about}{force}", ""]
                 out += [f"- `{one['source']}`: {one['sentence']}" for one in own] + [""]
-    steps = [f"- `{words.format(corpus='CORPUS')}`: {time}" for words, time in NEXT_STEPS]
+    steps = (
+        f"- `{words}`: {about}" if words else f"- {about}" for words, about in next_steps(report, "CORPUS")
+    )
     out += ["## Next", "", *steps, "", "## Time", "", "| step | seconds, of all processes |", "|---|---|"]
     out += [f"| {STEPS[step]} | {seconds:.1f} |" for step, seconds in report["cpu_seconds"].items()]
     return "\n".join(out) + "\n"

@@ -10,7 +10,7 @@ import soundfile
 
 from melforge.common.errors import InputError
 from melforge.common.text.frontends import get_frontend
-from melforge.common.training.corpus import from_recordings, report
+from melforge.common.training.corpus import dataset, from_recordings, report
 from melforge.common.training.corpus.alignment import PhoneTimes
 from melforge.common.training.corpus.dataset import CorpusAudio, load_labels
 from melforge.common.training.corpus.defects import KINDS
@@ -399,7 +399,7 @@ def test_a_right_text_is_found_with_any_noise():
 
 @pytest.mark.align
 @pytest.mark.slow
-def test_the_command_with_pocketsphinx_in_two_processes(tmp_path, melforge):
+def test_the_command_with_pocketsphinx_in_two_processes(tmp_path, melforge, monkeypatch):
     """Real recordings of the shipped voice: one has another's text, and one says more than its text."""
     from melforge.common.runner import TextToSpeech
 
@@ -426,3 +426,13 @@ def test_the_command_with_pocketsphinx_in_two_processes(tmp_path, melforge):
         assert 120 < np.median(pitch[pitch > 0]) < 300
     record = json.loads((out / "lines" / "0.json").read_text())
     assert record["fit"]["score"] > -30
+    why = f"{int(labels.seconds)} s of speech: training needs 60 s at least"
+    for text in (printed, (out / "report.md").read_text()):
+        assert why in text and "voice train" not in text
+    assert melforge("voice", "train", out, "-o", tmp_path / "run")[2].startswith(f"error: {out} has {why}")
+    status, _, errors = melforge("voice", "clone", folder, "ann", "--work", tmp_path / "work")
+    assert status == 2 and "s of speech: training needs 60 s at least" in errors
+    assert not (tmp_path / "work").exists()
+    monkeypatch.setattr(dataset, "LEAST_SECONDS", labels.seconds)
+    _, printed, _ = melforge("voice", "prepare", folder, "-o", out, "--ear", "none")
+    assert f"melforge voice train {out} -o RUN" in printed and "training needs" not in printed

@@ -25,7 +25,7 @@ _YEAR_FOLLOWS = re.compile(r"\s(?:\d{1,2}\s[A-Z][a-z]{2,8}\.?\s)?\d{3,4}(?!\d)")
 _DATED_INITIALS = {"p": "page", "c": "circa", "b": "born", "d": "died", "m": "married", "r": "reigned"}
 _CENTURY = re.compile(r"\d{1,2}(?:st|nd|rd|th)")
 _SLASHED = re.compile(
-    r"(w/o|w/in|w/out|w/e|w/c|w/|f/u|d/c|h/o|s/p|y/y|m/m|q/q|c/o|n/a|y/o|b/c|b/w|a/k/a|d/b/a|f/k/a|km/h|m/s)(?![/\w])|w/(?!/)",
+    r"(w/o|w/in|w/out|w/e|w/c|w/v|w/w|v/v|w/|f/u|d/c|h/o|s/p|y/y|m/m|q/q|c/o|n/a|y/o|b/c|b/w|a/k/a|d/b/a|f/k/a|km/h|m/s)(?![/\w])|w/(?!/)",
     re.IGNORECASE,
 )
 _SLASHED_WORDS = {
@@ -39,6 +39,7 @@ _SLASHED_WORDS = {
         "b/w": "between",
     },
     **{"a/k/a": "also known as", "d/b/a": "doing business as", "f/k/a": "formerly known as"},
+    **{"w/v": "weight by volume", "w/w": "weight by weight", "v/v": "volume by volume"},
     **{"f/u": "follow up", "d/c": "discontinue", "h/o": "history of", "s/p": "status post"},
     **{"y/y": "year over year", "m/m": "month over month", "q/q": "quarter over quarter"},
     **{"km/h": "kilometers per hour", "m/s": "meters per second"},
@@ -78,15 +79,14 @@ def calendar_list(cursor: Cursor, m: re.Match) -> str:
     return "" if cursor.touches_word else ", ".join(map(calendar_name, m[0].replace(".", "").split("/")))
 
 
-@form(r"(M|Tu?|W|Th|F|Sa)\s?[-–]\s?(Tu|W|Th|F|Sa|Su)(?=[,:]?\s\d)")
+@form(r"(M|Tu?|W|Th|F|Sa)\s?[-–]\s?(Tu|W|Th|F|Sa|Su)(?:(?=[,:]?\s\d)|(?![\w-]))")
 def working_days(cursor: Cursor, m: re.Match) -> str:
-    """M-F 9-5, M-Th 8-5."""
-    if cursor.touches_word:
+    """M-F 9-5, M-Th 8-5, 9-5 M-F."""
+    is_timed = cursor.next(m.end())[:1].isdecimal() or cursor.previous[:1].isdecimal()
+    if cursor.touches_word or not is_timed:
         return ""
-    first, last = (
-        next(name for name in tables.WEEKDAYS.values() if name.startswith(day)) for day in m.groups()
-    )
-    return f"{first} to {last}"
+    names = tables.WEEKDAYS.values()
+    return " to ".join(next(name for name in names if name.startswith(day)) for day in m.groups())
 
 
 def slashed_abbreviation(cursor: Cursor) -> Reading | None:
@@ -146,6 +146,12 @@ def abbreviation(cursor: Cursor) -> Reading | None:
         spoken = "Doctor" if key == "dr" else "Saint"
     elif word == "Pt" and following in _OF_PATIENTS:
         spoken = "patient"
+    elif key == "nr" and following[:1].isupper():
+        spoken = "near"
+    elif key == "dep" and len(following) == 3 and following.isupper():
+        spoken = "departs"
+    elif word == "App" and (following.isdecimal() or (len(following) == 1 and following.isupper())):
+        spoken = "Appendix"
     elif word == "Cir" and _CENTURY.fullmatch(cursor.previous):
         spoken = "Circuit"
     elif word == "Co" and following in _COUNTIES:
@@ -231,6 +237,9 @@ def _initial(cursor: Cursor, letter: str, end: int, following: str) -> Reading |
         return Reading("page", end)
     is_dated = is_dated or (letter in "bdmr" and cursor.at == 0 and _YEAR_FOLLOWS.match(cursor.text, end))
     is_dated = is_dated or (letter == "r" and cursor.previous in ("(", ";", ","))
+    is_note = letter == "n" and (cursor.previous.lower() == "see" or cursor.previous.isdecimal())
+    if is_note and following[:1].isdecimal():
+        return Reading("note", end)
     if following[:1].isdecimal() and is_dated:
         return Reading(_DATED_INITIALS[letter], end)
     if letter == "v" and following:

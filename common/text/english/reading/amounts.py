@@ -87,9 +87,8 @@ def amount(cursor: Cursor) -> Reading:
         )
     unit, end = unit_after(cursor, end, is_one and not after)
     is_size = cursor.previous == "the" and cursor.next(end) in _EXTENTS  # "the 10 foot tall wall"
-    is_pack = (
-        cursor.previous == "(" and cursor.earlier.isdecimal() and text.startswith(")", end)
-    )  # "2 (14 oz) cans"
+    is_pack = cursor.previous == "(" and cursor.earlier.isdecimal() and text.startswith(")", end)
+    is_pack = is_pack and cursor.next(end + 1).islower()  # "2 (14 oz) cans"
     if unit[:1] == " " and not joint and (is_size or is_pack or cursor.previous.lower() in ("a", "an")):
         unit = f" {singular_unit(unit.strip())}"  # "a 10 km run"
     if joint != "by" and not unit and (times := _TIMES.match(text, end)):
@@ -107,7 +106,14 @@ def amount(cursor: Cursor) -> Reading:
     is_bare = joint == "to" and not unit and not after
     is_set = is_bare and (_is_set(cursor, numbers, end) or cursor.previous.lower().rstrip(".") in _HYPHENED)
     if is_bare and _is_code(cursor, numbers):  # "ISO-8859-1", "case #21-1484"
-        code = " ".join(say.short(number) if len(number) < 5 else say.digits(number) for number in numbers)
+        code = " ".join(
+            say.decimal(number)
+            if "." in number
+            else say.short(number)
+            if len(number) < 5
+            else say.digits(number)
+            for number in numbers
+        )
         return Reading(code, end)
     if is_set or (joint == "to" and numbers[0] == numbers[1]):  # "a 50-50 chance"
         joint = ""
@@ -161,11 +167,15 @@ def _is_size(cursor: Cursor, first: str, by: re.Match) -> bool:
 
 def _is_code(cursor: Cursor, numbers: list[str]) -> bool:
     """Whether a hyphen between two numbers is no range: behind letters, or where the second is far longer."""
-    if not all(number.isdecimal() for number in numbers) or cursor.text[cursor.at + len(numbers[0])] != "-":
+    if (
+        not all(number.replace(".", "").isdecimal() for number in numbers)
+        or cursor.text[cursor.at + len(numbers[0])] != "-"
+    ):
         return False
     is_numbered = cursor.previous.lower().rstrip(".") in ("#", "no", "number", "case", "docket")
-    is_apart = len(numbers[1]) - len(numbers[0]) > 1 or int(numbers[1]) < int(numbers[0])
-    return _is_behind_letters(cursor) or (is_numbered and is_apart)
+    is_apart = len(numbers[1]) - len(numbers[0]) > 1 or float(numbers[1]) < float(numbers[0])
+    is_decimal = any("." in number for number in numbers)  # "Llama-3.1-70B"
+    return _is_behind_letters(cursor) or (is_numbered and is_apart and not is_decimal)
 
 
 def _is_set(cursor: Cursor, numbers: list[str], end: int) -> bool:
@@ -232,7 +242,8 @@ def _plain_number(cursor: Cursor, number: str, end: int, is_counted: bool) -> st
         and not number.endswith("000" if len(number) == 4 else "00")
     )
     if is_paired and (
-        _is_behind_letters(cursor) or (not is_counted and _LETTERS_FOLLOW.match(cursor.text, end))
+        _is_behind_letters(cursor)
+        or (not is_counted and len(number) == 4 and _LETTERS_FOLLOW.match(cursor.text, end))
     ):
         return say.short(number)
     return say.integer(number)

@@ -11,6 +11,7 @@ from melforge.common.text.english.reading.cursor import Cursor
 from melforge.common.text.english.word_parts import bare, words
 
 NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_VOWELS = frozenset("aeiouy0123456789")
 _SURNAME = re.compile(r"(?:Mac|Mc|O|De|La|Di|Van|Fitz|Le)[A-Z][a-z]+")
 
 # What is numbered in Roman numerals, and who.
@@ -149,6 +150,13 @@ def formula(word: str) -> str:
     return " ".join(say.cardinal(int(part)) if part.isdecimal() else part.upper() for part in parts)
 
 
+def _is_spelled(part: str) -> bool:
+    """Whether small letters in a code are no word: "x86", "4Gt7"."""
+    if is_known(part.lower()):
+        return False
+    return (part.islower() and len(part) < 4) or (len(part) == 2 and not _VOWELS & set(part.lower()))
+
+
 def letters_and_digits(cursor: Cursor, word: str) -> str:
     """MP3, H2O, x86, F150, 1080p."""
     if word in tables.ACRONYMS:
@@ -161,11 +169,7 @@ def letters_and_digits(cursor: Cursor, word: str) -> str:
             spoken[-1] = say.plural(spoken[-1])
         elif part.isupper() and 1 < len(part) < 4:
             spoken.append(part)
-        elif (
-            (part.islower() or (part.isalpha() and len(part) == 2))
-            and len(part) < 4
-            and not is_known(part.lower())
-        ):
+        elif _is_spelled(part):
             spoken.append(letter_name(part.upper()))
         else:
             spoken.append(part_of_name(cursor, part))

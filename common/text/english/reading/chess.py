@@ -10,7 +10,7 @@ from melforge.common.text.english.reading.cursor import Cursor, form
 
 _PIECES = {"K": "king", "Q": "queen", "R": "rook", "B": "bishop", "N": "knight"}
 _MOVE = r"(?:[KQRBN][a-h]?[1-8]?x?[a-h][1-8]|[a-h]x[a-h][1-8]|[a-h][1-8])"
-MOVE = re.compile(rf"(?<=\d\.){_MOVE}")
+MOVE = re.compile(rf"(?<=\d\.){_MOVE}(?!\w)")
 # A piece's letter begins words and formulas too: a game is known by a numbered move, a capture or its words.
 _GAME = re.compile(
     rf"\b\d{{1,3}}\.{{1,3}}\s?{_MOVE}|\b[KQRBNa-h]x[a-h][1-8]|\b(?i:chess|checkmate|castl|bishop|knight|rook|gambit)"

@@ -191,8 +191,10 @@ def weekday(cursor: Cursor) -> Reading | None:
 
 
 def _is_day_named(cursor: Cursor, end: int) -> bool:
-    """Whether "Sat" is the day: "on Sat", "Sat night", "Sat & Sun", "Mon, Tues"."""
+    """Whether "Sat" is the day: "on Sat", "Sat night", "Sat & Sun", "Mon, Tues", "see you Sat"."""
     following = cursor.next(end).lower()
+    if cursor.word in ("Sat", "Wed") and cursor.previous.islower():
+        return True
     before = cursor.earlier if cursor.previous in ("&", "and", ",", "or") else ""
     if cursor.previous.lower() in _ON or following in _DAYTIMES or before.lower() in tables.WEEKDAYS:
         return True

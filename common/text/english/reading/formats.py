@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
@@ -37,6 +38,11 @@ _MAGNITUDES = words("k K M B T bn mn tn mln bln")
 _BY = re.compile(r"(?:x\d+){1,3}(?:[cmk]?m|ft|in|px)?")
 _OF_MUSIC = re.compile(r"[♩♪𝅘𝅥]|\bkey of [A-G]|\btime signature\b")
 _OF_BETS = re.compile(r"\b(?:odds|bookies|favourites?\sat)\b")
+_SECONDS = re.compile(r"\s?s(?:ecs?)?(?!\w)")
+_BEFORE_TO = words("""able back come easy glad go going good got hard happy have like listen love need nice
+    ready talk time trying used want way""")
+_BEFORE_FOR = words("good thx thanks thank ready wait waiting luv nice ok okay time perfect all much")
+_TO_FRACTION = re.compile(r"(\d{1,3})\s?[-–]\s?(?=\d{0,3}\s?[½¼¾⅓⅔⅛])")
 _EVERY = re.compile(r"/(?:day|week|month|year|wk|mo|yr|d)\b")
 _PLURAL_SIZE = re.compile(r"x(\d{1,2})s")
 _HALVED_BEHIND_HYPHEN = re.compile(r"-(?:price|off|time)\b")
@@ -89,12 +95,13 @@ def airliner(cursor: Cursor, m: re.Match) -> str:
     return f"{say.short(m[1])} {number}" if is_named else ""
 
 
-@form(r"(\d{1,4})((?:\((?:[a-zA-Z]|\d{1,2}|[ivx]{2,4})\)){1,5})(?!\w)")
+@form(r"(\d{1,4}(?:\.\d{1,4})?)((?:\((?:[a-zA-Z]|\d{1,2}|[ivx]{2,4})\)){1,5})(?!\w)")
 def clause_of_code(cursor: Cursor, m: re.Match) -> str:
     """401(k), 501(c)(3), Rule 12(b)(6)."""
     if cursor.is_equation or (m[2][1].isdecimal() and cursor.previous.rstrip(".").lower() not in _CODES):
         return ""
-    return f"{say.short(m[1]) if len(m[1]) == 3 else say.integer(m[1])} {_clauses(m[2])}"
+    number = say.short(m[1]) if len(m[1]) == 3 and m[1].isdecimal() else say.decimal(m[1])
+    return f"{number} {_clauses(m[2])}"
 
 
 @form(r"40([13])([kb])(?!\w)")
@@ -226,11 +233,27 @@ def slashed_numbers(cursor: Cursor, m: re.Match) -> str:
     return " slash ".join([*map(say.group, parts), year or say.group(last)])
 
 
+@form(r"(\d{1,2})/(\d{1,2})\s?[-–]\s?(\d{1,2})/(\d{1,2})(?![\w/]|[.,]\d)")
+def days_with_months(cursor: Cursor, m: re.Match) -> str:
+    """7/1-7/5, 1/5-1/9; not 1/4-1/2."""
+    (month, day), (last_month, last) = (in_order(cursor, int(m[n]), int(m[n + 1])) for n in (1, 3))
+    is_later = month == last_month and day < last
+    is_later = is_later or (month < last_month and (month > day or last_month > last))
+    if cursor.is_equation or not (is_later and is_day(month, day) and is_day(last_month, last)):
+        return ""
+    first = f"{tables.MONTHS[month - 1]} {say.ordinal(day)}"
+    return f"{first} to {tables.MONTHS[last_month - 1]} {say.ordinal(last)}"
+
+
 def fraction(cursor: Cursor) -> Reading | None:
     """3/4 mile, 2 1/2 cups, 24/7; on 3/4."""
     m = _FRACTION.match(cursor.text, cursor.at)
     if not m or not (spoken := _said_fraction(cursor, m)):
         return None
+    if (
+        m[2] == "1" and int(m[3]) % 100 and int(m[3]) > 99 and _SECONDS.match(cursor.text, m.end())
+    ):  # "1/250 s"
+        spoken = f"one {say.ordinal(int(m[3]))}"
     return _with_unit(cursor, spoken, m.end(), is_more_than_one=bool(m[1]) or int(m[2]) > int(m[3]))
 
 
@@ -286,7 +309,11 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
 
 
 def short_fraction(cursor: Cursor) -> Reading | None:
-    """½, 3½ miles."""
+    """½, 3½ miles, 1–1½ hours."""
+    if (m := _TO_FRACTION.match(cursor.text, cursor.at)) and (
+        last := short_fraction(replace(cursor, at=m.end()))
+    ):
+        return last._replace(spoken=f"{say.integer(m[1])} to {last.spoken}")
     m = _SHORT_FRACTION.match(cursor.text, cursor.at)
     if not m:
         return None
@@ -375,6 +402,13 @@ def factor(cursor: Cursor, m: re.Match) -> str:
     return f"{say.integer(m[1])} times" if cursor.is_equation or not cursor.touches_word else ""
 
 
+@form(r"([24])(?=\s(u|ur|me|be|bed|b|c|do|get|go|have|hear|know|leave|say|see|sleep|talk|the|work)\b)")
+def sound(cursor: Cursor, m: re.Match) -> str:
+    """Talk 2 u, need 2 know, good 4 me: a digit for its sound, in small letters."""
+    is_to = m[1] == "2" and m[2] != "the" and cursor.previous in _BEFORE_TO
+    return "to" if is_to else "for" if m[1] == "4" and cursor.previous in _BEFORE_FOR else ""
+
+
 @form(r"(45|90|105|120)\+(\d{1,2})['′](?!\w)")
 def stoppage_time(cursor: Cursor, m: re.Match) -> str:
     """90+3', the minute of a goal."""
@@ -440,8 +474,10 @@ NUMBERS: tuple[Rule, ...] = (
         european_number,
         decimal_comma,
         slashed_numbers,
+        days_with_months,
         in_two_zones,
         stoppage_time,
+        sound,
         fraction,
         short_fraction,
         decade,

@@ -50,6 +50,7 @@ _ADDRESS = re.compile(r"@\w|://")
 _ENCLOSED_ADDRESS = re.compile(r"<[^<>\s@:]{1,64}(?:@|://)[^<>\s]{1,200}>")  # "<jo@example.com>"
 _CITATION = re.compile(r"\[(?:\d{1,3}|\^\w{1,20})\]")
 _APOSTROPHE_YEAR = re.compile(r"'(\d0)s(?!\w)|'(\d\d)(?![\w'])")
+_PRIMES = re.compile(r"('{1,2})(?!\w)(\(?)")
 _ELISION = re.compile(r"'(twas|tis|em|til|cause|bout|round|n)(?!\w)'?", re.IGNORECASE)
 _FULL = {"em": "them", "til": "until", "cause": "because", "bout": "about", "round": "around", "n": "and"}
 _MARKS = ".,;:?!…"
@@ -67,7 +68,8 @@ _SIGN_STARTS = frozenset(sign[0] for sign in tables.SIGNS)
 _VARIABLE = re.compile(r"[xyznk](?!\w)")
 _KEYS = words("press presses pressed pressing dial dialed dialing hit enter key")
 _PRESSED = re.compile(r"\b(?:press|dial|hit|enter)\b[^.!?]{0,60}$", re.IGNORECASE)
-_QUANTITY = re.compile(r"\d{1,6}(?:\.\d+)?\s?[°%a-zA-Z]")  # "mark 6 / 200°C"
+_QUANTITY = re.compile(r"\d{1,6}(?:\.\d+)?\s?(?!st|nd|rd|th)[°%a-zA-Z]")  # "mark 6 / 200°C"
+_CODE_AHEAD = re.compile(r"\d{1,6}/[A-Z]")
 _CODE_BEFORE = re.compile(r"[A-Za-z]-?\d+$")  # "MK-12/448120"
 _TICKER = re.compile(r"[A-Z]{1,5}(?!\w)")
 _COMMAND = re.compile(r"\s[a-z]")  # behind the "$" of a shell
@@ -86,7 +88,9 @@ _HALF_DAY = re.compile(r"\d\s?[ap]\.?m\.?$", re.IGNORECASE)
 _TIME_AHEAD = re.compile(r"\s?(?:\d{1,2}(?:[:.]\d\d)?\s?[ap]\.?m\b|noon\b|midnight\b|close\b)", re.IGNORECASE)
 _FULL_WEEKDAYS = frozenset(name.lower() for name in tables.WEEKDAYS.values())
 _ERAS = words("BC BCE AD CE B.C. A.D. AM PM a.m. p.m.")
-_ABSOLUTE_TERM = re.compile(r"\|(?=[\w.]{1,9}(?:\s?[-−+*/×·^²]\s?[\w.]{1,9}){1,3}\|)")
+_ABSOLUTE_TERM = re.compile(
+    r"\|(?=(?:[a-zA-Z]{1,2}|\d[\d.]{0,8})(?:\s?[-−+*/×·^²]\s?(?:[a-zA-Z]{1,2}|\d[\d.]{0,8})){1,3}\|)"
+)
 _LIMITS = re.compile(
     r"[∫∑∏]\s?_?\{?(?:([a-z])\s?=\s?)?([\w-]{1,3})\}?(?:\^\{?([\w∞]{1,3})\}?|([⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ]{1,3}))"
 )
@@ -153,7 +157,7 @@ def enclosed(cursor: Cursor) -> Reading | None:
 
 def _is_tag(cursor: Cursor, name: str) -> bool:
     """Whether "<name>" is markup, HTML's or with its end in the sentence, and no word to be filled in."""
-    return name in _HTML or f"</{name}" in cursor.text
+    return name in _HTML or f"</{name}" in cursor.text or cursor.text.strip() == f"<{name}>"
 
 
 def sign(cursor: Cursor) -> Reading | None:
@@ -187,6 +191,13 @@ def apostrophe(cursor: Cursor) -> Reading | None:
             return Reading(said, match.end())
         if match := _ELISION.match(cursor.text, cursor.at):
             return Reading(_FULL.get(match[1].lower(), match[1]), match.end())
+    elif (
+        cursor.is_equation
+        and _is_variable(cursor.previous)
+        and (match := _PRIMES.match(cursor.text, cursor.at))
+    ):
+        said = "prime" if len(match[1]) == 1 else "double prime"
+        return Reading(said + (" of" if match[2] else ""), match.end())
     return Reading("", cursor.at + 1)
 
 
@@ -423,7 +434,9 @@ def symbol(cursor: Cursor) -> Reading | None:
         spoken = "for"  # 3/$10
     elif char == "/" and before_number and (last.isdigit() or cursor.previous == ")"):
         is_rating = "." in cursor.previous and _RATING.match(cursor.text, end)
-        is_code = _CODE_BEFORE.search(cursor.text, max(cursor.at - 20, 0), cursor.at)
+        is_code = _CODE_AHEAD.match(cursor.text, end) or _CODE_BEFORE.search(
+            cursor.text, max(cursor.at - 20, 0), cursor.at
+        )
         is_pair = cursor.text[end : end + 1] == " " and _QUANTITY.match(cursor.text, end + 1)
         spoken = "out of" if is_rating else "slash" if is_code else "," if is_pair else "divided by"
     elif char == "/" and last.isdigit() and _VARIABLE.match(cursor.text, end):
@@ -498,8 +511,9 @@ def _is_number_sign(cursor: Cursor, end: int) -> bool:
 
 def _is_per_period(cursor: Cursor, end: int) -> bool:
     """Whether this is "1.5%/mo" or "6x/day"."""
+    period = cursor.next(end)
     is_counted = cursor.previous[:1].isdecimal() and cursor.previous[-1:] in ("x", "%")
-    return is_counted and cursor.next(end) in tables.PERIODS
+    return (is_counted and period in tables.PERIODS) or (":" in cursor.previous and period in ("mi", "km"))
 
 
 def _is_before_price(cursor: Cursor, end: int) -> bool:

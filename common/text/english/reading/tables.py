@@ -61,7 +61,7 @@ LIKE_UNITS = _pairs("""Pct PCT: pct; KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm
     kwh KWH Kwh: kWh; mw: MW; db: dB; v: V; w: W; mah MAH: mAh; gms gm: g; ltr ltrs: L; mtr mtrs: m; MI:
     mi; gals: gal; qts: qt; Mi: mi; TBSP Tbsp: tbsp; TSP: tsp; PPM: ppm; KCAL: kcal; CC: cc""")
 # What something happens or is paid per, behind a slash.
-PERIODS = words("s sec min hr hour day wk week mo month yr year")
+PERIODS = words("s mi km sec min hr hour day wk week mo month yr year")
 PER_ONLY = _pairs("d: day; nt: night; y: year; pp: person; ea: each; p: person; u: unit")
 # These stand for a unit only where they touch the number ("5in"): apart from it they are words or letters.
 TOUCHING_UNITS = words("in t au AU MP IU mo v w CC mw MI")
@@ -158,8 +158,8 @@ SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: acc
     sgt: Sergeant; thx thnx: thanks; tmrw tmw: tomorrow; tonite: tonight; wk: week; wks: weeks; yr: year;
     yrs: years; hrs: hours; mins: minutes; secs: seconds; lbs: pounds; tbsp: tablespoon; tsp: teaspoon;
     qtr: quarter; mth: month; mths: months; tkt: ticket; tkts: tickets; txt: text; txts: texts; govts:
-    governments; vs: versus; wkly: weekly; yrly: yearly; utd: United; abt: about; mph: miles per hour; kph:
-    kilometers per hour; ctrl: control; cmd: command""")
+    governments; vs: versus; wkly: weekly; yrly: yearly; utd: United; abt: about; stn: station; ea: each;
+    tix: tickets; sry: sorry; mph: miles per hour; kph: kilometers per hour; ctrl: control; cmd: command""")
 # With an apostrophe for what is left out.
 SHORTENED = _pairs("""gov't: government; gov'ts: governments; int'l: international; nat'l: national; dep't:
     department; ass'n: association; cont'd: continued; sec'y: secretary; o'er: over; ne'er: never""")
@@ -203,12 +203,12 @@ ABBREVIATIONS = {**SHORT_FORMS, **ABBREVIATIONS}
 # Without a number behind them these are words of their own, or end a sentence.
 BEFORE_NUMBERS = words(
     "no nos nr fig figs vol vols ch chap sec sect art par para pp p op ext eq eqs ed ser fl ste apt ex pt ms "
-    "arts cl chs pg pgs ll sc mk bk bks prop reg ref lat long dep arr exp"
+    "arts cl chs pg pgs ll sc mk bk bks prop reg ref lat long dep arr exp app"
 )
 # Words as well: the full stop belongs to the sentence unless a capital or a number follows.
 ALSO_WORDS = words("""gen col rep sen gov pres ave sq al art min max temp mass fig sec ed ex sp ch mar jun
-    dec sun sat wed mon fl lit est no pt pl ct fr v ms ala trans orig par tex ser eq ext amb natl adm sept
-    incl para mo det dist rt emer prop amend dir exec comm cond ctr ref reg pop dep util rev doz std""")
+  dec sun sat wed mon fl lit est no pt pl ct fr v ms ala trans orig par tex ser eq ext amb natl adm sept
+   para mo det dist rt emer prop amend dir exec comm cond ctr ref reg pop dep util rev doz std""")
 STATES_WITH_STOP = _pairs("""Ill: Illinois; Pa: Pennsylvania; Va: Virginia; Ga: Georgia; Md: Maryland;
     Mo: Missouri; Ky: Kentucky; La: Louisiana; Del: Delaware; Kan: Kansas; Neb: Nebraska; Ore: Oregon;
     Wash: Washington; Wyo: Wyoming; Vt: Vermont; Cal: California; Ind: Indiana; Miss: Mississippi; Mont:
@@ -232,9 +232,9 @@ ACRONYM_WORDS = words("""NASA NATO UNESCO UNICEF OPEC AIDS LASER RADAR SONAR SCU
     DARPA SWAT RAM ROM PIN SIM COVID SARS NASDAQ CRISPR BIOS LAN WAN ASEAN MENSA NIMBY YOLO FOMO ERISA DACA
     HIPAA LIDAR MIDI PIXAR IKEA FIAT EPCOT UNIX CAD DRAM POTUS FLOTUS ICANN""")
 ACRONYMS = _pairs("""JPEG JPG: jay peg; SQL: sequel; WYSIWYG: wizzy wig; OK: okay; TOEFL: toe full; ASCII:
-    askey; iOS: IOS; YoY: year over year; QoQ: quarter over quarter; MoM: month over month; PCIe: PCI E;
-    NOAA: Noah; SCSI: scuzzy; PhD: PHD; MSc: MSC; BSc: BSC; WWI WW1: World War One; WWII WW2: World War
-    Two; GIF: giff; FICA: fie ka; MOMA: moma; SCOTUS: scotus; IPv4: IPV four; IPv6: IPV six""")
+    askey; iOS: IOS; YoY: year over year; CoV: COV; QoQ: quarter over quarter; MoM: month over month; PCIe:
+    PCI E; NOAA: Noah; SCSI: scuzzy; PhD: PHD; MSc: MSC; BSc: BSC; WWI WW1: World War One; WWII WW2: World
+    War Two; GIF: giff; FICA: fie ka; MOMA: moma; SCOTUS: scotus; IPv4: IPV four; IPv6: IPV six""")
 # Capitals of three letters or fewer that are said as words wherever they stand; longer ones are looked up.
 SHORT_WORDS = words("""a am an as at be by do go he hi if in is it me my no of oh on or so to up we ok all
     and any are ask bad big boy but buy can car cat cut dad day did die dog eat end far few fix for fun get

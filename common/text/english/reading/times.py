@@ -23,6 +23,8 @@ _DAYTIME_FOLLOWS = re.compile(
     r"\s(?:tomorrow|tonight|sharp|(?:this|in\sthe)\s(?:morning|afternoon|evening))\b"
 )
 _TIMED = words("prep preparation cook cooking time total duration rest wait elapsed runtime eta")
+_WHILE = words("in every for after within")
+_HOURS = re.compile(r"\d\s?(?:h|hrs?|s|secs?)\b")
 _SUBJECTS = words("the a I he she it we they his her my our ,")
 _BEFORE_TIME = words("at by until till from before after since around about to and between , (")
 
@@ -143,6 +145,7 @@ def minutes(cursor: Cursor, m: re.Match) -> str:
     """2m 30s; Prep: 15m."""
     if not m[2]:
         is_timed = cursor.previous == ":" and cursor.earlier.lower() in _TIMED
+        is_timed = is_timed or (cursor.previous in _WHILE and _HOURS.search(cursor.text) is not None)
         return counted(int(m[1]), "minute") if is_timed else ""
     return f"{counted(int(m[1]), 'minute')} {counted(int(m[2]), 'second')}"
 

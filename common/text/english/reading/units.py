@@ -41,6 +41,7 @@ _IN_RECIPES = re.compile(r"\s(c|C|T|t|pt|pkg|pkgs)\.(?=\s[a-z]|,\s[a-z])")
 _FOODS = words("""flour sugar butter milk water oil salt vanilla honey cream rice yeast cinnamon pepper
     cornstarch oats vinegar cheese stock broth lemon soy brown baking chopped grated ground minced packed
     sifted melted olive""")
+_POINTS = re.compile(r"-pts?(?![\w.-])")  # a 12-pt font, a 3-pt shot
 _WITHOUT_STOP = re.compile(r"\s(c|C|T|t)\s(?=([a-z]{2,12})\b)")  # "3 T butter"
 _RECIPE_UNITS = {"c": "cup", "C": "cup", "T": "tablespoon", "t": "teaspoon", "pt": "pint"}
 _RECIPE_UNITS |= {"pkg": "package", "pkgs": "package"}
@@ -115,6 +116,8 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
     if match := _IN_RECIPES.match(text, end):
         name = _RECIPE_UNITS[match[1]]
         return f" {name if is_one else plural_unit(name)}", match.end()
+    if match := _POINTS.match(text, end):
+        return "-point", match.end()
     if (match := _WITHOUT_STOP.match(text, end)) and match[2] in _FOODS:
         name = _RECIPE_UNITS[match[1]]
         return f" {name if is_one else plural_unit(name)}", match.end() - 1

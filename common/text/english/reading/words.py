@@ -37,7 +37,7 @@ from melforge.common.text.english.reading.money import price
 from melforge.common.text.english.reading.streets import county_road, direction, dotted_state, party
 from melforge.common.text.english.reading.telephone import code_parts, is_access_code
 from melforge.common.text.english.reading.times import hourly
-from melforge.common.text.english.reading.units import unit_behind_per, unit_name
+from melforge.common.text.english.reading.units import plural_unit, unit_behind_per, unit_name
 from melforge.common.text.english.word_parts import words
 
 RELEASE = r"(?:-?(alpha|beta|rc|dev|pre|preview|nightly|snapshot|stable|lts|RC|LTS)(?:([.-]?)(\d+))?)"
@@ -63,6 +63,7 @@ _DIMENSIONS = words("L W H D Ø")
 _LENGTH_ENDS = ("'", '"', "′", "″")
 _SIZE_FOLLOWS = re.compile(r"\s?\d")
 _PERIODS = words("second minute hour day week month year person night")
+_DOSES = words("mg mcg g kg ng mL mmol mol IU min")
 _COUNTDOWN = words("minute minutes second seconds hour hours day days")
 _DAYS_FOLLOW = re.compile(r"\s\d{1,3}\s(?:days?|weeks?|wks?|months?)\b")
 _ROMAN_ORDINAL = re.compile(r"([IVXLC]{1,6})(?:th|st|nd|rd)")
@@ -210,7 +211,15 @@ def in_notation(cursor: Cursor) -> Reading | None:
         return chord(cursor) or chess_move(cursor) or circa(cursor) or hourly(cursor)
     if behind == "-" and cursor.word == "O":
         return chess_move(cursor)
+    if behind == "/" and cursor.word == "f":
+        return aperture(cursor)
     return too_long(cursor) if behind == ";" else None
+
+
+@form(r"f/(\d{1,2}(?:\.\d)?)(?!\w|/)")
+def aperture(cursor: Cursor, m: re.Match) -> str:
+    """f/1.8."""
+    return "" if cursor.touches_word or cursor.is_equation else f"F {say.decimal(m[1])}"
 
 
 @form(r"([A-Z]{1,3}|x)(\d{1,2}\.\d{1,2})(?![\w.])")
@@ -249,6 +258,10 @@ def plain_word(cursor: Cursor) -> Reading | None:
         if is_per and (following in _PERIODS or len(following) < 4):  # "cells/mL"
             below = following if following in _PERIODS else unit_name(following)
             return Reading(f"{spoken} per {below}", end + 1 + len(following), left_out)
+        if word in _DOSES and (below := unit_name(following)):  # "mg/dL"
+            return Reading(
+                f"{plural_unit(unit_name(word) or '')} per {below}", end + 1 + len(following), left_out
+            )
         if following in tables.PERIODS and word.lower() not in tables.PERIODS:  # "req/s"
             return Reading(
                 f"{spoken} per {unit_name(following) or following}", end + 1 + len(following), left_out
