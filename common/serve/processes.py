@@ -229,6 +229,9 @@ class Front:
             except (BlockingIOError, ConnectionAbortedError):
                 return
             except OSError:  # too many open files
+                if self._idle:
+                    self._drop(next(iter(self._idle)))
+                    continue
                 self._loop.remove_reader(self._bound)
                 self._loop.call_later(PAUSE, self._loop.add_reader, self._bound, self._accept)
                 return

@@ -4,8 +4,10 @@ import asyncio
 import concurrent.futures
 import contextlib
 import http.client
+import itertools
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -222,9 +224,18 @@ def test_one_that_fails_from_now_on_is_replaced():
         assert [line["pid"] for line in lines if line["event"] == "a process ended"] == processes[:1]
 
 
-def test_none_of_them_outlives_the_front():
+def test_a_front_out_of_open_files_ends_idle_connections_and_none_of_them_outlives_it():
     with two_processes() as (server, _, processes):
         assert len(processes) == 2 and all(map(is_there, processes))
+        pid, port = server.process.pid, int(server.url.rpartition(":")[2])
+        used = [int(file.name) for file in Path(f"/proc/{pid}/fd").iterdir()]
+        files = next(most for most in itertools.count() if most - sum(file < most for file in used) == 8)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (files, files))
+        with contextlib.ExitStack() as stack:
+            idle = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(10)]
+            assert httpx.get(server.url + "/health", timeout=PATIENCE).status_code == 200
+            assert idle[0] in (ended := select.select(idle, [], [], PATIENCE)[0]) and idle[-1] not in ended
+            assert idle[6] not in ended  # which the time for a head would have ended with the first one
         server.process.kill()
         wait_for(lambda: not any(map(is_there, processes)), "their end")
 
