@@ -23,7 +23,7 @@ _SIDES = {"O-O": "castles king side", "O-O-O": "castles queen side"}
 )
 def chess_move(cursor: Cursor, m: re.Match) -> str:
     """Nf3, Rad1, Qxf7#, exd5, O-O; not a chord or a formula in other texts."""
-    if cursor.touches_word or not _GAME.search(cursor.text):
+    if cursor.touches_word or not cursor.is_near(_GAME):
         return ""
     if m[9]:
         said = _SIDES[m[9]]

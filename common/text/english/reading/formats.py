@@ -286,9 +286,9 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
     )
     if (bottom > 3 and cursor.next(m.end()) in ("stars", "points")) or is_rating or top == bottom == 10:
         return f"{say.cardinal(top)} out of {say.cardinal(bottom)}"
-    if _OF_BETS.search(cursor.text):
+    if cursor.is_near(_OF_BETS):
         return f"{say.cardinal(top)} to {say.cardinal(bottom)}"
-    is_measure = bottom in (2, 4, 8, 16) and _OF_MUSIC.search(cursor.text) is not None
+    is_measure = bottom in (2, 4, 8, 16) and cursor.is_near(_OF_MUSIC)
     if cursor.next(m.end()) == "time" or is_measure:  # music
         return f"{say.cardinal(top)} {say.cardinal(bottom)}"
     if top + bottom == 100:

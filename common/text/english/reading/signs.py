@@ -157,7 +157,9 @@ def enclosed(cursor: Cursor) -> Reading | None:
 
 def _is_tag(cursor: Cursor, name: str) -> bool:
     """Whether "<name>" is markup, HTML's or with its end in the sentence, and no word to be filled in."""
-    return name in _HTML or f"</{name}" in cursor.text or cursor.text.strip() == f"<{name}>"
+    tag, text = f"<{name}>", cursor.text
+    is_alone = len(text) < len(tag) + 20 and text.strip() == tag
+    return name in _HTML or is_alone or text.find(f"</{name}>", cursor.at, cursor.at + 200) > 0
 
 
 def sign(cursor: Cursor) -> Reading | None:
@@ -472,7 +474,8 @@ def _is_key(cursor: Cursor) -> bool:
     """Whether a star or a hash is a key: "press #", "dial *67", "press 1, or * to repeat"."""
     key = cursor.previous.lower()
     return key in _KEYS or (
-        key in ("or", "and", "the") and _PRESSED.search(cursor.text, 0, cursor.at) is not None
+        key in ("or", "and", "the")
+        and _PRESSED.search(cursor.text, max(0, cursor.at - 80), cursor.at) is not None
     )
 
 

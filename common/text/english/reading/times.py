@@ -145,7 +145,7 @@ def minutes(cursor: Cursor, m: re.Match) -> str:
     """2m 30s; Prep: 15m."""
     if not m[2]:
         is_timed = cursor.previous == ":" and cursor.earlier.lower() in _TIMED
-        is_timed = is_timed or (cursor.previous in _WHILE and _HOURS.search(cursor.text) is not None)
+        is_timed = is_timed or (cursor.previous in _WHILE and cursor.is_near(_HOURS))
         return counted(int(m[1]), "minute") if is_timed else ""
     return f"{counted(int(m[1]), 'minute')} {counted(int(m[2]), 'second')}"
 
