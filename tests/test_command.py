@@ -109,6 +109,18 @@ def test_an_unknown_command_is_a_sentence_with_the_nearest(melforge, words, sent
     assert status == 2 and errors.startswith(f"error: {sentence}")
 
 
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("speak Hi --price 3", "--price is for tables of texts: give --format too"),
+        ("speak Hi --set workers=2", "--set workers=2 is for tables of texts: give --format too"),
+        ("build --for sm_86", "--for is for kernels: give --backend cuda too"),
+    ],
+)
+def test_an_option_that_would_change_nothing_is_refused(melforge, words, sentence):
+    assert melforge(*words.split()) == (2, "", f"error: {sentence}\n")
+
+
 def test_python_m_melforge_is_the_command():
     result = python("-m", "melforge", "--version")
     assert result.stdout == f"melforge {melforge.__version__}\n"

@@ -60,6 +60,8 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     args = parser.parse_args(argv)
     if not model and args.backend == KERNELS:
         return build_kernels(args)
+    if not model and getattr(args, "for"):
+        raise InputError("--for is for kernels: give --backend cuda too")
 
     from melforge.common.engines.tensorrt.api import load_tensorrt
     from melforge.common.synthesis.loading import override

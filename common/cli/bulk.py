@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 TABLES = (".csv", ".jsonl", ".parquet")  # never phrases
 SHARD_SIZE = 500
+FOR_TABLES = ("text_column", "id_column", "shard_size", "skip_bad", "shards", "workers", "price", "progress")
 FOR_PHRASES = ("show_text", "phonemes", "save_mel", "plot", "subtitles", "listen", "listen_limit", "timing")
 OPTIONS = f"""
 tables of texts (-i FILE.csv, .jsonl or .parquet, others with --format):
@@ -140,6 +141,13 @@ def workers_from(args: argparse.Namespace, how: LoadOptions, places: Sequence[Wo
     gpus = 0.0 if args.device == "cpu" else args.gpus_per_worker
     share = Share(how.threads or 1, gpus, args.workers)
     return functools.partial(speak_on_ray, address=args.ray or LOCAL, share=share)
+
+
+def require_no_table(args: argparse.Namespace) -> None:
+    """An InputError for options on a command line that phrases would not follow."""
+    for name in FOR_TABLES:
+        if name in args.places and args.places[name].place.startswith("--"):
+            raise InputError(f"{args.places[name].place} is for tables of texts: give --format too")
 
 
 def require_fitting(args: argparse.Namespace) -> None:

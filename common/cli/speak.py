@@ -101,6 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return bulk.speak_table(args)
     if is_several(args.device, args.workers_per_gpu):
         raise InputError("--workers-per-gpu and several devices are for tables of texts: give --format too")
+    bulk.require_no_table(args)
     for place, flag in ((args.input, "-i"), (args.output, "-o")):
         if is_address(place):
             raise InputError(f"{flag} {NO_ADDRESS}, unless it is of a table of texts: give --format")

@@ -65,11 +65,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     elif folder.is_dir() and not (folder / VOICE_FILE).is_file() and args.what not in list_voices():
         raise InputError(f"{folder} is neither a voice ({VOICE_FILE}) nor a prepared corpus ({LABELS})")
     else:
-        voice = load_voice(args.what)
+        voice, ear = load_voice(args.what), find_ear(args.ear)  # before the long part
+        labels = load_labels(args.corpus) if args.corpus else None
         faults = list(check_files(voice))
         if not faults:
-            labels = load_labels(args.corpus) if args.corpus else None
-            ear = find_ear(args.ear)
             listener = Listener(make_recogniser(ear.only), options.listen_limit(args)) if ear else None
             tts = TextToSpeech.load(args.acoustic, args.vocoder, voice.folder, threads=args.threads)
             faults = list(check_speech(tts, listener, labels, judged=bool(args.ear)))

@@ -128,7 +128,13 @@ def test_an_ear_counts_the_words_that_it_hears_as_others(check, tiny_voice, smal
     )
 
 
-def test_what_is_neither_voice_nor_corpus(check, tmp_path):
+def test_what_is_neither_voice_nor_corpus(check, tiny_voice, tmp_path):
+    for words, message in (
+        (("--corpus", "nowhere"), "nowhere"),
+        (("--ear", "nobody"), "unknown ear 'nobody'"),
+    ):
+        status, out, errors = check(tiny_voice, *words)
+        assert (status, out) == (2, "") and message in errors  # before the work
     status, _, errors = check(tmp_path)
     assert status == 2 and errors == (
         f"error: {tmp_path} is neither a voice (voice.yaml) nor a prepared corpus (labels.npz)\n"
