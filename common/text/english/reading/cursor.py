@@ -15,7 +15,7 @@ N = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d{1,2}(?:,\d\d){1,4},\d{3}(?!\d)|\d+)(?:\.\d+
 NUMBER = re.compile(N)
 WORD = re.compile(rf"{LETTER}+(?:'{LETTER}+)*")
 _NEXT = re.compile(rf"\s*(\d+|{LETTER}+|[^\w\s])?")
-_AROUND = 200  # characters: a search of all of a long text at each place would take quadratic time
+_AROUND = 60  # characters: a search of all of a long text at each place would take quadratic time
 _LONG = 100  # characters; no rule compares what was read before with anything so long
 
 
@@ -84,7 +84,7 @@ class Cursor:
 
     def is_near(self, pattern: re.Pattern[str]) -> bool:
         """Whether the pattern is found in what stands around the cursor."""
-        return pattern.search(self.text, max(0, self.at - _AROUND), self.at + _AROUND) is not None
+        return pattern.search(self.text[max(0, self.at - _AROUND) : self.at + _AROUND]) is not None
 
     def possessive(self, end: int) -> str:
         """The "'s" at the index `end`, if there is one."""

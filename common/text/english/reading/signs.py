@@ -159,7 +159,7 @@ def _is_tag(cursor: Cursor, name: str) -> bool:
     """Whether "<name>" is markup, HTML's or with its end in the sentence, and no word to be filled in."""
     tag, text = f"<{name}>", cursor.text
     is_alone = len(text) < len(tag) + 20 and text.strip() == tag
-    return name in _HTML or is_alone or text.find(f"</{name}>", cursor.at, cursor.at + 200) > 0
+    return name in _HTML or is_alone or text.find(f"</{name}>", cursor.at, cursor.at + 60) > 0
 
 
 def sign(cursor: Cursor) -> Reading | None:

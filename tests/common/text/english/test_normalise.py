@@ -169,6 +169,10 @@ NONSENSE = [
     "1:",
     "a::",
     "x*",
+    "Nb3 ",
+    "<ab> ",
+    "in 30m ",
+    "3/4 ",
 ]
 NONSENSE_TO_SEARCH = [unit for unit in NONSENSE if "\0" not in unit]  # no word of a command line may have one
 
