@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 from collections.abc import Sequence
 
 from melforge.common.arrays import Array, concatenate, to_device
-from melforge.common.audio.pitch import PITCH_REACH, source_of
+from melforge.common.audio.pitch import source_of
 from melforge.common.engines import Arrays, Run, as_capturable
 from melforge.common.speech import Controls
 from melforge.common.synthesis.mel_pitch import MelPitch
@@ -15,8 +14,6 @@ from melforge.common.synthesis.stage_engines import StageEngines
 from melforge.common.synthesis.vocoder import Excerpts, Vocoder
 from melforge.common.weights.voices import ModelSource
 from melforge.hifigan.config import HifiganConfig, receptive_field
-
-FEWEST = 64  # frames whose pitch is found: with fewer, ONNX Runtime adds up in another order
 
 
 class HifiganVocoder(Vocoder[HifiganConfig]):
@@ -35,22 +32,8 @@ class HifiganVocoder(Vocoder[HifiganConfig]):
         """The phase goes on from chunk to chunk: it is of the whole mel."""
         if not self.config.source:
             return super().excerpts(mel, controls)
-        whole, seeds = mel.shape[2], [controls.seed]
-
-        @functools.cache
-        def source_until(frames: int) -> Array:
-            pitch = self.pitch.of_whole(mel[:, :, : frames + PITCH_REACH])[:, :frames]
-            return self._source(pitch, seeds)
-
-        def excerpt(first: int, last: int) -> dict[str, Array]:
-            # The first chunk does not wait for the pitch of the rest: what comes before is the same without.
-            soon = max(last, FEWEST)
-            is_begin = self.generator.prefers_pieces and not first and 2 * soon <= whole
-            return {"source": source_until(soon if is_begin else whole)[:, :, first:last]}
-
-        if not self.generator.prefers_pieces:  # the device has it ready for all chunks
-            source_until(whole)
-        return excerpt
+        source = self._source(self.pitch.of_whole(mel), [controls.seed])
+        return lambda first, last: {"source": source[:, :, first:last]}
 
     def beside(self, mel: Array, lengths: Array, controls: Sequence[Controls]) -> dict[str, Array]:
         if not self.config.source:

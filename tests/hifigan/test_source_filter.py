@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from melforge.common.audio.contract import MelContract
-from melforge.common.audio.pitch import PITCH_REACH, source_of
+from melforge.common.audio.pitch import source_of
 from melforge.common.config.deployment import Deployment
 from melforge.common.errors import InputError
 from melforge.common.export.to_onnx import source_stages, with_graphs
@@ -16,7 +16,7 @@ from melforge.common.speech import Controls
 from melforge.common.synthesis.chunks import ChunkSizes
 from melforge.common.synthesis.loading import make_driver
 from melforge.common.weights.published import read_checkpoint
-from melforge.common.weights.voices import ModelSource, load_voice, save_weights
+from melforge.common.weights.voices import ModelSource, save_weights
 from melforge.hifigan.config import receptive_field
 from melforge.hifigan.source_filter import SourceFilterGenerator, pulses
 from melforge.hifigan.train import with_noise
@@ -111,18 +111,6 @@ def test_chunks_join_to_the_whole(backend, source, mel, request):
     (whole,) = driver.vocode_each([mel[0].numpy()])
     chunks = list(driver.vocode_chunks(mel.numpy(), ChunkSizes(24, 64)))
     assert len(chunks) > 2 and np.abs(np.concatenate(chunks) - whole).max() < 1e-5 * np.abs(whole).max()
-
-
-def test_a_first_chunk_does_not_wait_for_the_pitch_of_the_rest(mel, monkeypatch):
-    driver = make_driver(load_voice("hazel").source("hifigan"), "onnx", "cpu")
-    (whole,) = driver.vocode_each([mel[0].numpy()])
-    find, found = driver.pitch.of_whole, []
-    monkeypatch.setattr(driver.pitch, "of_whole", lambda mel: found.append(mel.shape[2]) or find(mel))
-    chunks = driver.vocode_chunks(mel.numpy(), ChunkSizes(40, 80))
-    first = next(chunks)
-    assert found == [40 + driver.context + PITCH_REACH]
-    audio = np.concatenate([first, *chunks])
-    assert found[1:] == [mel.shape[2]] and np.abs(audio - whole).max() < 1e-5 * np.abs(whole).max()
 
 
 def test_a_mel_of_any_length_has_one_phase(published, mel):
