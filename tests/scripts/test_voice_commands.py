@@ -217,7 +217,8 @@ def test_make_voice_leaves_folders_alone_that_are_none(name, trained, tmp_path, 
     given = tmp_path if name == "PATH" else name
     words = ("scripts/make_voice.py", given, "--checkpoint", trained["hifigan"], "--frontend", "english")
     status, _, errors = program(*words)
-    assert status == 2 and "is no voice and not empty: give the folder of one, or a new one" in errors
+    said = "is no voice and not empty: give the folder of one, or a new one" if name else "NAME is empty"
+    assert status == 2 and said in errors
     assert all((folder / "hifigan" / "model.py").is_file() for folder in (tmp_path, tmp_path / "voices"))
 
 
