@@ -10,6 +10,7 @@ import pickle
 import re
 import runpy
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -411,6 +412,14 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """What "-n auto" means: up to four processes for the whole suite, one for named files or beside a GPU."""
     whole = config.args_source is not pytest.Config.ArgsSource.ARGS
     return min(4, os.cpu_count() or 1) if whole and not Path("/dev/nvidiactl").exists() else 0
+
+
+@pytest.fixture
+def not_under_nohup() -> Iterator[None]:
+    """SIGHUP has its usual effect, also on what is begun meanwhile."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -216,11 +216,12 @@ def test_an_output_that_is_full_is_a_sentence(words, unbuffered, monkeypatch):
     )
 
 
+@pytest.mark.usefixtures("not_under_nohup")
 @pytest.mark.parametrize(("number", "times"), [(signal.SIGTERM, 1), (signal.SIGTERM, 2), (signal.SIGHUP, 2)])
 def test_a_signal_ends_a_command_in_order(number, times, tmp_path, capsys, monkeypatch):
     """And the processes that it began. A second signal does not stop what is being removed."""
     monkeypatch.setattr("sys.argv", ["melforge"])
-    before = signal.signal(number, signal.SIG_DFL)  # under nohup a command is right to ignore it
+    before = signal.getsignal(number)
     child = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(60,))
     child.start()
 
@@ -235,9 +236,8 @@ def test_a_signal_ends_a_command_in_order(number, times, tmp_path, capsys, monke
 
     with pytest.raises(SystemExit) as stopped:
         run_module.run(main)
-    assert signal.signal(number, before) == signal.SIG_DFL
     assert stopped.value.code == 128 + number and capsys.readouterr().err == "terminated\n"
-    assert not list(tmp_path.iterdir())
+    assert not list(tmp_path.iterdir()) and signal.getsignal(number) == before
     child.join()
     assert child.exitcode == -signal.SIGTERM
 

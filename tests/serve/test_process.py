@@ -24,6 +24,7 @@ def no_log(monkeypatch):
 
 
 @pytest.mark.serve
+@pytest.mark.usefixtures("not_under_nohup")
 def test_a_signal_lets_what_runs_end_and_the_status_is_0(direct):
     book = TEXT * 8
     with serving() as server, httpx.Client(base_url=server.url, timeout=PATIENCE) as client:
