@@ -16,6 +16,7 @@ from melforge.common.weights.voices import (
     Voice,
     find_folder,
     folders_in,
+    found_as,
     homes_of,
     load_voice,
     read_model,
@@ -65,7 +66,7 @@ def load_ear(name_or_path: str | Path | None = None) -> Voice:
         raise InputError(f"{entries['model'].place}: {error}") from None
     section = {f.name: entries[f.name].value for f in fields(ModelSection) if f.name in entries}
     source = read_model(file.model, replace(entries["model"], value=section), folder)
-    words = ("--ear", folder.name if folder.parent in homes_of("ears") else str(folder))
+    words = ("--ear", found_as(folder, "ears", EAR_FILE))
     language = folder / LANGUAGE_FILE
     source = replace(source, words=words, language_model=language if language.is_file() else None)
     models = {file.model: source}

@@ -193,6 +193,11 @@ def folders_in(homes: Iterable[Path], file: str) -> dict[str, Path]:
     return {folder.name: folder for folder in found}
 
 
+def found_as(folder: Path, kind: str, file: str) -> str:
+    """What commands find a voice or an ear by: its name, unless another folder is found by that."""
+    return folder.name if folders_in(homes_of(kind), file).get(folder.name) == folder else str(folder)
+
+
 def find_folder(what: str, name_or_path: str | Path | None, homes: Iterable[Path], file: str) -> Path:
     """The folder of a voice or an ear (`what`) by its name in `homes`, or by its path or that of its `file`.
 
@@ -273,8 +278,7 @@ def _model_of_voice(
         raise InputError(f"{entry.place}: {unknown('model', name, names(*KINDS))}")
     source = read_model(name, entry, folder, mel)
     frontend_of = frontend if get_model(name).kind == "acoustic" else None
-    words = ("--voice", folder.name if folder.parent in homes_of("voices") else str(folder))
-    return replace(source, frontend=frontend_of, words=words)
+    return replace(source, frontend=frontend_of, words=("--voice", found_as(folder, "voices", VOICE_FILE)))
 
 
 def read_model(name: str, entry: Entry, folder: Path, mel: MelContract | None = None) -> ModelSource:
