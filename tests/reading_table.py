@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[1]
 DATA = ROOT / "tests" / "data" / "reading"
 DOCUMENT = ROOT / "docs" / "reading.md"
 WRONG = ROOT / "tests" / "data" / "reading_wrong.txt"
-HEAD = "| category | cases | right | held out | right |\n|---|---|---|---|---|\n"
+HEAD = "| category | right of cases | held out |\n|---|---|---|\n"
 HOMOGRAPHS, READINGS = "homographs", "homograph_readings"
 FRONTEND = get_frontend("english")
 _CHOICE = re.compile(r"\{([^{}]*)\}")  # the innermost
@@ -73,7 +73,7 @@ def table() -> str:
 
 def shares(document: str) -> dict[str, tuple[int, int]]:
     """What the table in a document says: category -> (right of those in view, right of those held out)."""
-    rows = re.findall(r"^\| (\w+) \| \d+ \| (\d+) \| \d+ \| (\d+) \|", document, re.MULTILINE)
+    rows = re.findall(r"^\| (\w+) \| (\d+)/\d+ \| (\d+)/\d+ \|", document, re.MULTILINE)
     return {category: (int(right), int(held)) for category, right, held in rows}
 
 
@@ -91,7 +91,7 @@ def counts(read_now: list[Case]) -> tuple[int, int]:
 def _row(name: str, read_now: list[Case]) -> str:
     held = sum(case.held_out for case in read_now)
     right, right_held = counts(read_now)
-    return f"| {name} | {len(read_now) - held} | {right} | {held} | {right_held} |\n"
+    return f"| {name} | {right}/{len(read_now) - held} | {right_held}/{held} |\n"
 
 
 def _rows(name: str) -> Iterator[list[str]]:
