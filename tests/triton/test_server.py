@@ -81,6 +81,18 @@ def test_what_cannot_be_spoken_is_an_invalid_argument(client, text, parameters, 
     assert (whole.value.status, stream.value.status) == (400, 400)
 
 
+def test_ssml_and_marks_are_spoken(client, tts):
+    said = "<speak>One <sub alias='two'>2x</sub>.</speak>"
+    assert close_to(alone(client, said, {}), tts.speak(said).samples)
+    for text in (
+        "<speak>One. <break time='300ms'/> <prosody rate='80%'>Two</prosody>.</speak>",
+        "[pause:1s] One.",
+    ):
+        assert close_to(streamed(client, text, {}), tts.speak(text).samples)
+        with pytest.raises(ServerError, match="need text_to_speech_stream"):
+            alone(client, text, {})
+
+
 def test_what_cannot_be_spoken_is_told(client, tts):
     text = "One 你好 two. And 你 three."
     wanted = [(one.symbol, one.position) for one in tts.speak(text).unspoken]
