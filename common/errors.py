@@ -22,7 +22,7 @@ def close_matches(word: str, names: Iterable[str], cutoff: float, most: int = 1)
 def unknown(what: str, name: object, available: Iterable[str]) -> str:
     """The sentence for a name that does not exist, with the nearest one that does."""
     available = list(available)
-    near = close_matches(str(name), available, 0.4)
+    near = close_matches(str(name), available, 0.5)  # of short words less is chance: "nope", "jasper"
     hint = f"did you mean {near[0]!r}? " if near else ""
     return f"unknown {what} {name!r}: {hint}available: {', '.join(available) or 'none'}"
 

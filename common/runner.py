@@ -227,13 +227,15 @@ class TextToSpeech:
         return warm_up(self, batch_sizes, streams, sizes or ChunkSizes())
 
     def warm_up_when_idle(self) -> None:
-        """On CUDA kernels, warms up for single texts of usual lengths in a thread, while nobody speaks.
+        """On CUDA kernels, loads those of a short text, then warms up for single texts of usual lengths in a
+        thread, while nobody speaks.
 
         A length that it has not come to takes some milliseconds longer. A line on stderr says when it begins.
         """
         if self.acoustic.engines.on_kernels and self.vocoder.engines.on_kernels and not self._idle_warm_up:
-            from melforge.common.synthesis.warm_up import IdleWarmUp
+            from melforge.common.synthesis.warm_up import IdleWarmUp, load_kernels
 
+            load_kernels(self)
             self._idle_warm_up = IdleWarmUp(self)
 
     def bucket_report(self) -> list[dict[str, Any]]:

@@ -52,7 +52,7 @@ PLAN = StagePlan(
     default="parallel",
     kernels={"encoder": f"{KERNELS}:FastPitchEncoder", "decoder": f"{KERNELS}:FastPitchDecoder"},
     on_cuda="parallel",
-    ahead="melforge.trt_plugins.ahead:compile_ahead",
+    ahead="melforge.trt_plugins.ahead",
     between={"regulation": "melforge.trt_plugins.transformer.length_regulator:kernel_regulation"},
     layers=("encoder.*", "*_predictor*", "*_emb", "decoder.*", "proj"),
 )

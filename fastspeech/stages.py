@@ -53,7 +53,7 @@ PLAN = StagePlan(
     bucketed="fixed",
     kernels={"encoder": f"{KERNELS}:FastSpeechEncoder", "decoder": f"{KERNELS}:FastSpeechDecoder"},
     on_cuda="dynamic",
-    ahead="melforge.trt_plugins.ahead:compile_ahead",
+    ahead="melforge.trt_plugins.ahead",
     between={"regulation": "melforge.trt_plugins.transformer.length_regulator:kernel_regulation"},
     layers=("word_emb", "phoneme_side.*", "length_regulator.*", "mel_side.*", "mel_linear"),
 )

@@ -60,7 +60,7 @@ PLAN = vocoder_plan(
     stages,
     generator="melforge.trt_plugins.hifigan.engine:generator_kind",
     layers=("conv_pre", "ups.*", "resblocks.*", "conv_post", "pitch.*"),
-    ahead="melforge.trt_plugins.ahead:compile_ahead",
+    ahead="melforge.trt_plugins.ahead",
     first="pitch",
     first_engine="melforge.trt_plugins.pitch.engine:PitchKernels",
     between={

@@ -77,6 +77,6 @@ PLAN = StagePlan(
         "decoder": CAPTURED,
     },
     on_cuda="masked",
-    ahead="melforge.trt_plugins.ahead:compile_ahead",
+    ahead="melforge.trt_plugins.ahead",
     layers=("encoder.layers.*", "decoder.layers.0"),
 )

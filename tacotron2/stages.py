@@ -82,6 +82,6 @@ PLAN = StagePlan(
         "postnet": "melforge.common.engines.padded:CapturedNetwork",
     },
     on_cuda="loop",
-    ahead="melforge.trt_plugins.ahead:compile_ahead",
+    ahead="melforge.trt_plugins.ahead",
     layers=("embedding", "encoder*", "decoder*", "postnet*"),
 )

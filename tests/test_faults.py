@@ -1,5 +1,5 @@
-"""Faults that reviews of the server and of files found, by their numbers there, and the tests that show them
-mended.
+"""Faults that reviews found (of the server, of files, of Triton, tables and Ray), by their numbers there, and
+the tests that show them mended.
 
 The two test_fuzz.py look for others of their kinds.
 """
@@ -177,8 +177,71 @@ FILES = {
         "common/test_listener.py::test_what_sounds_the_same_is_no_error",
     ),
 }
+TRITON, RAY, BULK = "triton/test_server.py::", "cluster/test_server_on_ray.py::", "bulk/test_bulk.py::"
+READ = f"{BULK}test_what_cannot_be_read_is_a_sentence"
+KILLED = f"{TRITON}test_what_is_killed_again_and_again_leaves_whole_answers_or_errors"
+FLOOD = f"{TRITON}test_a_flood_is_refused_as_it_comes_and_the_server_is_alive_meanwhile"
+DEAD = f"{TRITON}test_a_dead_model_ends_what_waits_for_it_and_the_server_starts_again"
+POD = "examples/test_triton_deployment.py::test_a_pod_lives_while_it_speaks"
+STATUSES = f"{TRITON}test_statuses_of_generate_are_those_of_the_page"
+CLUSTER = {
+    "A1": (
+        "what goes to an object store is written into a folder here",
+        "bulk/test_remote.py::test_a_table_is_read_from_a_store_and_spoken_into_it",
+        "bulk/test_remote.py::test_a_repository_of_triton_is_written_into_a_store",
+        "bulk/test_remote.py::test_an_address_is_no_place_of_this_machine",
+        "scripts/test_voice_commands.py::test_a_voice_is_made_in_a_store_and_an_ear_is_not",
+    ),
+    "A2": (
+        "Triton takes any number of texts, and speaks those of clients who left",
+        FLOOD,
+        f"{TRITON}test_streams_beyond_the_most_are_refused",
+        "triton/test_repository.py::test_options_say_how_the_models_run",
+        "triton/test_backend.py::test_what_a_client_that_left_has_asked_for_is_not_made",
+    ),
+    "A2b": ("the probe waits behind the texts, so that a busy server is ended", FLOOD, POD),
+    "A3": ("a dead model of streams is never noticed", DEAD, KILLED),
+    "A4": (
+        "nothing probes models that hear",
+        "triton/test_recogniser.py::test_nvidia_s_own_client_gets_what_it_asks_for",
+    ),
+    "A5": ("a run that goes on mixes two voices", f"{BULK}test_a_run_knows_its_weights_lexicons_and_version"),
+    "B1": ("a pod with a dead model gets texts", DEAD, KILLED, POD),
+    "B2": ("/generate calls the server's faults 400", STATUSES),
+    "B3": ("an id too long for a file ends the run in the middle", READ),
+    "B4": ("half characters are a fault of ours", READ),
+    "B5": (
+        "one bad row of many is named",
+        READ,
+        f"{BULK}test_bad_rows_are_listed_where_they_are_to_be_skipped",
+    ),
+    "B6": (
+        "a long cell takes gigabytes",
+        READ,
+        f"{BULK}test_a_long_text_is_spoken_in_pieces_to_the_same_samples",
+    ),
+    "B7": (
+        "a cluster that starts slowly is a fault of ours",
+        "cluster/test_ray_app.py::test_a_cluster_that_does_not_begin_is_no_fault_of_ours",
+    ),
+    "B8": (
+        "killed workers leave half shards",
+        f"{BULK}test_a_run_that_was_killed_goes_on_to_the_same_bytes",
+        "cluster/test_bulk_on_ray.py::test_a_run_on_ray_that_is_killed_twice_has_the_bytes_of_one_without_ray",
+    ),
+    "B9": ("a pod has less time to end than its texts", POD),
+    "B10": ("models outlive their server", f"{TRITON}test_a_server_that_is_told_to_end_leaves_nothing"),
+    "B11": ("/generate calls malformed JSON 500", STATUSES),
+    "B12": ("ids that differ in case or form overwrite each other", READ),
+    "B13": (
+        "a full disk has no path and no way on",
+        f"{BULK}test_where_there_is_no_room_the_run_says_where_and_how_it_goes_on",
+    ),
+}
 FAULTS = {f"server {number}": fault for number, fault in SERVER.items()} | {
-    f"files {number}": fault for number, fault in FILES.items()
+    f"{name} {number}": fault
+    for name, faults in (("files", FILES), ("cluster", CLUSTER))
+    for number, fault in faults.items()
 }
 
 

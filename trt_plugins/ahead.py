@@ -1,4 +1,4 @@
-"""Compiles the Triton kernels of stages for a GPU that is not here."""
+"""Compiles the Triton kernels of stages before they run: for a GPU that is not here, or the one at hand."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast, get_args
@@ -26,9 +28,15 @@ from melforge.common.export.examples import examples_of
 from melforge.common.noise import Distribution
 from melforge.common.stages import plan_of, stages_of
 from melforge.common.stages.choose import kernel_stages
-from melforge.common.synthesis.warm_up import RunSize, sizes_of
+from melforge.common.synthesis.warm_up import RunSize, sizes_of, steps_of
 from melforge.common.weights.voices import ModelSource
-from melforge.trt_plugins.graphs import TritonLaunch, collecting, compiling_together, keep_kernels
+from melforge.trt_plugins.graphs import (
+    TritonLaunch,
+    collecting,
+    compile_missing,
+    compiling_together,
+    keep_kernels,
+)
 from melforge.trt_plugins.hifigan.source_filter import join_source
 from melforge.trt_plugins.noise import draw
 from melforge.trt_plugins.transformer.length_regulator import expanding, regulating
@@ -99,24 +107,63 @@ def resources(kernel: Any) -> Resources:
 
 def launches_for(source: ModelSource, runs: Sequence[RunSize], limits: Limits) -> list[TritonLaunch]:
     """What a model's stages launch on a GPU of these limits. Tensors are on the device "meta"."""
-    plan, config = plan_of(source.model), source.config
-    stages = {stage.name: stage for stage in stages_of(source.model, config)}
-    with elsewhere(limits), collecting() as launches, torch.inference_mode():
-        engines: dict[str, Any] = {}
+    stages = {stage.name: stage for stage in stages_of(source.model, source.config)}
+    with elsewhere(limits):
+        engines = []
         for name in kernel_stages(source.model):
             kind: Any = kernel_kind(stages[name], source, META)[0] if name in stages else None
-            if hasattr(kind, "needs") and kind.needs(config).triton:
-                engines[name] = kind(stages[name], source, META)
+            if launches_triton(kind, source):
+                engines.append(kind(stages[name], source, META))
+        return launches_of(engines, source, runs, META)
+
+
+def launches_triton(kind: Any, source: ModelSource) -> bool:
+    """Whether engines of a kind launch Triton's kernels."""
+    return hasattr(kind, "needs") and kind.needs(source.config).triton
+
+
+def launches_of(
+    engines: Iterable[Any], source: ModelSource, runs: Sequence[RunSize], device: str
+) -> list[TritonLaunch]:
+    """What these engines of a model launch in such runs, with what is launched between them."""
+    between, config = plan_of(source.model).between, source.config
+    stages = {stage.name: stage for stage in stages_of(source.model, config)}
+    with collecting() as launches, torch.inference_mode():
         for bucket, batch in runs:
-            for engine in engines.values():
-                run_once(engine, source, bucket, batch, "regulation" in plan.between)
-            if "join_source" in plan.between and config.source:
+            for engine in engines:
+                run_once(engine, source, bucket, batch, "regulation" in between)
+            if "join_source" in between and config.source:
                 frames = bucket.mel if bucket else stages["generator"].dynamic_dims["mel"].typical
-                noise = torch.empty(batch, config.noise_channels * frames, device=META)
+                noise = torch.empty(batch, config.noise_channels * frames, device=device)
                 join_source(noise.new_empty(batch, frames), noise, config.hop_length)
         for distribution in get_args(Distribution):
-            draw(META, distribution, (0,), 0, 1)
+            draw(device, distribution, (0,), 0, 1)
     return launches
+
+
+def load_kernels(drivers: Iterable[Any]) -> None:
+    """Compiles what models on the GPU at hand launch for a short text, all together, or loads it from the
+    cache: each stage alone would wait for its own.
+    """
+    launches = []
+    for driver in drivers:
+        engines = [e for e in driver.engines.values() if launches_triton(type(e), driver.source)]
+        if engines:
+            *_, (_, bucket, batch) = steps_of(driver)
+            with torch.cuda.device(engines[0].device):
+                launches += launches_of(engines, driver.source, [(bucket, batch)], engines[0].device)
+    if launches:
+        with torch.cuda.device(launches[0].arguments[0].device):
+            compile_missing(launches)
+
+
+@cache
+def begin() -> None:
+    """Has Triton's compiler hashed in a thread, which takes 0.4 s: kernels in the cache are named by it."""
+    with suppress(ImportError):
+        from triton.runtime.cache import triton_key
+
+        threading.Thread(target=triton_key, name="triton-key", daemon=True).start()
 
 
 def run_once(engine: Any, source: ModelSource, bucket: Bucket | None, batch: int, regulates: bool) -> None:
@@ -124,15 +171,15 @@ def run_once(engine: Any, source: ModelSource, bucket: Bucket | None, batch: int
     stage = engine.stage
     sizes = sizes_of(stage, bucket, batch)
     made = examples_of(stage.model).example_inputs(stage, source.config, sizes, np.random.default_rng(0))
-    inputs = {name: to_device(value, META) for name, value in made.items()}
+    inputs = {name: to_device(value, engine.device) for name, value in made.items()}
     run = engine.capturable()  # of Tacotron 2's decoder a step
     if regulates and stage.name == "encoder":
         numbers = 3 if any(tensor.name == "pitch" for tensor in stage.outputs) else 1
-        inputs["settings"] = torch.empty(batch, numbers, sizes["text"], device=META)
+        inputs["settings"] = torch.zeros(batch, numbers, sizes["text"], device=engine.device)
         run = regulating(run)
     elif regulates:
-        inputs["repeats"] = inputs["encoded"].new_empty(inputs["encoded"].shape[:2], dtype=torch.int64)
-        inputs["frames"] = inputs.pop("repeat_index").new_empty(sizes["mel"])
+        inputs["repeats"] = inputs["encoded"].new_zeros(inputs["encoded"].shape[:2], dtype=torch.int64)
+        inputs["frames"] = inputs.pop("repeat_index").new_zeros(sizes["mel"])
         del inputs["mel_lengths"]
         run = expanding(run)
     run(inputs)

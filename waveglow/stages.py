@@ -59,7 +59,7 @@ PLAN = vocoder_plan(
     stages,
     generator="melforge.trt_plugins.waveglow.engine:WaveglowKernels",
     layers=(":_upsampled", "cond", "WN.*.start", "WN.*.*_layers.*", "WN.*.end", "convinv.*:undo", "pitch.*"),
-    ahead="melforge.trt_plugins.ahead:compile_ahead",
+    ahead="melforge.trt_plugins.ahead",
     first="pitch",
     first_engine="melforge.trt_plugins.pitch.engine:PitchKernels",
 )

@@ -101,7 +101,8 @@ def _work(speech: BulkSettings, folder: RunFolder, place: WorkerPlace, link: Con
     except EOFError:
         pass
     except Exception as error:
-        link.send(error)
+        with suppress(OSError):  # the run has gone, which may be the error itself
+            link.send(error)
 
 
 def _end_with_parent() -> None:

@@ -14,7 +14,7 @@ from melforge.common.cli import options, run
 from melforge.common.config.deployment import PRECISIONS, Bucket, Deployment
 from melforge.common.errors import InputError, require_torch
 from melforge.common.files import cache_folder
-from melforge.common.registry import KIND_WORDS, get_model, load_attribute
+from melforge.common.registry import KIND_WORDS, get_model
 from melforge.common.stages import plan_of
 from melforge.common.stages.choose import KERNELS, KINDS
 
@@ -124,8 +124,8 @@ def build_kernels_for(args: argparse.Namespace, names: Sequence[str]) -> int:
         for source in pair:
             mels = [Bucket(0, mel) for mel in padded_mels()]
             runs = [(bucket, 1) for bucket in (padded_texts() if source is pair[0] else mels)]
-            compile_ahead = load_attribute(plan_of(source.model).ahead)
-            made = set().union(*(compile_ahead(source, runs, one) for one in found))
+            ahead = importlib.import_module(plan_of(source.model).ahead)
+            made = set().union(*(ahead.compile_ahead(source, runs, one) for one in found))
             rows.append((name, source.model, str(len(made))))
     if args.json:
         print(json.dumps([dict(zip(COMPILED, row, strict=True)) for row in rows], indent=1))

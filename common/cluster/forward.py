@@ -103,7 +103,7 @@ class Forward:
 
     async def _forward(self, request: Asked, sent: _Sent) -> None:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + TAKEN_SECONDS  # work does not count
+        deadline = sent.at + TAKEN_SECONDS
         for delay in DELAYS:
             answer = None
             try:
@@ -112,14 +112,13 @@ class Forward:
                     answer = self._ask(request)
                     messages = aiter(answer)
                     await anext(messages)
-                taken = loop.time()
                 sent.again()
                 try:
                     async for message in messages:
                         await sent.pass_on(message)
                     return
-                finally:
-                    deadline += loop.time() - taken
+                finally:  # However long it worked, another may take its work; nobody is silent much longer.
+                    deadline = max(sent.at + TAKEN_SECONDS, loop.time() + TAKEN_SECONDS / 2)
             except ReplicaLost:
                 continue
             except TimeoutError:
@@ -141,6 +140,7 @@ class _Sent:
     def __init__(self, send: Send):
         self._send = send
         self.began = False
+        self.at = asyncio.get_running_loop().time()  # when it received something last
         self._status = 0
         self._hash, self._count = hashlib.sha256(), 0  # of the bytes sent
         self._other, self._left = hashlib.sha256(), 0  # of those of a further answer, which are left out
@@ -171,6 +171,7 @@ class _Sent:
         if new or not more:
             self._hash.update(new)
             self._count += len(new)
+            self.at = asyncio.get_running_loop().time()
             await self._send({"type": BODY, "body": new, "more_body": more})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from typing import Any
 
@@ -13,6 +14,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.exceptions import InvalidState
 
 from melforge.common.serve.handing import Handed, HandedConnection
+from melforge.common.serve.metrics import log
 from melforge.common.serve.settings import ServeSettings
 
 HEAD_SECONDS = 20.0  # in which a connection's next request must have begun and its headers have come
@@ -147,4 +149,7 @@ def most_connections(settings: ServeSettings) -> int:
     import resource
 
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return settings.connections if files < 0 else min(settings.connections, int(SHARE * files))
+    most = settings.connections if files < 0 else min(settings.connections, int(SHARE * files))
+    if most < settings.connections:
+        log("fewer_connections", logging.WARNING, most=most, wanted=settings.connections, open_files=files)
+    return most

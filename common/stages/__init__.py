@@ -118,7 +118,7 @@ class StagePlan:
     """What a model's stages.py declares beside the stages of a config.
 
     A model comes in one or several forms, each a choice of its stages; all of them compute the same.
-    The strings are "module:attribute".
+    The strings are "module:attribute", but for `ahead`.
     """
 
     stages: Callable[[Any], tuple[Stage, ...]]  # of a config of the model
@@ -129,7 +129,7 @@ class StagePlan:
     bucketed_unmasked: str = ""  # that form where the network is to attend to padding, as published
     kernels: Mapping[str, str] = field(default_factory=dict)  # engines on CUDA kernels, by stage
     on_cuda: str = ""  # the form all of whose stages have kernels, which `--backend cuda` runs
-    ahead: str = ""  # what compiles the kernels for a GPU elsewhere: of a source, runs and that GPU's limits
+    ahead: str = ""  # the module that compiles kernels before they run (melforge.trt_plugins.ahead)
     kernels_together: bool = False  # whether the kernels of one stage bring those of all others
     # What a driver computes between stages that all run on kernels, by name: functions of a device that give
     # a kernel for it, or None where it cannot run there.

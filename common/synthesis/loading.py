@@ -16,6 +16,7 @@ from melforge.common.config.hparams import shown
 from melforge.common.engines import Engine
 from melforge.common.errors import InputError, require_torch, unknown, with_article
 from melforge.common.registry import KIND_WORDS, get_model
+from melforge.common.stages import plan_of
 from melforge.common.stages.choose import (
     KERNELS,
     choose_stages,
@@ -147,6 +148,8 @@ def make_driver(
         require_gpu(backend, device)
     if deployment.kernels:
         require_kernels(source, deployment.kernels, device)
+        if ahead := plan_of(source.model).ahead:
+            importlib.import_module(ahead).begin()
     if deployment.engine_memory_limit and not buckets:
         raise InputError(
             f"engine_memory_limit of {source.model}: without buckets every engine is needed; "

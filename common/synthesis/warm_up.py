@@ -5,6 +5,7 @@ in a file beside the engine. Other backends read weights and plan memory then.
 """
 
 import atexit
+import importlib
 import itertools
 import math
 import sys
@@ -23,7 +24,7 @@ from melforge.common.arrays import to_device, to_numpy
 from melforge.common.config.deployment import Bucket
 from melforge.common.engines import MEL_STEP, SHORT, SHORT_STEP, TEXT_STEP, Engine
 from melforge.common.export.examples import examples_of
-from melforge.common.stages import Stage, bucket_roots, root
+from melforge.common.stages import Stage, bucket_roots, plan_of, root
 from melforge.common.synthesis.acoustic import AcousticModel
 from melforge.common.synthesis.chunks import ChunkSizes
 from melforge.common.synthesis.jobs import seconds_idle
@@ -134,6 +135,15 @@ def run_step(driver: AcousticModel | Vocoder, step: Step) -> Iterator[Warmed]:
         return
     for one in driver.warm_ups(bucket, batch):
         yield _timed(one.what, one.lengths, batch, one.run)
+
+
+def load_kernels(tts: Warmable) -> None:
+    """Compiles the kernels of a short text, or loads them from the cache: those of both models together."""
+    with tts.models_turn, tts.acoustic.on_its_stream():
+        drivers = (tts.acoustic, tts.vocoder)
+        for ahead in {plan_of(driver.source.model).ahead for driver in drivers} - {""}:
+            its = [driver for driver in drivers if plan_of(driver.source.model).ahead == ahead]
+            importlib.import_module(ahead).load_kernels(its)
 
 
 class IdleWarmUp:

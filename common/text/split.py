@@ -57,7 +57,7 @@ _PERHAPS_LAST = _words("""tex calif fla okla ariz colo conn minn wis mich tenn e
     apr jun jul aug sep sept oct nov mon tue tues thu thur thurs fri sq cu expy pkwy pl ct rte mi lb lbs oz
     hr hrs mins sec secs pc pcs pkg pkgs qty amt acct doz pr ea cath hosp mo mos wk wks yr yrs tbsp tsp gal
     gals qt qts pt pts ctr dist intl natl mfg cont alt elev pop wt ht sc det dir exec comm cond prop amend
-    misc orig mtg""")
+    misc orig mtg lg med b.sc m.sc""")
 _STARTERS = _words("""a after all also although an and another are as at because before both but by can
     could did do does each even every finally first for from had has have he her here his how however i if
     in is it its let many may meanwhile might most must my next no not now of on one only or our she should

@@ -64,9 +64,10 @@ def _number(value: Any, kind: type) -> Any:
 def analyse(frontend: Frontend, text: str, longest: int) -> Analysis:
     """A text's utterances, of at most `longest` symbols; an InputError if there is nothing to speak."""
     found = markup.analyse(frontend, text)
-    if any(one.styles or one.speaker for one in found.utterances):
+    if any(one.styles or one.speaker or one.lead for one in found.utterances):
         raise InputError(
-            "prosody, emphasis and voice need text_to_speech_stream: here symbols are all that counts"
+            "prosody, emphasis, voice and a break before all words need text_to_speech_stream: here symbols "
+            "are all that counts"
         )
     fitting = fitting_utterances(text, found.utterances, longest, frontend.symbols)
     return replace(found, utterances=fitting)

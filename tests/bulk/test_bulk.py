@@ -19,13 +19,24 @@ import pytest
 
 from melforge.common.audio.sound_files import encode_audio
 from melforge.common.bulk.feed import MOST_FAILURES, WorkerLost, feed
+from melforge.common.bulk.folder import RunFolder
+from melforge.common.bulk.local import _work as work
 from melforge.common.bulk.run import RunProgress, duration
-from melforge.common.bulk.shards import LONG_TEXT, PARQUET_FILE, Shard, ShardReport, cut_shards, seed_of
+from melforge.common.bulk.shards import (
+    LONG_TEXT,
+    PARQUET_FILE,
+    BulkSettings,
+    Shard,
+    ShardReport,
+    cut_shards,
+    seed_of,
+)
 from melforge.common.bulk.texts import Table, TableText
 from melforge.common.cli.speak import main
 from melforge.common.errors import InputError
 from melforge.common.runner import TextToSpeech
 from melforge.common.speech import Controls
+from melforge.common.synthesis.places import WorkerPlace
 from melforge.common.weights.voices import load_voice, rewrite_weights
 
 ROOT = Path(__file__).parents[2]
@@ -298,6 +309,19 @@ def test_a_run_that_was_killed_goes_on_to_the_same_bytes(tiny_voice, tmp_path):
     assert main(words) == 0
     assert content_of(killed) == content_of(whole)
     assert (killed / "000000" / "1.flac").stat().st_mtime_ns == first, "what was finished is not made again"
+
+
+@pytest.mark.slow
+def test_a_worker_whose_run_has_gone_ends_without_a_word(tiny_voice, tmp_path, capfd):
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    ours.close()
+    speech = BulkSettings({"voice": tiny_voice, "threads": 1})
+    given = (speech, RunFolder(tmp_path), WorkerPlace("cpu"), theirs)
+    worker = context.Process(target=work, args=given)
+    worker.start()
+    worker.join()
+    assert worker.exitcode == 0 and not capfd.readouterr().err
 
 
 def test_a_text_has_a_seed_of_its_own():

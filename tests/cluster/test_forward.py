@@ -150,15 +150,29 @@ def test_without_any_replica_it_is_a_503_of_the_known_form():
 
 
 def test_nobody_waits_for_long_for_a_replica_that_takes_the_request(monkeypatch):
-    monkeypatch.setattr(forward, "TAKEN_SECONDS", 0.05)
+    monkeypatch.setattr(forward, "TAKEN_SECONDS", 0.1)
     waiting = Replicas(None)
     sent = answer_of(waiting)
     assert sent[0]["status"] == 503 and (b"retry-after", b"1") in sent[0]["headers"]
     assert waiting.cancelled == 1
     with pytest.raises(ReplicaLost, match="no replica finished"):
         answer_of(Replicas([b"ab", lost()], None))
-    longer = Replicas([b"a", 0.1, b"b", 0.1, lost()], [0.1, b"abc"])
+    longer = Replicas([b"a", 0.15, b"b", 0.15, lost()], [0.15, b"abc"])
     assert body_of(answer_of(longer)) == b"abc", "work does not count as waiting"
+
+
+def test_the_time_with_a_lost_replica_counts_where_nothing_was_heard(monkeypatch):
+    monkeypatch.setattr(forward, "TAKEN_SECONDS", 0.1)
+    replicas, later = Replicas([0.08, lost()], None), []
+
+    class Watched:
+        def ask(self, request):
+            if replicas.asked:  # the first is lost
+                asyncio.get_running_loop().call_later(0.09, later.append, "silence")
+            return replicas.ask(request)
+
+    assert answer_of(Watched())[0]["status"] == 503 and len(replicas.asked) == 2
+    assert not later
 
 
 def test_who_leaves_ends_the_work():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from melforge.common.errors import InputError
+from melforge.common.errors import InputError, unknown
 from melforge.common.registry import MODELS, get_model, names
 
 COMMON = Path(__file__).resolve().parents[2] / "common"
@@ -55,6 +55,21 @@ def test_every_model_has_the_classes_that_the_table_says(name):
     assert all(
         isinstance(kind, type) for kind in (model.config_class, model.settings_class, model.driver_class)
     )
+
+
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [
+        ("hifigna", "hifigan"),
+        ("fastpich", "fastpitch"),
+        ("hifi", "hifigan"),
+        ("jsapr", "jasper"),
+        ("nope", None),
+    ],
+)
+def test_a_guess_at_what_was_meant_is_near(word, near):
+    hint = f"did you mean {near!r}? " if near else ""
+    assert unknown("model", word, names()).startswith(f"unknown model {word!r}: {hint}available: ")
 
 
 def test_a_misspelt_class_is_the_mistake_of_the_models_author():

@@ -62,6 +62,19 @@ def test_a_text_is_spoken_into_a_file_of_the_folder(ask, direct, tmp_path):
     assert f"{len(samples) / rate:.1f} s of speech in {tmp_path}/spoken/day.wav" in answer.content[0].text
 
 
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        ("<speak>One. <break time='500ms'/> Two <x>three</x>.</speak>", "SSML, line 1: <x> changes nothing"),
+        ("One. [pause:0.5s] Two.", ""),
+    ],
+)
+def test_ssml_and_marks_are_spoken(ask, direct, tmp_path, text, warning):
+    answer, _ = ask("speak", text=text, file="marked.wav")
+    samples, _ = read_audio(tmp_path / "spoken" / "marked.wav")
+    assert len(samples) == len(direct.speak(text).samples) and warning in answer.content[-1].text
+
+
 def test_without_a_file_the_sound_is_in_the_answer(ask, direct):
     answer, _ = ask("speak", text="Hello there 漢.", voice="daniel", speed=1.5)
     sound, length, left_out = answer.content

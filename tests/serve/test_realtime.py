@@ -188,6 +188,18 @@ def test_a_session_has_a_voice_a_speed_and_a_format(server, connected, output, a
     assert found[-1]["response"]["usage"]["output_tokens"] == round(len(audio) / rate)
 
 
+@pytest.mark.parametrize(
+    ("text", "transcript"),
+    [
+        ("<speak>One. <break time='500ms'/> <prosody rate='80%'>Two</prosody>.</speak>", "One. Two."),
+        ("One. [pause:0.5s] Two.", "One. Two."),
+    ],
+)
+def test_ssml_and_marks_are_spoken(server, connected, talk, text, transcript):
+    events = talk(connected(model="gpt-realtime"), item(text), CREATE)
+    assert audio_of(events) == spoken(server, text) and transcript_of(events) == transcript
+
+
 def test_what_a_response_speaks(server, connected, talk):
     connection = connected(model="gpt-realtime")
 

@@ -273,8 +273,9 @@ def test_batches_give_what_speak_gives_and_errors_stay_with_their_item(tts):
 def test_an_ensemble_refuses_what_symbols_do_not_tell(tts):
     analysis = speaking.analyse(tts.frontend, "<speak>One <break time='2s'/> two.</speak>", 30)
     assert [one.pause for one in analysis.utterances] == [2.0, 0.0]
-    with pytest.raises(InputError, match="need text_to_speech_stream"):
-        speaking.analyse(tts.frontend, "<speak>One <emphasis>two</emphasis>.</speak>", 30)
+    for text in ("<speak>One <emphasis>two</emphasis>.</speak>", "[pause:1s] One."):
+        with pytest.raises(InputError, match="need text_to_speech_stream"):
+            speaking.analyse(tts.frontend, text, 30)
 
 
 def test_cuda_kernels_get_few_numbers_of_items(tts, monkeypatch):

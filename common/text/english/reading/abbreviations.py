@@ -18,7 +18,7 @@ _CALENDAR = "Mon|Tues?|Wed|Thu(?:rs)?|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|June?|July
 _ROMAN_IN_SMALL = words("vol vols ch chap pp p sc")
 _REPORTER = re.compile(r"([FSPA])\.\s?([234])d(?!\w)")  # of courts: "12 F.3d 345"
 _DOTTED = re.compile(
-    rf"(?:{LETTER}\.){{2,12}}(?:{LETTER}(?!\w))?|[A-Z][a-z]?\.[A-Z]\.(?:s(?!\w)|(?!\w))|[ap]\.m(?!\w)"
+    rf"(?:{LETTER}\.){{2,12}}(?:{LETTER}(?!\w))?|[A-Z][a-z]?\.[A-Z]\.(?:s(?!\w)|(?!\w))|[ap]\.m(?!\w)|[BM]\.Sc\.?(?!\w)"
 )
 _SPACED = re.compile(r"(?:i\. e|e\. g|A\. D|B\. C|U\. S|N\. Y|D\. C)\.")  # in old books
 _YEAR_FOLLOWS = re.compile(r"\s(?:\d{1,2}\s[A-Z][a-z]{2,8}\.?\s)?\d{3,4}(?!\d)")
@@ -55,6 +55,7 @@ _OF_PATIENTS = words("is was has had states denies reports presents complains")
 _COUNTIES = words("""Antrim Armagh Carlow Cavan Clare Cork Derry Donegal Down Dublin Durham Fermanagh
     Galway Kerry Kildare Kilkenny Laois Leitrim Limerick Longford Louth Mayo Meath Monaghan Offaly
     Roscommon Sligo Tipperary Tyrone Waterford Westmeath Wexford Wicklow""")
+_REVISION = re.compile(r"\s(?:ed\b|[A-Z](?![\w.]))")
 _KEYS_OF_MUSIC = words("A B C D E F G ♭ ♯ flat sharp")
 _NAME_FOLLOWS = re.compile(r" [A-Z][a-z]")
 _NUMBER_FOLLOWS = re.compile(r":?\s?[+(]?\d")
@@ -152,8 +153,12 @@ def abbreviation(cursor: Cursor) -> Reading | None:
         spoken = "departs"
     elif word == "App" and (following.isdecimal() or (len(following) == 1 and following.isupper())):
         spoken = "Appendix"
-    elif word == "Cir" and _CENTURY.fullmatch(cursor.previous):
-        spoken = "Circuit"
+    elif word in ("Cir", "ed") and _CENTURY.fullmatch(cursor.previous):
+        spoken = "Circuit" if word == "Cir" else "edition"
+    elif (word, cursor.previous) == ("ed", "rev."):
+        spoken = "edition"
+    elif word == "rev" and _REVISION.match(cursor.text, end):  # "3rd rev. ed.", "rev. B"
+        spoken = "revised" if following == "ed" else "revision"
     elif word == "Co" and following in _COUNTIES:
         spoken = "County"
     elif key in ("min", "maj") and cursor.previous in _KEYS_OF_MUSIC:
@@ -265,7 +270,12 @@ def _is_abbreviated(cursor: Cursor, word: str, key: str, end: int, following: st
         if not (is_roman or is_code) and (key == "no" or not _BRACKETED_NUMBER.match(cursor.text, end)):
             return False
     is_number = is_number or following in tables.CURRENCIES
-    goes_on = is_number or is_code or following.islower() or (word[0].isupper() and following != "")
+    goes_on = (
+        is_number
+        or is_code
+        or following.islower()
+        or (following != "" and (word[0].isupper() or cursor.previous in ("(", ",", ";")))
+    )
     if key in tables.ALSO_WORDS and not goes_on:
         return False
     if key in tables.MONTH_NUMBERS and not word[0].isupper():

@@ -29,6 +29,9 @@ _URL = re.compile(
 _FILE = re.compile(
     rf"(?:[\w.-]{{1,100}}[/\\]){{0,12}}[\w-]{{1,100}}(?:\.[\w-]{{1,40}}){{0,3}}\.(?:{_ENDINGS}|{_LARGE_ENDINGS})(?!\w)(?:\?\w+=[\w=&%.+-]{{0,200}})?(?:\.\d{{1,4}}(?!\w)){{0,3}}"
 )
+_DOTTED_NAME = re.compile(
+    r"[A-Za-z_]\w{1,60}\.[a-z_]\w{1,60}(?:\.[A-Za-z_]\w{1,60}){1,8}(?!\w)"
+)  # "com.example.Main"
 _PLACE = re.compile(r":(\d{1,6})(?::(\d{1,5}))?(?!\w)")  # "main.c:42:7"
 _HEX = re.compile(r"[\dA-Fa-f]{2}(?:([:-])[\dA-Fa-f]{2})(?:\1[\dA-Fa-f]{2}){4}(?![\w:])")
 _IPV4 = re.compile(r"(\d{1,3}(?:\.(?!000)\d{1,3}){3})(?::(\d{1,5})|/(\d{1,2}))?(?![\w.]*\d)")
@@ -100,7 +103,7 @@ def address(cursor: Cursor) -> Reading | None:
     can_begin = cursor.is_after_blank and (cursor.char.isalpha() or cursor.char in "/~\\.")
     if not can_begin or not _HEAD.match(cursor.text, cursor.at):
         return None
-    for pattern in (_EMAIL, _URL, _PATH, _FILE):
+    for pattern in (_EMAIL, _URL, _PATH, _FILE, _DOTTED_NAME):
         if match := pattern.match(cursor.text, cursor.at):
             written = match[0].rstrip(".,;:!?)]}'\"")
             parts = _PARTS.findall(_SCHEME.sub("", written))

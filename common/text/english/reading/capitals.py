@@ -18,7 +18,7 @@ _SURNAME = re.compile(r"(?:Mac|Mc|O|De|La|Di|Van|Fitz|Le)[A-Z][a-z]+")
 NUMBERED = words("""chapter chap ch part volume vol book act scene section article appendix phase type class
     grade level figure table title war episode stage season round game mark element bowl verse canto unit
     lesson division tier corps wars quarter psalm annex category apollo rocky version protocol page p pp
-    saturn gemini ares""")
+    saturn gemini ares sc""")
 _REIGN = re.compile(
     r"\b(?:reign|rule[drs]?\b|king|queen|emperor|empress|pope|pharaoh|throne|crown|dynasty|died|death|monarch"
     r"|(?:sons?|daughter|brother|count)\sof|succe(?:ed|ss)|abdicat|duke|prince|earl\b|sultan|heir|bishop|caliph)",
@@ -28,7 +28,7 @@ _FICTION = re.compile(
     r"\b(?:films?|movies?|games?|sequel|trilogy|episode|played?|playing|watch|released?|album|model)\b"
 )
 _ALWAYS_NUMBERED = words("type class phase stage tier level category schedule")
-_ALSO_IN_SMALL = words("chapter chap ch section part volume vol act scene book appendix page p pp")
+_ALSO_IN_SMALL = words("chapter chap ch section part volume vol act scene sc book appendix page p pp")
 _TITLES = words("king queen pope emperor popes tsar kaiser")
 _MONARCHS = _TITLES | words("""henry louis elizabeth george edward charles james william richard philip
     philippe felipe paul pius leo gregory innocent clement boniface urban alexander nicholas peter catherine

@@ -34,7 +34,7 @@ _NO_WORDS = words("tue tues weds thu thur thurs")  # days in small letters too
 _DAYS_TOO = words("mon wed sat sun tu th")  # in capitals they are names and words as well
 _REVISED = words("update updated edit edited posted revised effective news")
 _ON = words("on next last every each until till by closed open")
-_DAYTIMES = words("night morning afternoon evening nights mornings afternoons evenings noon brunch")
+_DAYTIMES = words("night morning afternoon evening nights mornings afternoons evenings noon brunch nite")
 _OTHER_DAY = re.compile(r"(?:,\s|\s&\s|\sand\s|\sor\s)([A-Z][a-z]{1,4})\b")
 _SHORT_YEAR = re.compile(r"\s'\d\d(?!\w)")
 _MONTHS_ONLY = words("feb aug sept oct nov dec apr")
@@ -46,6 +46,7 @@ _OF_SECONDS = words("""long delay delays later left timeout timeouts window clip
 _FOR_SECONDS = words("in for after within every wait waits waited timeout under over takes took lasts lasted")
 _BEFORE_SECONDS = _FOR_SECONDS | words("""is was to than about only by at of least most = : < > ~ ( , [ until
     hold last first next another exactly around roughly up nearly almost""")
+_SURE_DAY = re.compile(r"\d{1,2}/(?:1[3-57-9]|2\d|3[01])")
 _DAY_NAMES = words("mon tues wednes thurs fri satur sun")
 
 
@@ -195,6 +196,8 @@ def _is_day_named(cursor: Cursor, end: int) -> bool:
     following = cursor.next(end).lower()
     if cursor.word in ("Sat", "Wed") and cursor.previous.islower():
         return True
+    if cursor.text.startswith(":", end) and cursor.previous.lower() != "the":  # "Mon: rain"
+        return True
     before = cursor.earlier if cursor.previous in ("&", "and", ",", "or") else ""
     if cursor.previous.lower() in _ON or following in _DAYTIMES or before.lower() in tables.WEEKDAYS:
         return True
@@ -209,6 +212,8 @@ def dated_fraction(cursor: Cursor, first: int, second: int) -> str:
     if key == "(" and cursor.earlier.lower() in _REVISED:
         key = "on"
     if key == "of" and cursor.earlier.lower() in ("week", "night", "morning", "evening", "as", "day"):
+        key = "on"
+    if key in ("to", "through", "thru") and _SURE_DAY.fullmatch(cursor.earlier):  # "12/23 through 1/2"
         key = "on"
     is_date = key in _DATED or key.removesuffix("day") in _DAY_NAMES or key in tables.WEEKDAYS
     month, day = in_order(cursor, first, second)

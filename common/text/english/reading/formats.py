@@ -41,7 +41,9 @@ _OF_BETS = re.compile(r"\b(?:odds|bookies|favourites?\sat)\b")
 _SECONDS = re.compile(r"\s?s(?:ecs?)?(?!\w)")
 _BEFORE_TO = words("""able back come easy glad go going good got hard happy have like listen love need nice
     ready talk time trying used want way""")
-_BEFORE_FOR = words("good thx thanks thank ready wait waiting luv nice ok okay time perfect all much")
+_BEFORE_FOR = words(
+    "good thx thanks thank ready wait waiting luv nice ok okay time perfect all much tix tickets"
+)
 _TO_FRACTION = re.compile(r"(\d{1,3})\s?[-–]\s?(?=\d{0,3}\s?[½¼¾⅓⅔⅛])")
 _EVERY = re.compile(r"/(?:day|week|month|year|wk|mo|yr|d)\b")
 _PLURAL_SIZE = re.compile(r"x(\d{1,2})s")
@@ -56,7 +58,7 @@ _PORTS = words("""80 443 3000 3001 3306 4000 4200 5000 5173 5432 6379 8000 8001 
 _SCORES = {("24", "7"): "twenty-four seven", ("9", "11"): "nine eleven", ("7", "11"): "seven eleven"}
 _SCORES |= {("20", "20"): "twenty twenty"}
 _RATED = words("rated rate rates rating score scored scores : gave give gives got get gets solid")
-_PAGES = words("""page p slide part step item question track disc photo image frame retry attempt try
+_PAGES = words("""stop page p slide part step item question track disc photo image frame retry attempt try
     thread test day week lesson chapter episode round level batch epoch stage phase shard chunk box""")
 _QUARTERED = (2, 3, 4, 8, 16)  # the denominators of fractions in brackets
 _HALVED = words("price dozen time marathon way off mast")
@@ -215,10 +217,10 @@ def feet(cursor: Cursor, m: re.Match) -> str:
     return _counted(m[5], "foot") if m[5] else _counted(m[6], "inch")
 
 
-@form(r"(\d{1,3})°\s?(\d{1,2})['′]\s?(?:(\d{1,2}(?:\.\d{1,4})?)(?:\"|″|'')\s?)?([NSEW])?(?!\w)")
+@form(r"(\d{1,3})°\s?(\d{1,2}(?:\.\d{1,4})?)['′]\s?(?:(\d{1,2}(?:\.\d{1,4})?)(?:\"|″|'')\s?)?([NSEW])?(?!\w)")
 def degrees(cursor: Cursor, m: re.Match) -> str:
     """40°26′46″N."""
-    spoken = f"{_counted(m[1], 'degree')} {_counted(str(int(m[2])), 'minute')}"
+    spoken = f"{_counted(m[1], 'degree')} {_counted(m[2].lstrip('0') or '0', 'minute')}"
     spoken += f" {_counted(m[3], 'second')}" if m[3] else ""
     return spoken + {"N": " north", "S": " south", "E": " east", "W": " west"}.get(m[4] or "", "")
 
@@ -272,6 +274,8 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
     before = cursor.previous.lower()
     if before.rstrip(".") in ("op", "opus"):
         return f"{say.cardinal(top)} number {say.cardinal(bottom)}"
+    if len(m[3]) > 2 and m[3][0] == "0":  # "INV-2024/0087"
+        return f"{say.group(m[2])} slash {say.digits(m[3])}"
     if before[-1:] == "/":  # "ref. AB/1234/24"
         return f"{say.short(m[2])} slash {say.short(m[3])}"
     is_bracketed = (
@@ -402,7 +406,9 @@ def factor(cursor: Cursor, m: re.Match) -> str:
     return f"{say.integer(m[1])} times" if cursor.is_equation or not cursor.touches_word else ""
 
 
-@form(r"([24])(?=\s(u|ur|me|be|bed|b|c|do|get|go|have|hear|know|leave|say|see|sleep|talk|the|work)\b)")
+@form(
+    r"([24])(?=\s(u|ur|me|be|bed|b|c|do|get|go|have|hear|know|leave|say|see|sleep|talk|the|work|[MTWFS][a-z]{2,4}day|Sat|Sun|Fri|Mon)\b)"
+)
 def sound(cursor: Cursor, m: re.Match) -> str:
     """Talk 2 u, need 2 know, good 4 me: a digit for its sound, in small letters."""
     is_to = m[1] == "2" and m[2] != "the" and cursor.previous in _BEFORE_TO

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from melforge.common.text.english.pronounce import is_known
 from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.addresses import address, tag
@@ -227,6 +228,8 @@ def mark(cursor: Cursor) -> Reading | None:
     is_short = _NUMBERED.fullmatch(cursor.previous) or (cursor.earlier, cursor.previous) == ("per", "cent")
     if marks == "." and is_short and cursor.next(end).islower():
         return Reading("", end)  # "Louis XVI. lost", "the 5th. of May", "per cent. of"
+    if marks == ".." and cursor.touches_word and cursor.previous[-1].isdecimal() and after.isalnum():
+        return Reading("to", end)  # "1..10"
     if marks in (".,", ".;", ".:"):  # "Henry IV., Part I"
         return Reading(marks[1], end)
     if marks == "." and after.isalpha() and not cursor.touches_word:  # .NET, .env
@@ -289,8 +292,10 @@ def dash(cursor: Cursor) -> Reading | None:
         return Reading("to" if is_range else "", end)
     if not before and after.isspace():  # an item of a list
         return Reading("", end)
-    if dashes == "-" and before in ("", " ") and _FLAG.match(text, end):  # "python -m app"
+    if dashes == "-" and before in ("", " ") and _is_flag(cursor, following, end):
         return Reading("dash", end)
+    if (before, after) == ("(", ")"):  # "4 deletions(-)"
+        return Reading("minus", end)
     if before.isspace() and after.isspace() and ":" in cursor.previous and following[:1].isdecimal():
         return Reading("to", end)  # "8:30 - 9:30"
     if before.isspace() and after.isspace():
@@ -307,6 +312,12 @@ def dash(cursor: Cursor) -> Reading | None:
     if cursor.previous in _IONS and dashes == "-" and cursor.touches_word and not after.isalnum():
         return Reading("minus", end)
     return Reading("-" if dashes == "–" else "", end)
+
+
+def _is_flag(cursor: Cursor, name: str, end: int) -> bool:
+    """Whether this is "python -m app", "tar -xzvf"."""
+    is_row = 1 < len(name) < 6 and name.islower() and cursor.text.startswith(name, end) and not is_known(name)
+    return is_row or _FLAG.match(cursor.text, end) is not None
 
 
 def _is_numeral_range(cursor: Cursor, following: str) -> bool:
@@ -362,6 +373,13 @@ def power(cursor: Cursor) -> Reading | None:
         count = ion[3] or "".join(tables.SUPERSCRIPTS[char] for char in ion[1] or "")
         charge = "plus" if ion[2] == "⁺" or ion[4] == "+" else "minus"
         return Reading(f"{say.integer(count)} {charge}" if count else charge, ion.end())
+    if (
+        cursor.char == "^"
+        and cursor.is_after_blank
+        and len(cursor.previous) > 1
+        and cursor.previous.isalpha()
+    ):
+        return Reading("caret", cursor.at + 1)  # "npm ^9.2"
     match = _POWER.match(cursor.text, cursor.at)
     if not match:
         return Reading(tables.SYMBOLS.get(cursor.char, ""), cursor.at + 1)
@@ -432,7 +450,9 @@ def symbol(cursor: Cursor) -> Reading | None:
         return Reading(f"per {unit_name(period) or period}", end + len(period))
     elif char == "/" and _is_per_amount(cursor, end):
         spoken = "per"
-    elif char == "/" and last.isdigit() and _MONEY.match(cursor.text, end):
+    elif char == "~" and last.isalpha() and cursor.touches_word and before_number:
+        spoken = "tilde"  # HEAD~2
+    elif char == "/" and last.isdigit() and cursor.previous[0].isdigit() and _MONEY.match(cursor.text, end):
         spoken = "for"  # 3/$10
     elif char == "/" and before_number and (last.isdigit() or cursor.previous == ")"):
         is_rating = "." in cursor.previous and _RATING.match(cursor.text, end)
@@ -483,6 +503,8 @@ def _star(cursor: Cursor, end: int) -> str:
     """ "3 * 4", "w * h" and "x*y": times; "f**2": a power; "" for stars of emphasis and in "f*ck"."""
     count, text, before = end - cursor.at, cursor.text, cursor.previous
     following = cursor.next(end)
+    if text[max(cursor.at - 1, 0) : end + 1] == "(*)":  # of SQL
+        return "star"
     is_behind = before[-1:].isalnum() or before[-1:] == ")"
     if count > 2 or not is_behind or not (following[:1].isalnum() or following == "("):
         return ""

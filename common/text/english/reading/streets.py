@@ -208,8 +208,9 @@ def state(cursor: Cursor) -> Reading | None:
             tables.STATES_WITH_STOP[word] + cursor.last_stop(cursor.word_end + 1), cursor.word_end + 1
         )
     has_code = cursor.previous[:1].isupper() and _ZIP.match(cursor.text, cursor.word_end)
-    if is_behind_comma and word in tables.PROVINCES:
-        is_meant = word != "ON" or _POSTCODE.match(cursor.text, cursor.word_end)
+    is_coded = _POSTCODE.match(cursor.text, cursor.word_end)  # "Toronto ON M5H 1J9"
+    if word in tables.PROVINCES and (is_behind_comma or is_coded):
+        is_meant = word != "ON" or is_coded
         return Reading(tables.PROVINCES[word], cursor.word_end) if is_meant else None
     is_behind_city = cursor.previous in _CITIES and word != "MD" and cursor.behind_word != " "  # "Chicago IL"
     if word not in tables.STATES or not (is_behind_comma or has_code or is_behind_city):

@@ -111,7 +111,8 @@ STREETS = _pairs("""St Str: Street; Dr: Drive; Ave Av: Avenue; Blvd: Boulevard; 
     Turnpike; Plz: Plaza; Pt: Point; Hts: Heights; Way: Way""")
 
 # Written with a full stop. In small letters; the value keeps the case that is spoken.
-ABBREVIATIONS = _pairs("""wm: William; jas: James; geo: George; thos: Thomas; chas: Charles; robt: Robert;
+ABBREVIATIONS = _pairs("""lg: large; b.sc: BSC; m.sc: MSC;
+    wm: William; jas: James; geo: George; thos: Thomas; chas: Charles; robt: Robert;
     benj: Benjamin; saml: Samuel; edw: Edward; jno: John; eliz: Elizabeth; agg: aggregate; feat: featuring;
     civ: Civil; crim: Criminal; educ: Education; fed: Federal; med: medium; const: Constitution; plat:
     platform; bef: before; bur: buried; inj: injection; regt: Regiment; lat: latitude; long: longitude;
@@ -232,7 +233,8 @@ ACRONYM_WORDS = words("""NASA NATO UNESCO UNICEF OPEC AIDS LASER RADAR SONAR SCU
     DARPA SWAT RAM ROM PIN SIM COVID SARS NASDAQ CRISPR BIOS LAN WAN ASEAN MENSA NIMBY YOLO FOMO ERISA DACA
     HIPAA LIDAR MIDI PIXAR IKEA FIAT EPCOT UNIX CAD DRAM POTUS FLOTUS ICANN""")
 ACRONYMS = _pairs("""JPEG JPG: jay peg; SQL: sequel; WYSIWYG: wizzy wig; OK: okay; TOEFL: toe full; ASCII:
-    askey; iOS: IOS; YoY: year over year; CoV: COV; QoQ: quarter over quarter; MoM: month over month; PCIe:
+    askey; iOS: IOS; YoY: year over year; IMDb: IMDB;
+    CoV: COV; QoQ: quarter over quarter; MoM: month over month; PCIe:
     PCI E; NOAA: Noah; SCSI: scuzzy; PhD: PHD; MSc: MSC; BSc: BSC; WWI WW1: World War One; WWII WW2: World
     War Two; GIF: giff; FICA: fie ka; MOMA: moma; SCOTUS: scotus; IPv4: IPV four; IPv6: IPV six""")
 # Capitals of three letters or fewer that are said as words wherever they stand; longer ones are looked up.

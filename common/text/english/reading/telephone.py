@@ -76,7 +76,7 @@ def drawn_numbers(cursor: Cursor, m: re.Match) -> str:
 
 @form(
     r"\d+(?:-\d+){2,}(?!\w)|1[38]00 \d{3} \d{3}(?!\w)|\d{3}/\d{3}-\d{4}(?!\w)"
-    r"|\d{4}(?: \d{4}){3}(?!\w)|\d{3} \d{4} \d{4}(?!\w)"
+    r"|\d{4}(?: \d{4}){3}(?!\w)|\d{3} \d{4} \d\d(?:\d\d)?(?!\w)"
     r"|\d{2,4}-\d{6,10}(?<!000)(?![\w-])|0\d{1,4}(?:[ /-]\d{3,8}){1,3}(?!\w)|\d{2}-\d{7}(?!\w)"
     r"|0[1-9](?:[ .]\d\d){4}(?!\w|\.\d)|00\d{0,3}(?: \d{1,5}){3,5}(?!\w)"
 )
@@ -142,6 +142,8 @@ def code(cursor: Cursor, m: re.Match) -> str:
 
 def is_access_code(cursor: Cursor, written: str) -> bool:
     """Whether letters and digits are a code, as what stands before says: "your OTP is ab9453"."""
+    if sum(map(str.isdecimal, written)) > 7:  # "1Z999AA10123456784"
+        return True
     if not _MANY_OF_CODE.search(written):  # "code SAVE10"
         return False
     before = cursor.previous.lower().rstrip(".")
@@ -181,7 +183,7 @@ def zip_code(cursor: Cursor, m: re.Match) -> str:
         return say.digits(m[1]) + (f", {say.digits(m[2])}" if m[2] else "")
     is_apart = cursor.previous == "," and not cursor.next(m.end())[:1].islower()  # "Boise, ID, 83702"
     state = (cursor.earlier if is_apart else cursor.previous).replace(".", "")
-    is_behind_state = state in tables.STATES or state == "DC"
+    is_behind_state = state in tables.STATES or state in ("DC", "NYC")
     if not is_behind_state and not (m[2] and cursor.previous in _STATE_NAMES):
         return ""
     return say.digits(m[1]) + (f", {say.digits(m[2])}" if m[2] else "")

@@ -31,7 +31,7 @@ _BEFORE_TIME = words("at by until till from before after since around about to a
 
 @form(
     rf"(\d{{1,2}}):(\d{{2}})(?::(\d{{2}})|(?!,\d{{3}}))(?![\d:])((?:\.|(?<=:\d\d:\d\d),)\d+)?{_HALF}?(?:h|(Z))?"
-    rf"{_IN_ZONE}(?:(?<=[-T:.\d]{{8}})\s?([+−-])(\d\d):?(\d\d)(?!:))?(?!\w)"
+    rf"{_IN_ZONE}(?:(?<=[-T:.\d]{{8}})\s?([+−-])(\d\d):?(\d\d)(?!:))?(?!(?!ish\b)\w)"
 )
 def time(cursor: Cursor, m: re.Match) -> str:
     """15:30, 3:30 p.m., 9:45EST, 1:02:03.5, 08:05:09+02:00."""

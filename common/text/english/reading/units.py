@@ -14,7 +14,7 @@ _DOTTED_UNIT = re.compile(r"\s?([mk]\.p\.h|r\.p\.m|m\.p\.g)(?:\.|(?!\w))")
 _FLUID_OUNCE = re.compile(r"\s?fl\.?\s?oz(?!\w)")
 _BARE_SCALE = re.compile(r"\s?([CF])(?![\w'-]|\.\w)")
 _OF_HEAT = re.compile(
-    r"\b(?:temp|degrees|heat|oven|bake|boil|freez|fever|weather|warm|cold|hot\b|cool|high|low|sunny|chill)|°",
+    r"\b(?:temp|degrees|heat|oven|bake|boil|freez|fever|weather|warm|cold|hot\b|cool|high|low|sunny|chill|hi\b|lo\b|rain|snow|showers)|°",
     re.IGNORECASE,
 )
 _IN_CENTIMETERS = re.compile(r"\s\(\d{1,5}(?:\.\d{1,3})?\s?[cm]?m\)")
@@ -183,8 +183,9 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
         return not following[:1].isalnum() or following in _AMP_THINGS
     if symbol in "NW" and (cursor.previous.rstrip("-.") in ROADS or cursor.text.startswith("'", match.end())):
         return False
-    # "314 W. 42nd", "12 N Main"
-    is_direction = symbol in "NW" and (following[:1].isupper() or _ORDINAL.match(cursor.text, match.end()))
+    # "314 W. 42nd", "12 N Main"; not "a 65W USB charger"
+    is_named = following[:1].isupper() and (gap != "" or symbol == "N")
+    is_direction = symbol in "NW" and (is_named or _ORDINAL.match(cursor.text, match.end()))
     return not is_direction and not (
         symbol in "NW" and cursor.text[match.end() : match.end() + 2] in (".E", ".W")
     )

@@ -59,6 +59,7 @@ _OR = words("he his him she her")
 _PRONOUNS = {("he", "him"), ("she", "her"), ("him", "his"), ("her", "hers")}
 _SHORT_FORMS = tables.SHORT_FORMS | tables.SHORTENED
 _BEHIND_NAMES = {"Jr": "Junior", "Sr": "Senior"}
+_OF_KEYS = words("major minor maj min clarinet trumpet instrument")
 _DIMENSIONS = words("L W H D Ø")
 _LENGTH_ENDS = ("'", '"', "′", "″")
 _SIZE_FOLLOWS = re.compile(r"\s?\d")
@@ -119,6 +120,9 @@ def letter_with_sign(cursor: Cursor) -> Reading | None:
         and (sign == "^" or sign in tables.SUPERSCRIPTS)
     ):
         return Reading(letter.upper(), end)  # "mc²"
+    if letter[1:] == "b" and letter[0] in "ABDEG":  # "the key of Bb"
+        is_key = cursor.earlier == "key" or cursor.next(end).lower() in _OF_KEYS
+        return Reading(f"{letter_name(letter[0])} flat", end) if is_key else None
     if len(letter) != 1 or not sign or not letter.isascii():
         return None
     name = letter_name(letter.upper())
@@ -208,12 +212,20 @@ def in_notation(cursor: Cursor) -> Reading | None:
     """Chords, chess, years of about, TL;DR: what no ordinary word is followed by tells them."""
     behind = cursor.behind_word
     if behind.isdecimal() or behind == "#":
-        return chord(cursor) or chess_move(cursor) or circa(cursor) or hourly(cursor)
+        return chord(cursor) or chess_move(cursor) or circa(cursor) or hourly(cursor) or numbered(cursor)
     if behind == "-" and cursor.word == "O":
         return chess_move(cursor)
     if behind == "/" and cursor.word == "f":
         return aperture(cursor)
     return too_long(cursor) if behind == ";" else None
+
+
+@form(r"[Ss](\d{1,2})\s?[Ee](\d{1,3})(?!\w)|[A-Z]{2}\d{2}(?: [A-Z\d]{4}){3,7}(?: [A-Z\d]{1,3})?(?!\w)")
+def numbered(cursor: Cursor, m: re.Match) -> str:
+    """S03E07 of television; an IBAN."""
+    if m[1]:
+        return f"season {say.cardinal(int(m[1]))} episode {say.cardinal(int(m[2]))}"
+    return ", ".join(map(one_by_one, m[0].split(" ")))
 
 
 @form(r"f/(\d{1,2}(?:\.\d)?)(?!\w|/)")
