@@ -43,16 +43,16 @@ class Controls:
     This is the one table of controls: options, keys of files and checks are made of it (`control_fields`).
     """
 
-    pace: float = control(1.0, "times the usual speed (default: 1)", 0.1, 10)
-    pitch_shift: float = control(0.0, "raise the pitch by so much", -1000, 1000, unit="HZ")
+    pace: float = control(1.0, "speed, as a multiple of the usual one (default: 1)", 0.1, 10)
+    pitch_shift: float = control(0.0, "raise the pitch by so many hertz", -1000, 1000, unit="HZ")
     pitch_semitones: float = control(
-        0.0, "raise it by so much, the same interval for low and high voices", -48, 48, unit="N"
+        0.0, "raise it by so many semitones, the same interval for low and high voices", -48, 48, unit="N"
     )
     pitch_amplify: float = control(1.0, "livelier above 1, flatter below", -10, 10, unit="FACTOR")
     pitch_flatten: bool = control(False, "one pitch throughout")
     pitch_invert: bool = control(False, "mirror the pitch at its mean")
     denoising_strength: float | None = control(
-        None, "of the vocoder's hum (default: the voice's; 0: off)", 0, 10, unit="X"
+        None, "how much of the vocoder's hum is taken out (default: the voice's; 0: off)", 0, 10, unit="X"
     )
     sharpness: float | None = control(
         None, "contrast between neighbouring mel bands, 0 adds none (default: the voice's)", 0, 2, unit="X"
@@ -65,12 +65,12 @@ class Controls:
         None, "decoder steps for an utterance at most (default: the model's)", 1, unit="N"
     )
     dropout: bool = control(True, "the same speech for every seed, but flatter", negated="no_dropout")
-    volume: float = control(1.0, "times the amplitude (default: 1)", 0, 10)
+    volume: float = control(1.0, "loudness, as a multiple of the usual amplitude (default: 1)", 0, 10)
     pause_factor: float = control(1.0, "times the usual pauses between sentences, clauses, paragraphs", 0, 10)
     clause_pause: float | None = control(None, "silence where a long sentence is divided", 0, 20, unit="S")
     sentence_pause: float | None = control(None, "silence between sentences", 0, 20, unit="S")
     paragraph_pause: float | None = control(None, "silence between paragraphs", 0, 20, unit="S")
-    seed: int = control(0, "for models that draw noise (default: 0)")
+    seed: int = control(0, "seed of models that draw noise (default: 0)")
     speaker: int | str = control(
         0, "name or id of the speaker, or a mix as ann:0.3,ben:0.7 (default: the first)"
     )

@@ -45,8 +45,8 @@ how it runs:
   --runs N             runs for each row, fewer of slow ones (default: 10)
   warm-up
   --text-warm-up SECONDS   that --texts may speak others before (default: 60)
-  --limit SECONDS      for a row, with loading (default: {LIMIT:.0f}, with --texts {TEXT_LIMIT:.0f})
-  --budget SECONDS     for all rows: no further one begins then
+  --limit SECONDS      seconds for a row, with loading (default: {LIMIT:.0f}, with --texts {TEXT_LIMIT:.0f})
+  --budget SECONDS     seconds for all rows: no further one begins then
   --graphs DIR         folder of graphs of published sizes, exported if missing (default: build/graphs)
 """
 BACKENDS = """onnx, torch, trt, cuda, torch-compile, torch-graph, trt-graph (CUDA graphs), several

@@ -35,16 +35,16 @@ what is asked:
         for the Wyoming protocol, several with commas
   --model NAME={MODEL}   a pair, as the server names it
   --voice NAME={VOICE}   a voice, as the server names it
-  --sample-rate HZ     of the sound (default: {DEFAULT_RATE})
+  --sample-rate HZ     sampling rate of the sound (default: {DEFAULT_RATE})
   --texts FILE         a text a line (default: ten sentences of LJ Speech)
 how it is asked:
   --streams LIST       closed loop: streams at a time, with commas (default: 1,4,8)
-  --iterations N       of all texts by each stream (default: 1)
+  --iterations N       times that each stream asks for all texts (default: 1)
   --rates LIST         open loop: requests a second, with commas
   --listeners LIST     listeners in real time, with commas
-  --seconds SECONDS={SECONDS:.0f}   for which rates and listeners send requests
+  --seconds SECONDS={SECONDS:.0f}   for how long rates and listeners send requests
   --riva               NVIDIA's method for Riva: 1, 4, 6, 8, 16, 32 and 64 streams, 20 iterations
-  --processes N=1      that share the load, where one is too slow for it
+  --processes N=1      client processes, where one is too slow for the load
   --timeout SECONDS=300   longest wait for a chunk
 """
 

@@ -44,8 +44,8 @@ tables of texts (-i FILE.csv, .jsonl or .parquet, others with --format):
         of several or all: as many as have 4 GB of it and two cores each, 8 at most)
   --ray [ADDRESS]    workers on the Ray cluster there, auto for the one of this machine; without an address on
         one that is started here
-  --gpus-per-worker X   of a Ray cluster; a fraction shares one GPU (default: 1 where it has any)
-  --price X          of an hour of all workers: the progress then says what the run costs
+  --gpus-per-worker X   GPUs of a worker on a Ray cluster; a fraction shares one (default: 1 where it has any)
+  --price X          price of an hour of all workers: the progress then says what the run costs
   --progress FILE    write the progress there too, after each shard: JSON, or FILE.prom for the node exporter
         of Prometheus
 """

@@ -29,7 +29,7 @@ OPTIONS = f"""
   --checkpoint   a recogniser's weights instead of an ear
   --backend      onnx, torch or trt (default: onnx)
   precision device threads
-  --limit SHARE={LIMIT}   of a recording's words that may be heard as others, from 0 to 1
+  --limit SHARE={LIMIT}   share of a recording's words that may be misheard, from 0 to 1
   --json         print all recordings as JSON, the worst first
 """
 

@@ -61,7 +61,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = options.Parser(description=__doc__)
     texts = {  # options with commas: default and help
         "steps": (",".join(STEPS), "; ".join(f"{name}: {about}" for name, about in STEPS.items())),
-        "models": (",".join(names(*KINDS)), "of the step verify (default: all)"),
+        "models": (",".join(names(*KINDS)), "models of the step verify (default: all)"),
         "weights": ("voice,published", "published (its sizes, random weights) and voice (default: both)"),
         "precision": (",".join(PRECISIONS), "with commas (default: fp32,fp16)"),
     }

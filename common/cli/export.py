@@ -23,7 +23,7 @@ OPTIONS = """
   --force            export what is there already again
 files with weights:
   -o, --output DIR   write them there, with a README and a check.py
-  --precision        of weights and computation (default: fp32)
+  --precision        precision of weights and computation (default: fp32)
   --opset N          ONNX operator set, 18 to 22 (default: 20)
   --all              the stages of every form, not only the default's
 """

@@ -44,21 +44,21 @@ SHARED = f"""
   --acoustic NAME   acoustic model (default: the voice's)
   --vocoder NAME    vocoder (default: the voice's)
   --voice NAME      name or folder of a voice (default: the shipped one)
-  --ear NAME        name or folder of an ear, which a recogniser hears with (default: the shipped one)
+  --ear NAME        name or folder of an ear: a recogniser (default: the shipped one)
   --checkpoint FILE...   published weights instead of the voice's, also acoustic=FILE or vocoder=FILE; may
         be repeated
   --backend NAME=onnx   onnx, torch, trt (TensorRT; builds engines that are missing, unless --no-build is
         given) or cuda (CUDA kernels, the fastest), or one for each: acoustic=trt,vocoder=onnx; single stages
         on kernels: trt,decoder_loop=cuda
-  --precision {"|".join(PRECISIONS)}   of the engines, for the backend trt (default: fp32, or what files say)
+  --precision {"|".join(PRECISIONS)}   precision of TensorRT engines (default: fp32, or what files say)
   --decoder {"|".join(form for forms in FORMS.values() for form in forms)}   {
     "; ".join(f"{model}: {', '.join(map(' is '.join, forms.items()))}" for model, forms in FORMS.items())
 } (default: the model's)
   --device NAME=auto   cpu, cuda or cuda:N (auto: a GPU if there is one)
-  --threads THREADS    of the CPU (default: all cores)
+  --threads THREADS    CPU threads (default: all cores)
   --listen [EAR]    hear what was spoken by this ear (default: the shipped one) and print the word error
         rate; the exit status is 1 where it is above --listen-limit
-  --listen-limit SHARE   of words that may be heard as others, from 0 to 1 (default: {LISTEN_LIMIT})
+  --listen-limit SHARE   share of words that may be misheard, from 0 to 1 (default: {LISTEN_LIMIT})
   --batch-size N    utterances at a time
   --phonemes {"|".join(ALPHABETS)}   the text is phonemes of this alphabet, with marks; ARPAbet's words are
         divided by a "|"

@@ -84,7 +84,7 @@ class Parser(Group):
         settings.add_argument("--hparam", **files, help=f"{what}; may be repeated, the last one wins")
         what = "the value of one option, or of a key of these files; may be repeated"
         settings.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=what)
-        what = "print every value and its place, as YAML, and stop"
+        what = "print every value and where it comes from, as YAML, and exit"
         settings.add_argument("--print-hparams", action="store_true", help=what)
         what = "show a fault's traceback (also: $MELFORGE_DEBUG)"
         settings.add_argument("--debug", action="store_true", help=what)

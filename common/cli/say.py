@@ -42,10 +42,10 @@ OPTIONS = f"""
   --server URL={SERVER}   where it listens
   -o, --output FILE  sound file ({", ".join("." + name for name in SUFFIXES)}), or - for stdout (default: play
         it)
-  --format NAME      of the sound (default: as the file's suffix says; pcm)
+  --format NAME      format of the sound (default: as the file's suffix says; pcm)
   --model NAME={MODEL}   a pair, as the server names it
   --voice NAME={VOICE}   a voice, as the server names it
-  --sample-rate HZ   of the sound (default: {DEFAULT_RATE})
+  --sample-rate HZ   sampling rate of the sound (default: {DEFAULT_RATE})
   lexicon phonemes links
   --json             print what was measured, as JSON on stdout
 {options.CONTROLS}"""

@@ -34,7 +34,7 @@ OPTIONS = f"""
   folder DIR           recordings and texts, as melforge voice prepare reads them
   name NAME            name of the voice; a path makes its folder there instead of in the folder of voices
   --work DIR           folder for the corpus and the run (default: clones/NAME)
-  --minutes X={MINUTES:g}   of training at most; {STEPS} steps end it too
+  --minutes X={MINUTES:g}   minutes of training at most; {STEPS} steps end it too
   accent
   --keep KIND...       use lines in spite of this kind of defect, or the line of this name
   --ear NAME           ear that hears recordings and voice; none for none (default: the shipped one)

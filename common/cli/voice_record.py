@@ -18,8 +18,8 @@ example:
 
 OPTIONS = """
   folder DIR           for the recordings: wavs/ and metadata.csv, which melforge voice prepare and clone read
-  --sentences FILE     others to read than those shipped, one a line
-  --port N=8000        of the page, on this machine; 0 for any that is free
+  --sentences FILE     sentences to read in place of those shipped, one a line
+  --port N=8000        port of the page on this machine; 0 for any free one
 """
 
 

@@ -36,14 +36,14 @@ OPTIONS = f"""
   corpus DIR           folder that melforge voice prepare wrote
   -o, --output DIR!    folder of the run, a folder a model
   --model NAME...      model to train, one of {{models}}; may be repeated (default: the acoustic one)
-  --minutes X          of training, for each model (default: 10, or {STEPS} steps if they take less)
+  --minutes X          minutes of training, for each model (default: 10, or {STEPS} steps if they take less)
   --steps N            stop after so many steps
   --resume             go on with a run that was interrupted
-  --learning-rate X    the highest (default: hparams/MODEL/{FILE}'s)
-  --sample-minutes X=2   between samples
-  --save-minutes X=1   between checkpoints
+  --learning-rate X    the highest learning rate (default: hparams/MODEL/{FILE}'s)
+  --sample-minutes X=2   minutes between samples
+  --save-minutes X=1   minutes between checkpoints
   align
-  --seed N0=0          of the batches
+  --seed N0=0          seed of the batches
   --device NAME=auto   cpu or cuda (auto: a GPU if there is one)
 """
 

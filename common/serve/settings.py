@@ -52,7 +52,7 @@ class ServeSettings:
     certificate: str | None = setting(
         None, "file of the certificates for TLS, of HTTP and of gRPC, in PEM (default: no TLS)", "FILE"
     )
-    certificate_key: str | None = setting(None, "file of its key, in PEM", "FILE")
+    certificate_key: str | None = setting(None, "file of the certificate's key, in PEM", "FILE")
     pairs: str | None = setting(
         None,
         "the pairs that are offered, such as fastpitch-hifigan,tacotron2-waveglow; the first is spoken "
@@ -84,8 +84,8 @@ class ServeSettings:
     body_bytes: int = setting(1 << 20, "bytes of a request's body (default: 1048576)", "N")
     answer_bytes: int = setting(
         25 << 20,
-        "bytes of an answer that may wait until all are there, as audio whose first bytes are known last and "
-        "all with stream false have to; a longer one is 413 (default: 26214400)",
+        "bytes of an answer that is sent only when it is complete, as with stream false; a longer one is 413 "
+        "(default: 26214400)",
         "N",
     )
     ahead: float = setting(
