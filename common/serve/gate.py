@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import unquote
 
 from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -34,7 +35,15 @@ QUIET = (*PROBES, "/metrics")  # asked every few seconds: no line in the log
 # Whose POST is admitted by `Service.admitted`. In a flood each refusal waits for those before it.
 ADMITTED = frozenset(
     f"/v1/audio/{name}"
-    for name in ("speech", "speech/batch", "phonemize", "transcriptions", "synthesize", "synthesize_online")
+    for name in (
+        "speech",
+        "speech/batch",
+        "phonemize",
+        "transcriptions",
+        "translations",
+        "synthesize",
+        "synthesize_online",
+    )
 )
 LEFT = 499  # nginx's status for a client that left before the answer
 SWITCHED, POLICY = 101, 1008  # a WebSocket's status, and its close code if it is not allowed
@@ -63,6 +72,7 @@ class Gate:
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
+        scope = with_origin_form(scope)
         arrived = self.service.scheduler.clock()
         headers = dict(scope["headers"])
         name = request_id(headers.get(b"x-request-id", b""))
@@ -149,6 +159,19 @@ class Gate:
         """Headers about what a caller has left of the minute."""
         service = self.service
         return service.allowances.headers(caller, service.limits_of(caller)) if caller else []
+
+
+def with_origin_form(scope: Scope) -> Scope:
+    """A request whose target is a whole address, as clients of a proxy send it, as one for the path alone.
+    Its host counts then and not the header's (RFC 9112, 3.2.2).
+    """
+    before, mark, address = scope.get("raw_path", b"").partition(b"://")
+    if not mark or before.lower() not in (b"http", b"https"):
+        return scope
+    host, _, path = address.partition(b"/")
+    headers = [(name, host if name == b"host" else value) for name, value in scope["headers"]]
+    path = b"/" + path
+    return {**scope, "raw_path": path, "path": unquote(path), "headers": headers}
 
 
 def request_id(given: bytes) -> bytes:

@@ -39,11 +39,14 @@ async def read_json(request: Request, most: int) -> bytes:
 
 
 def require_type(request: Request, wanted: str) -> None:
-    """415 if the body is of another media type."""
+    """415 if the body is of another media type, or compressed."""
     given = request.headers.get("content-type", "")
     if given.partition(";")[0].strip().lower() != wanted:
         message = f"the body must be {wanted}, and its Content-Type is {given[:50] or 'missing'!r}"
         raise ApiError(415, message, code="unsupported_media_type")
+    if (coding := request.headers.get("content-encoding", "identity").lower()) != "identity":
+        message = f"the body must be sent as it is, without Content-Encoding: {coding[:50]}"
+        raise ApiError(415, message, code="unsupported_media_type", headers={"Accept-Encoding": "identity"})
 
 
 async def read_body(request: Request, most: int) -> bytes:

@@ -136,7 +136,7 @@ def make_driver(
 
         require_provider(deployment.onnx_provider, device)  # before a device is picked without it
     device = pick_device(backend) if device == "auto" else device
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", str(device)):
         raise InputError(f"unknown device {device!r}: use cpu, cuda, cuda:N or auto")
     if backend == KERNELS:
         backend, deployment = "torch", replace(deployment, kernels=kernel_stages(source.model))

@@ -93,6 +93,8 @@ def test_published_files_speak_with_their_own_text_chain(tmp_path):
     assert published.speak("Hello there.").seconds > 0.1
     with pytest.raises(ValueError, match="two checkpoints for the vocoder"):
         TextToSpeech.load(checkpoints=[files[1], files[1]])
+    with pytest.raises(InputError, match="unknown device None"):
+        TextToSpeech.load(checkpoints=files, device=None)
 
 
 def test_stream_leaves_before_the_rest_is_computed(tts, monkeypatch):

@@ -103,6 +103,18 @@ def test_what_a_page_can_send_without_asking_is_no_request_for_speech(server, ki
             SPEECH, json=speech(), headers={"Content-Type": "Application/JSON; charset=utf-8"}
         )
         assert answer.status_code == 200
+        answer = client.post(SPEECH, json=speech(), headers={"Content-Encoding": "gzip"})
+        assert "without Content-Encoding: gzip" in require_error(answer, 415)["message"]
+        assert answer.headers["accept-encoding"] == "identity"
+
+
+def test_a_target_may_be_a_whole_address_whose_host_counts(server):
+    url = httpx.URL(server.url)
+    with httpx.Client(proxy=server.url, timeout=PATIENCE) as client:  # sends it so
+        assert client.get(f"{server.url}/health").json() == {"status": "ok"}
+        assert client.get(f"http://localhost:{url.port}/v1/models/tts%2D1?a=b").json()["id"] == "tts-1"
+        answer = client.get("http://evil.example/health", headers={"Host": "localhost"})
+        assert require_error(answer, 421)["code"] == "host_not_allowed"
 
 
 def test_a_body_with_two_lengths_has_one_answer_and_the_connection_ends(server):

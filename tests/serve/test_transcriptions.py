@@ -336,14 +336,15 @@ def test_figures_and_the_log_have_what_was_heard(hears, wav, monkeypatch):
 
 
 @pytest.mark.openai
+@pytest.mark.filterwarnings("ignore:deprecated")  # translations, in new clients
 def test_openai_s_client_gets_every_form(hears, wav, wanted):
     import openai
 
-    create = openai.OpenAI(
-        base_url=f"{hears.url}/v1", api_key="none", max_retries=0
-    ).audio.transcriptions.create
+    audio = openai.OpenAI(base_url=f"{hears.url}/v1", api_key="none", max_retries=0).audio
+    create = audio.transcriptions.create
     file = ("speech.wav", wav)
     assert create(model="whisper-1", file=file).text == wanted.text
+    assert audio.translations.create(model="whisper-1", file=file).text == wanted.text
     assert create(model="small", file=file, response_format="text").strip() == wanted.text
     assert create(model="whisper-1", file=file, response_format="srt").startswith("1\n")
     assert create(model="whisper-1", file=file, response_format="vtt").startswith("WEBVTT")

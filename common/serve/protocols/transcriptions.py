@@ -61,9 +61,10 @@ def make_router(service: Service) -> APIRouter:
     router = APIRouter(prefix="/v1")
     hearing, settings = service.hearing, service.settings
 
-    @router.post(
-        "/audio/transcriptions", openapi_extra=TranscriptionFields.body_schema(), response_class=Response
-    )
+    described = {"openapi_extra": TranscriptionFields.body_schema(), "response_class": Response}
+
+    @router.post("/audio/translations", **described)  # the words of English speech are English
+    @router.post("/audio/transcriptions", **described)
     async def transcriptions(request: Request) -> Response:
         """Transcribes a recording."""
         arrived = service.scheduler.clock()
