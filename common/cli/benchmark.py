@@ -7,7 +7,6 @@ import itertools
 import re
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from melforge.common.cli import options, run
@@ -71,7 +70,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = options.Parser(
         description=__doc__, kinds=("acoustic", "vocoder"), choose=lambda args: itertools.chain(*choose(args))
     )
-    options.add_table(parser, OPTIONS, texts=Path)
+    options.add_table(parser, OPTIONS, texts=options.local_path)
     # `backend` and `precision` are keys of the models here.
     how, many = parser.add_argument_group("how it runs"), {"action": "append", "default": []}
     how.add_argument("--backend", dest="backends", metavar="NAMES", **many, help=BACKENDS)

@@ -6,7 +6,6 @@ import argparse
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from melforge.common.audio.wire import DEFAULT_RATE
@@ -51,7 +50,7 @@ how it is asked:
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = options.Parser(description=__doc__, epilog=EPILOG)
-    options.add_table(parser, OPTIONS, texts=Path)
+    options.add_table(parser, OPTIONS, texts=options.local_path)
     add_output(parser, "server")
     return parser.parse_args(argv)
 

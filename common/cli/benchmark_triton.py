@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from melforge.common.cli import options, phrases, run
@@ -54,7 +53,7 @@ recognisers:
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = options.Parser(description=__doc__, epilog=EPILOG)
-    options.add_table(parser, OPTIONS, phrases=Path)
+    options.add_table(parser, OPTIONS, phrases=options.local_path)
     add_output(parser, "triton")
     args = parser.parse_args(argv)
     args.transcribe = ENSEMBLE if args.transcribe == "" else args.transcribe

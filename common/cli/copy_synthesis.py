@@ -19,7 +19,7 @@ OPTIONS = """
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = options.Parser(description=__doc__, kinds=("vocoder",))
-    options.add_table(parser, OPTIONS, inputs=Path)
+    options.add_table(parser, OPTIONS, inputs=options.local_path)
     args = parser.parse_args(argv)
     copies = name_copies(args.inputs, args.output)
     require_writable_folder(args.output)

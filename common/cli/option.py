@@ -73,6 +73,10 @@ def local(text: str) -> str:
     return text
 
 
+def local_path(text: str) -> Path:
+    return Path(local(text))
+
+
 def written(text: str) -> str:
     """A text. Bytes that the locale could not read are read as UTF-8."""
     if not re.search("[\ud800-\udfff]", text):
@@ -87,7 +91,7 @@ not_negative = partial(positive, least=0)
 # What a value is by the word for it in a table; by other words it is text.
 TYPES: dict[str, Callable[[str], Any]] = {
     **{"N": positive, "N0": not_negative, "X": float, "SECONDS": float, "SHARE": share, "THREADS": threads},
-    **{"FILE": local, "DIR": lambda text: Path(local(text)), "HZ": positive, "TEXT": written},
+    **{"FILE": local, "DIR": local_path, "HZ": positive, "TEXT": written},
 }
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from melforge.common.cli.option import (
     finite,
     in_argparses_words,
+    local_path,
     not_negative,
     positive,
     read_table,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from melforge.common.synthesis.warm_up import Warmed
     from melforge.common.weights.voices import ModelSource
 
-__all__ = ["Parser", "finite", "not_negative", "positive", "share", "threads"]
+__all__ = ["Parser", "finite", "local_path", "not_negative", "positive", "share", "threads"]
 LISTEN_LIMIT = 0.15
 MODEL_OPTIONS = """
 models:

@@ -7,7 +7,6 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from melforge.common.cli import options, run
@@ -108,7 +107,7 @@ def make_parser() -> options.Parser:
     parser = options.Parser(
         description=__doc__, epilog=EPILOG, kinds=("recogniser",), choose=models_that_hear
     )
-    options.add_table(parser, OPTIONS, inputs=Path, manifest=Path)
+    options.add_table(parser, OPTIONS, inputs=options.local_path, manifest=options.local_path)
     return parser
 
 

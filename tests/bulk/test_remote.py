@@ -304,7 +304,14 @@ def test_a_store_that_is_not_there_is_a_sentence(place, message, store, tiny_voi
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("verify", "-o --plot --json"), ("benchmark", "-o --profile"), ("check_gpu", "-o"), ("speak", "--plot")],
+    [
+        ("verify", "-o --plot --json"),
+        ("benchmark", "-o --profile"),
+        ("check_gpu", "-o"),
+        ("speak", "--plot"),
+        ("transcribe", "-- --manifest"),
+        ("copy_synthesis", "--"),
+    ],
 )
 def test_an_address_is_no_place_of_this_machine(name, options):
     command = import_module(f"melforge.common.cli.{name}")
