@@ -76,8 +76,9 @@ class TextToSpeech:
 
     It may be called from several threads: each gets what it would get alone. Calls take turns at the models,
     a batch of utterances or a stream's chunk at a time, so that they add up to the throughput of one thread.
-    `models_turn` is what they hold meanwhile (default: a lock of this object). Several objects that share
-    drivers need one lock, or none (`nullcontext()`) where all engines say `can_be_shared`.
+    `models_turn` is what they hold meanwhile (default: a lock of this object); who runs `acoustic` or
+    `vocoder` directly holds it too, since a warm-up in the background may run them. Several objects that
+    share drivers need one lock, or none (`nullcontext()`) where all engines say `can_be_shared`.
     """
 
     def __init__(
