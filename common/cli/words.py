@@ -53,7 +53,8 @@ def read_words(
             key, option = own_name(name), None
             ours = [one.key for one in options] if name in SWITCHES else []
             if not flag.startswith("--") or (key not in ours and key not in hints()):
-                raise InputError(_unknown(flag, [*(f"--{key}" for key in hints()), *known]))
+                loose_ones = [option.flag for option in options if option.positional]
+                raise InputError(_unknown(flag, [*(f"--{key}" for key in hints()), *known], loose_ones))
             hint = bool if name in SWITCHES else hints()[key]
             entries[key] = own_entry(name, _key_entry(flag, hint, text, left))
         name = name if key == own_name(name) else key  # not a beginning of it
@@ -129,10 +130,13 @@ def _key_entry(flag: str, hint: Any, text: str | None, left: list[str]) -> Entry
     return read_value(text, flag if text == "true" else f"{flag}={text}")
 
 
-def _unknown(flag: str, known: Iterable[str]) -> str:
+def _unknown(flag: str, known: Iterable[str], positional: Sequence[str]) -> str:
     names = {word.lstrip("-").replace("-", "_"): word for word in known}
     near = likely_name(flag.lstrip("-").replace("-", "_"), names)
-    return f"unknown option {flag}" + (f"; did you mean {names[near]}?" if near else "")
+    way_out = f"; did you mean {names[near]}?" if near else ""
+    if positional and not near:
+        way_out = f"; without an option it takes {' '.join(positional)}"
+    return f"unknown option {flag}{way_out}"
 
 
 def _place(words: list[str], options: Sequence[Option], values: Entries) -> None:

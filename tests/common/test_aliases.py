@@ -88,7 +88,7 @@ def test_a_key_of_the_models_may_stand_as_an_option(infer):
         ("--batch_size 0", "--batch_size must be a whole number from 1 on, not '0'"),
         ("--batch_sise=1", "unknown option --batch_sise; did you mean --batch-size?"),
         ("--speed 1.2", "unknown option --speed; did you mean --pace?"),
-        ("--use_trtx", "unknown option --use_trtx"),
+        ("--use_trtx", "unknown option --use_trtx; without an option it takes TEXT"),
         ("-x", "unknown option -x"),
         ("--pace", "--pace needs a value"),
         ("--pace --json", "--pace needs a value"),
