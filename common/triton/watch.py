@@ -3,7 +3,9 @@
 
 tritonserver 2.51 does not start such a process again. To load the model again is not enough: nobody ends the
 streams that were under way, and over HTTP a load stops other clients for as long as it takes. So the server
-is killed, which all its clients see at once; who runs this starts it again, as is done with containers.
+is killed, which all its clients see at once; who runs this starts it again, as is done with containers. So it
+is where a model's process paused for a second while it was loaded: the server waits for the end of that
+process, which nobody has told to end, and is never ready.
 Signals to end are passed on. It needs Python only, and lies in the repository for who runs the server.
 """
 
@@ -15,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 PERIOD = 0.5  # seconds between two looks
+STUCK = 20  # looks at which the server waits for the end of a process and no model has done anything
 STUB = "triton_python_b"  # the process of a model, as the kernel calls it
 ENDS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 SIGNALS = {*ENDS, signal.SIGCHLD}
@@ -33,6 +36,22 @@ def dead_models(server):
     return found
 
 
+def read(path):
+    try:
+        return path.read_text(errors="replace")
+    except OSError:  # it has ended
+        return ""
+
+
+def times_of_models(server):
+    """The time that the first thread of each model has run, while the server waits for a process to end."""
+    tasks = Path(f"/proc/{server}/task")
+    if not any(read(path) == "do_wait" for path in tasks.glob("*/wchan")):
+        return None
+    children = " ".join(map(read, tasks.glob("*/children"))).split()
+    return [stat.split()[13:15] for one in children if (stat := read(Path(f"/proc/{one}/task/{one}/stat")))]
+
+
 def status_of(server):
     """The status with which the server has ended, or None; what else has ended is cleared away."""
     with suppress(ChildProcessError):
@@ -49,7 +68,7 @@ def run(command):
     except OSError as error:
         print(f"error: {command[0]}: {error.strerror}", file=sys.stderr)
         return 2, True
-    told, dead = False, set()
+    told, dead, times, looks = False, set(), None, 0
     while (status := status_of(server)) is None:
         came = signal.sigtimedwait(SIGNALS, PERIOD)
         if came and came.si_signo in ENDS:
@@ -57,8 +76,11 @@ def run(command):
             os.kill(server, came.si_signo)
         elif not came:
             earlier, dead = dead, dead_models(server)
-            if dead & earlier:
-                print(f"the process of a model has died: {', '.join(dead)}", file=sys.stderr, flush=True)
+            before, times = times, times_of_models(server)
+            looks = looks + 1 if times and times == before else 0
+            if dead & earlier or looks == STUCK:
+                what = f"has died: {', '.join(dead)}" if dead & earlier else "hangs"
+                print(f"the process of a model {what}", file=sys.stderr, flush=True)
                 os.killpg(server, signal.SIGKILL)
     with suppress(ProcessLookupError):  # models whose server has gone
         os.killpg(server, signal.SIGKILL)

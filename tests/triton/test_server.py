@@ -1,6 +1,7 @@
 """The real server runs the repository: audio as `speak` makes it, errors, batches, streams, the probe."""
 
 import collections
+import contextlib
 import functools
 import itertools
 import json
@@ -30,7 +31,7 @@ from melforge.common.triton.client import HttpClient
 from tests import flood as floods
 from tests.flood import CLIENTS, SECONDS, flood, post, private_mb, seconds_from_now
 from tests.serve.conftest import wait_for
-from tests.triton.conftest import PATIENCE, QUEUE_SIZE, ROOT, own_environment, tritonserver
+from tests.triton.conftest import PATIENCE, QUEUE_SIZE, ROOT, own_environment, read_bytes, tritonserver
 
 pytestmark = [pytest.mark.tritonserver, pytest.mark.slow, floods.IN_TIME]
 MODELS = ("frontend", "acoustic", "vocoder")
@@ -364,6 +365,31 @@ def test_a_dead_model_ends_what_waits_for_it_and_the_server_starts_again(server,
     assert close_to(streamed(client, TEXTS[0], {}), tts.speak(TEXTS[0]).samples)
     models = len(MODELS) + 1
     assert len(list(Path("/dev/shm").glob(f"melforge-{server.process.pid}-*"))) == models
+
+
+def test_a_model_that_pauses_while_it_is_loaded_does_not_hang_the_server(server, client, tts):
+    """tritonserver waits for the end of its process for ever: it takes it for dead, and does not end it."""
+
+    def warms_up():
+        with contextlib.suppress(AssertionError):
+            times = read_bytes(Path(f"/proc/{server.stub('acoustic')}/stat")).rpartition(b") ")[2].split()
+            return (
+                not Path(f"/proc/{first}").exists() and int(times[11]) > 50
+            )  # of its hundredths of a second
+
+    def waits():
+        return b"do_wait" in map(read_bytes, Path(f"/proc/{again}/task").glob("*/wchan"))
+
+    first = server.server()
+    os.kill(server.stub("frontend"), signal.SIGKILL)
+    wait_for(warms_up, "the model being loaded again")
+    again, paused = server.server(), server.stub("acoustic")
+    os.kill(paused, signal.SIGSTOP)
+    wait_for(waits, "the server taking it for dead")
+    os.kill(paused, signal.SIGCONT)
+    wait_for(lambda: not Path(f"/proc/{again}").exists(), "the end of the server that waits")
+    wait_for(lambda: not server.probe().returncode, "another server")
+    assert close_to(alone(client, TEXTS[0], {}), tts.speak(TEXTS[0]).samples)
 
 
 def test_a_server_that_is_told_to_end_leaves_nothing(repository, tmp_path):
