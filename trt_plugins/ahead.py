@@ -141,20 +141,17 @@ def launches_of(
     return launches
 
 
-def load_kernels(drivers: Iterable[Any]) -> None:
+def load_kernels(drivers: Sequence[Any]) -> None:
     """Compiles what models on the GPU at hand launch for a short text, all together, or loads it from the
     cache: each stage alone would wait for its own.
     """
-    launches = []
-    for driver in drivers:
-        engines = [e for e in driver.engines.values() if launches_triton(type(e), driver.source)]
-        if engines:
-            *_, (_, bucket, batch) = steps_of(driver)
-            with torch.cuda.device(engines[0].device):
-                launches += launches_of(engines, driver.source, [(bucket, batch)], engines[0].device)
-    if launches:
-        with torch.cuda.device(launches[0].arguments[0].device):
-            compile_missing(launches)
+    device, launches = next(iter(drivers[0].engines.values())).device, []
+    with torch.cuda.device(device):
+        for driver in drivers:
+            engines = [e for e in driver.engines.values() if launches_triton(type(e), driver.source)]
+            if engines:
+                launches += launches_of(engines, driver.source, [steps_of(driver)[-1][1:]], device)
+        compile_missing(launches)
 
 
 @cache

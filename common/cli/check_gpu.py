@@ -153,18 +153,7 @@ def checks_of(step: str, args: argparse.Namespace, models: Sequence[str]) -> Ite
         words = [*voice, "benchmark", "--acoustic", "all", "--vocoder", "all", "--device", "cuda"]
         out = str(args.output / "kernels-speed")
         # Of one length: without, cold processes of each pair are timed too, which takes minutes.
-        words += [
-            "--backend",
-            "cuda",
-            "--backend",
-            "torch",
-            "--symbols",
-            "128",
-            "--limit",
-            "60",
-            "--budget",
-            "180",
-        ]
+        words += ["--backend=cuda", "--backend=torch", "--symbols=128", "--limit=60", "--budget=180"]
         yield GpuCheck("kernels-speed", [*words, "-o", out])
         return
     from melforge.common.weights.voices import load_voice

@@ -139,11 +139,9 @@ def run_step(driver: AcousticModel | Vocoder, step: Step) -> Iterator[Warmed]:
 
 def load_kernels(tts: Warmable) -> None:
     """Compiles the kernels of a short text, or loads them from the cache: those of both models together."""
-    with tts.models_turn, tts.acoustic.on_its_stream():
-        drivers = (tts.acoustic, tts.vocoder)
-        for ahead in {plan_of(driver.source.model).ahead for driver in drivers} - {""}:
-            its = [driver for driver in drivers if plan_of(driver.source.model).ahead == ahead]
-            importlib.import_module(ahead).load_kernels(its)
+    if ahead := plan_of(tts.acoustic.source.model).ahead:
+        with tts.models_turn, tts.acoustic.on_its_stream():
+            importlib.import_module(ahead).load_kernels((tts.acoustic, tts.vocoder))
 
 
 class IdleWarmUp:
