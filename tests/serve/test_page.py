@@ -594,6 +594,7 @@ def test_the_history_keeps_the_last_twenty_in_this_browser(page):
         }"""
     )
     page.page.reload()
+    page.opened()
     assert entries.count() == 20 and entries.first.inner_text() == "Text 24."
     page.page.click("#clear")
     assert entries.count() == 0 and page.run("localStorage.getItem('melforge.history')") == "[]"
