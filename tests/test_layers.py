@@ -4,6 +4,7 @@ Every import counts: inside functions, for type checking, by `importlib` and as 
 """
 
 import ast
+import functools
 import re
 import runpy
 from collections.abc import Iterator
@@ -101,14 +102,16 @@ def imports_of(tree: ast.AST, module: str = "") -> Iterator[tuple[int, str]]:
                 yield node.lineno, ours(name)
 
 
-def arrows() -> Iterator[tuple[str, int, str]]:
-    for module, path in SOURCES.items():
-        for line, other in imports_of(ast.parse(path.read_text(encoding="utf-8"))):
-            if other.partition(".")[0] in PACKAGES and other != module and other in SOURCES:
-                yield module, line, other
-
-
-ARROWS = sorted(set(arrows()))
+@functools.cache
+def arrows() -> list[tuple[str, int, str]]:
+    return sorted(
+        {
+            (module, line, other)
+            for module, path in SOURCES.items()
+            for line, other in imports_of(ast.parse(path.read_text(encoding="utf-8")))
+            if other.partition(".")[0] in PACKAGES and other != module and other in SOURCES
+        }
+    )
 
 
 def may_name(module: str, other: str) -> bool:
@@ -142,7 +145,7 @@ def test_our_modules_are_imported_by_their_installed_names():
 def test_nothing_imports_upwards():
     wrong = [
         f"{SOURCES[module].relative_to(ROOT)}:{line} imports {other}"
-        for module, line, other in ARROWS
+        for module, line, other in arrows()
         if FLOORS[room_of(other)] > FLOORS[room_of(module)] and not may_name(module, other)
     ]
     assert not wrong, "\n".join(wrong)
@@ -151,7 +154,7 @@ def test_nothing_imports_upwards():
 def test_models_do_not_import_each_other_and_name_kernels_only_in_their_stages():
     wrong = [
         f"{SOURCES[module].relative_to(ROOT)}:{line} imports {other}"
-        for module, line, other in ARROWS
+        for module, line, other in arrows()
         if module.partition(".")[0] in MODELS
         and other.partition(".")[0] in (*MODELS, "trt_plugins")
         and module.partition(".")[0] != other.partition(".")[0]
@@ -191,7 +194,7 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
 
 def test_no_circle_of_imports():
     graph: dict[str, set[str]] = {module: set() for module in SOURCES}
-    for module, _, other in ARROWS:
+    for module, _, other in arrows():
         if not may_name(module, other):
             graph[module].add(other)
     assert not (found := circles(graph)), "\n".join(" <-> ".join(group) for group in found)
@@ -205,7 +208,7 @@ def test_models_have_the_same_rooms(model):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_network_knows_only_its_package_and_the_ground(model):
-    others = {other for module, _, other in ARROWS if module == f"{model}.model"}
+    others = {other for module, _, other in arrows() if module == f"{model}.model"}
     assert all(other.partition(".")[0] == model or other in GROUND for other in others), others
 
 

@@ -55,6 +55,7 @@ def both_train_alike(folder: Path, device: str) -> tuple[dict, dict]:
     return first, second
 
 
+@pytest.mark.slow
 def test_two_ranks_train_alike_each_on_batches_of_its_own(tmp_path):
     first, second = both_train_alike(tmp_path, "cpu")
     # Gloo's must have ended: they aborted a quarter of the processes at their exit.
@@ -78,6 +79,7 @@ def corpus(tmp_path) -> Path:
     return tmp_path / "corpus"
 
 
+@pytest.mark.slow
 def test_a_run_of_two_ranks_ends_alike_and_goes_on_with_batches_not_seen(corpus, tmp_path):
     out = tmp_path / "run"
     words = "jasper", tmp_path, "--corpus", corpus, "--out", out, "--device", "cpu", *SETTINGS
@@ -103,6 +105,7 @@ def test_a_run_of_two_ranks_ends_alike_and_goes_on_with_batches_not_seen(corpus,
     assert (out / "losses.csv").read_text().count("step,") == 1
 
 
+@pytest.mark.slow
 def test_a_rank_that_fails_ends_the_others(corpus, tmp_path):
     out = tmp_path / "run"
     words = "jasper", tmp_path, "--corpus", corpus, "--out", out, "--device", "cpu", *SETTINGS
