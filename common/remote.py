@@ -22,6 +22,8 @@ SUCCESS = "_SUCCESS"  # an object beside others that are all there
 TOO_MANY_REQUESTS = 429
 PASSING = (409, 412, 500, 502, 503, 504)  # another's commit was first, or the Hub is not well
 ATTEMPTS = 5
+# Its package waits longer than this for a Hub that is away, in all calls but that which makes a commit.
+AWAY_SECONDS = 20.0
 NO_LIMIT_SECONDS = 60.0  # where 429 does not say how long
 TELL_SECONDS = 10.0  # pauses from here on are told
 Answer = TypeVar("Answer")
@@ -50,7 +52,7 @@ def ask(address: str, call: Callable[..., Answer], *words: Any, **named: Any) ->
     The Hub is asked again where that helps: after too many requests, where another's commit was first or the
     connection broke. Other stores' packages do so themselves.
     """
-    attempt = 0
+    attempt, begun = 0, time.monotonic()
     while True:
         try:
             return call(*words, **named)
@@ -59,17 +61,22 @@ def ask(address: str, call: Callable[..., Answer], *words: Any, **named: Any) ->
         except FileNotFoundError:
             raise FileNotFoundError(f"{address} not found") from None
         except Exception as error:
-            seconds = _until_again(error, attempt) if address.startswith(HUB) else None
+            is_hub, waited = address.startswith(HUB), time.monotonic() - begun
+            seconds = _until_again(error, attempt, waited) if is_hub else None
             if seconds is None:
                 raise InputError(f"{address}: {str(error) or type(error).__name__}") from None
             if seconds >= TELL_SECONDS:
-                print(f"{address}: asked for less; goes on in {seconds:.0f} s", file=sys.stderr, flush=True)
+                told = f"{address}: {str(error) or type(error).__name__}; goes on in {seconds:.0f} s"
+                print(told, file=sys.stderr, flush=True)
         time.sleep(seconds)
         attempt += 1
 
 
-def _until_again(error: Exception, attempt: int) -> float | None:
-    """Seconds until the Hub may be asked again after this error; None where there is no use in it."""
+def _until_again(error: Exception, attempt: int, waited: float) -> float | None:
+    """Seconds until the Hub may be asked again after this error; None where there is no use in it.
+
+    `waited` are those that the call and its repetitions took up to now.
+    """
     response = getattr(error, "response", None)
     status = getattr(response, "status_code", None)
     if response is not None and status == TOO_MANY_REQUESTS:
@@ -79,7 +86,8 @@ def _until_again(error: Exception, attempt: int) -> float | None:
         after = response.headers.get("retry-after", "")
         return int(after) if after.isdigit() else NO_LIMIT_SECONDS
     is_broken = response is None and hasattr(error, "request")
-    if (is_broken or status in PASSING) and attempt < ATTEMPTS:
+    is_commit = "/commit/" in str(getattr(getattr(error, "request", None), "url", ""))
+    if (is_broken or status in PASSING) and attempt < ATTEMPTS and (is_commit or waited < AWAY_SECONDS):
         return random.uniform(0.1, 2**attempt)  # workers that meet should not meet again
     return None
 

@@ -19,6 +19,7 @@ from melforge.common.speech import (
     Timings,
     require_as_many,
     shown,
+    speaker_name,
     speaker_shares,
     usual_controls,
 )
@@ -203,8 +204,7 @@ class TextToSpeech:
 
     def name_of(self, speaker: int | str) -> str:
         """Of a speaker, or of the one who has most of a mix; "" where the voice has one."""
-        names = self.acoustic.source.speakers
-        return names[int(speaker_shares(speaker, names).argmax())] if names else ""
+        return speaker_name(speaker, self.acoustic.source.speakers)
 
     def _analysed(self, text: str, timed: tuple[Analysis, float]) -> AnalysedText:
         analysis, seconds = timed

@@ -166,6 +166,11 @@ def speaker_shares(speaker: int | str, names: Sequence[str]) -> np.ndarray:
     return (shares / shares.sum()).astype(np.float32)
 
 
+def speaker_name(speaker: int | str, names: Sequence[str]) -> str:
+    """Of a speaker, or of the one who has most of a mix; "" where the voice has one."""
+    return names[int(speaker_shares(speaker, names).argmax())] if names else ""
+
+
 def controls_of_each(controls: Controls | Sequence[Controls] | None, count: int) -> list[Controls]:
     """The controls of each of so many texts, of one for all (None: the defaults) or of one for each.
 

@@ -47,8 +47,9 @@ from melforge.common.serve.service import Service
 from melforge.common.serve.settings import ServeSettings
 from melforge.common.synthesis.places import WorkerPlace, describe
 
-MOST_FAILURES = 3  # processes in a row that die before they listen; after that none is started
+MOST_FAILURES = 3  # processes in a row that die before any has listened: the server ends
 PAUSE = 1.0  # seconds before a process that failed is replaced, and before a connection is accepted again
+LONGEST_PAUSE = 10.0  # where several failed in a row
 AGAIN = 0.1  # seconds before a request is offered again that no process could take
 
 
@@ -191,6 +192,8 @@ class Front:
         elif not self._accepts:
             self._fault = fault
             self._over.set()
+        else:
+            log("a process cannot begin", logging.ERROR, pid=one.process.pid, fault=str(fault))
 
     def _ended(self, one: ServerProcess) -> None:
         self._note(one)
@@ -215,8 +218,9 @@ class Front:
             return
         log("a process ended", logging.ERROR, pid=one.process.pid, status=one.process.exitcode)
         self._failures += not one.listening
-        if self._failures < MOST_FAILURES:
-            self._loop.call_later(0 if one.listening else PAUSE, self._begin, one.place)
+        if self._accepts or self._failures < MOST_FAILURES:
+            pause = 0 if one.listening else min(self._failures * PAUSE, LONGEST_PAUSE)
+            self._loop.call_later(pause, self._begin, one.place)
         elif not self._running:
             self._over.set()
 

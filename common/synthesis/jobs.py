@@ -161,11 +161,17 @@ def seconds_idle() -> float:
 def make_job(models: Models, number: int, text: AnalysedText, controls: Controls) -> Job:
     """A text with its controls, on its way."""
     hop, rate = models.vocoder.hop, models.sampling_rate
-    last = len(text.utterances) - 1
-    gaps = [_gap(text.utterances[0].lead, True, 1, hop / rate) if text.utterances[0].lead else Gap(0.0)]
-    for i, utterance in enumerate(text.utterances):
-        gaps.append(_gap(*controls.silence(utterance.pause), 1 if i == last else 2, hop / rate))
+    gaps = gaps_of(text.utterances, controls, hop / rate)
     return Job(number, text, controls, Timings({"text": text.seconds}), gaps, hop, rate)
+
+
+def gaps_of(utterances: Sequence[Utterance], controls: Controls, frame: float) -> list[Gap]:
+    """Before a text's first utterance and behind each; a frame of the mel lasts so many seconds."""
+    last, lead = len(utterances) - 1, utterances[0].lead
+    gaps = [_gap(lead, True, 1, frame) if lead else Gap(0.0)]
+    for i, utterance in enumerate(utterances):
+        gaps.append(_gap(*controls.silence(utterance.pause), 1 if i == last else 2, frame))
+    return gaps
 
 
 def _gap(seconds: float, is_all: bool, sides: int, frame: float) -> Gap:

@@ -28,6 +28,7 @@ from melforge.common.triton.choice import Choice, pick_instance_device, warms_up
 from melforge.common.triton.under_way import UnderWay
 
 NO_UTTERANCE = -1  # pads the lengths of an item's utterances
+ALL = -1  # the silence that an utterance ends with
 LONGEST_PAUSE = 3600.0  # seconds
 EXAMPLE_FRAMES = 64
 
@@ -99,9 +100,11 @@ class Model(ABC):
         except UnicodeDecodeError as error:
             raise InputError(f"the text is not UTF-8 ({error.reason} at byte {error.start})") from None
 
-    def read(self, request: Any, name: str) -> Array:
-        """An input: numpy's, or torch's where it is on a GPU."""
+    def read(self, request: Any, name: str, without: Any = None) -> Array:
+        """An input: numpy's, or torch's where it is on a GPU; `without` where an optional one is missing."""
         tensor = self.triton.get_input_tensor_by_name(request, name)
+        if tensor is None:
+            return without
         if tensor.is_cpu():
             return tensor.as_numpy()
         return importlib.import_module("torch").from_dlpack(tensor.to_dlpack())
@@ -195,30 +198,37 @@ class TextToSymbols(BatchModel):
     ensemble, first = tensors.WHOLE, True
 
     def load(self) -> None:
-        source = self.sources["acoustic"]
-        self.frontend = source.build_frontend()
+        self.source = self.sources["acoustic"]
+        self.frontend = self.source.build_frontend()
         self.longest, _ = self.choice.limits(self.sources)
 
-    def example(self) -> str:
-        return FIRST_WORDS
+    def example(self) -> tuple[str, Controls]:
+        return FIRST_WORDS, Controls()
 
     def items(self, request: Any) -> list[Any]:
-        self.controls(request)  # refuses wrong ones before anything is spoken
-        return self.texts(request)
+        controls = self.controls(request)  # refuses wrong ones before anything is spoken
+        return [(text, controls) for text in self.texts(request)]
 
     def make(self, items: Sequence[Any]) -> list[Any]:
         def run(rows: Sequence[int]) -> list[Any]:
-            return [speaking.analyse(self.frontend, items[row], self.longest) for row in rows]
+            return [
+                speaking.analyse(self.frontend, self.source, *items[row], longest=self.longest)
+                for row in rows
+            ]
 
         return speaking.run_each(run, range(len(items)))
 
     def answer(self, made: Sequence[Any]) -> dict[str, Array]:
-        texts = [analysis.utterances for analysis in made]
+        texts = [analysis.utterances for analysis, _ in made]
+        gaps = [behind for _, behind in made]
         return {
             tensors.SYMBOLS.name: padded([concatenate([one.ids for one in text]) for text in texts]),
             tensors.LENGTHS.name: padded_lengths([[len(one.ids) for one in text] for text in texts]),
-            tensors.PAUSES.name: padded([np.array([one.pause for one in text]) for text in texts]),
-            tensors.UNSPOKEN.name: np.array([[in_json(one)] for one in made], object),
+            tensors.PAUSES.name: padded([np.array([one.seconds for one in behind]) for behind in gaps]),
+            tensors.KEPT.name: padded_lengths(
+                [[ALL if one.kept is None else one.kept for one in behind] for behind in gaps]
+            ),
+            tensors.UNSPOKEN.name: np.array([[in_json(analysis)] for analysis, _ in made], object),
         }
 
 
@@ -236,15 +246,21 @@ class SymbolsToMel(BatchModel):
         self.batch_size = self.choice.deployment(driver.source.model).batch_size
 
     def example(self) -> speaking.Symbols:
-        return speaking.Symbols([one.ids for one in self.frontend(FIRST_WORDS).utterances], Controls())
+        ids = [one.ids for one in self.frontend(FIRST_WORDS).utterances]
+        return speaking.Symbols(ids, Controls(), [None] * len(ids))
 
     def items(self, request: Any) -> list[Any]:
         controls = self.controls(request)
         ids, lengths = (self.read(request, t.name) for t in (tensors.SYMBOLS, tensors.LENGTHS))
-        return [
-            speaking.Symbols(parts(row, used(counts), least=1), controls)
-            for row, counts in zip(ids, lengths, strict=True)
-        ]
+        kept = self.read(request, tensors.KEPT.name, np.full(lengths.shape, ALL))
+        items = []
+        for row, counts, frames in zip(ids, lengths, kept, strict=True):
+            utterances = parts(row, used(counts), least=1)
+            given = frames[: len(utterances)].tolist()
+            if len(given) < len(utterances) or min(given) < ALL:
+                raise InputError(f"kept {given} of {len(utterances)} utterances: frames of each, or {ALL}")
+            items.append(speaking.Symbols(utterances, controls, [None if n == ALL else n for n in given]))
+        return items
 
     def make(self, items: Sequence[Any]) -> list[Any]:
         return speaking.speak(self.acoustic, self.symbols, items, self.batch_size)

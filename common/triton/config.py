@@ -24,8 +24,12 @@ class Constant:
     name: str
 
 
-def tensor_entry(tensor: Tensor, ragged: bool = False) -> dict[str, Any]:
-    entry = {"name": tensor.name, "data_type": Constant(TYPES[tensor.dtype]), "dims": list(tensor.dims)}
+def tensor_entry(tensor: Tensor) -> dict[str, Any]:
+    return {"name": tensor.name, "data_type": Constant(TYPES[tensor.dtype]), "dims": list(tensor.dims)}
+
+
+def input_entry(tensor: Tensor, ragged: bool) -> dict[str, Any]:
+    entry = {**tensor_entry(tensor), **({"optional": True} if tensor.optional else {})}
     # Without this only requests of equal lengths would share a batch.
     return {**entry, "allow_ragged_batch": True} if ragged else entry
 

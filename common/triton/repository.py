@@ -12,7 +12,7 @@ from melforge.common.files import write_bytes
 from melforge.common.stages import stages_of
 from melforge.common.stages.choose import KINDS
 from melforge.common.triton.choice import HEARING, LAID_IN, Choice, describe
-from melforge.common.triton.config import Constant, tensor_entry, to_text
+from melforge.common.triton.config import Constant, input_entry, tensor_entry, to_text
 from melforge.common.triton.tensors import (
     ACOUSTIC,
     DECODER,
@@ -174,7 +174,7 @@ class ModelWriter:
             "name": name,
             **runs_as,
             "max_batch_size": min(self.layout.batch_size or self.batch, self.batch) if batches else 0,
-            "input": [tensor_entry(tensor, ragged and batches) for tensor in signature.inputs],
+            "input": [input_entry(tensor, ragged and batches) for tensor in signature.inputs],
             "output": [tensor_entry(tensor) for tensor in signature.outputs],
         }
 

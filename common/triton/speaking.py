@@ -5,6 +5,7 @@ Items are independent: one that cannot be spoken has an exception in place of it
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,22 +14,27 @@ import numpy as np
 
 from melforge.common.arrays import Array
 from melforge.common.errors import InputError, unknown
-from melforge.common.runner import fitting_utterances, require_controls
-from melforge.common.speech import Controls, control_fields
+from melforge.common.runner import require_controls
+from melforge.common.speech import Controls, control_fields, speaker_name
 from melforge.common.synthesis.acoustic import AcousticModel
 from melforge.common.synthesis.finish import join_utterances, require_finite
-from melforge.common.synthesis.utterances import alike_batches, run_each, speak_utterances
+from melforge.common.synthesis.jobs import Gap, fitting_utterances, gaps_of
+from melforge.common.synthesis.utterances import alike_batches, run_each, speak_utterances, without_silence
 from melforge.common.synthesis.vocoder import Vocoder
-from melforge.common.text import Analysis, Frontend, Utterance, markup
+from melforge.common.text import Analysis, Frontend, Utterance, markup, spoken_by
 from melforge.common.weights.voices import ModelSource
 
 
 @dataclass(frozen=True, eq=False)
 class Symbols:
-    """An item of the acoustic model: the ids int64 [T_text] of each utterance."""
+    """An item of the acoustic model: the ids int64 [T_text] of each utterance.
+
+    `kept` are the frames of silence that it keeps behind each, and before the next one; None: all.
+    """
 
     ids: Sequence[np.ndarray]
     controls: Controls
+    kept: Sequence[int | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,16 +67,22 @@ def _number(value: Any, kind: type) -> Any:
     return value
 
 
-def analyse(frontend: Frontend, text: str, longest: int) -> Analysis:
-    """A text's utterances, of at most `longest` symbols; an InputError if there is nothing to speak."""
-    found = markup.analyse(frontend, text)
+def analyse(
+    frontend: Frontend, source: ModelSource, text: str, controls: Controls, longest: int
+) -> tuple[Analysis, list[Gap]]:
+    """A text's utterances, of at most `longest` symbols, and the silence behind each.
+
+    An InputError if there is nothing to speak.
+    """
+    found = markup.analyse(spoken_by(frontend, speaker_name(controls.speaker, source.speakers)), text)
     if any(one.styles or one.speaker or one.lead for one in found.utterances):
         raise InputError(
             "prosody, emphasis, voice and a break before all words need text_to_speech_stream: here symbols "
             "are all that counts"
         )
     fitting = fitting_utterances(text, found.utterances, longest, frontend.symbols)
-    return replace(found, utterances=fitting)
+    _, *behind = gaps_of(fitting, controls, source.mel.hop_length / source.mel.sampling_rate)
+    return replace(found, utterances=fitting), behind
 
 
 def speak(
@@ -81,6 +93,7 @@ def speak(
     `batch_size` utterances are spoken at a time, as many as the model takes by default.
     """
     rows = [(number, ids) for number, item in enumerate(items) for ids in item.ids]
+    edges = [edge for item in items for edge in itertools.pairwise((None, *item.kept))]
     largest = min(batch_size or acoustic.largest_batch, acoustic.largest_batch)
     size = largest if acoustic.prefers_batches else 1
     lengths = [len(ids) for _, ids in rows]
@@ -91,7 +104,7 @@ def speak(
         padded = [*batch, *[batch[-1]] * (min(size, acoustic.padded_batch(len(batch))) - len(batch))]
         utterances = [_utterance(rows[row][1], symbols) for row in padded]
         spoken = speak_utterances(acoustic, symbols, utterances, [each[row] for row in padded], retries=0)
-        return [one.mel for one in spoken[: len(batch)]]
+        return [without_silence(one, *edges[row]).mel for row, one in zip(batch, spoken, strict=False)]
 
     made: dict[int, Any] = {}
     for batch in alike_batches(acoustic, lengths, each, size):

@@ -23,6 +23,7 @@ class Tensor:
     name: str
     dtype: str
     dims: tuple[int, ...] = (-1,)
+    optional: bool = False  # as an input
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,9 @@ SYMBOLS = Tensor("symbols", "int64")
 LENGTHS = Tensor("lengths", "int64")  # symbols of each utterance
 UNSPOKEN = Tensor("unspoken", TEXT_TYPE, (1,))  # JSON: symbols that could not be spoken, and where they stand
 PAUSES = Tensor("pauses", "float64")  # seconds behind each utterance
+KEPT = Tensor(
+    "kept", "int64", optional=True
+)  # frames of its silence that speech keeps at each pause; -1: all
 MEL = Tensor("mel", "float32", (-1, -1))  # bands, frames
 MEL_LENGTHS = Tensor("mel_lengths", "int64")  # frames of each utterance
 AUDIO = Tensor("audio", "float32")
@@ -50,8 +54,8 @@ def signatures(n_mels: int = -1) -> Mapping[str, Signature]:
     """Of every model, by its name."""
     mel = replace(MEL, dims=(n_mels, -1))
     return {
-        FRONTEND: Signature((TEXT,), (SYMBOLS, LENGTHS, PAUSES, UNSPOKEN)),
-        ACOUSTIC: Signature((SYMBOLS, LENGTHS), (mel, MEL_LENGTHS)),
+        FRONTEND: Signature((TEXT,), (SYMBOLS, LENGTHS, PAUSES, KEPT, UNSPOKEN)),
+        ACOUSTIC: Signature((SYMBOLS, LENGTHS, KEPT), (mel, MEL_LENGTHS)),
         VOCODER: Signature((mel, MEL_LENGTHS, PAUSES), (AUDIO, AUDIO_LENGTH)),
         WHOLE: Signature((TEXT,), (AUDIO, AUDIO_LENGTH, MEL_LENGTHS, UNSPOKEN)),
         STREAM: Signature((TEXT,), (AUDIO, UNSPOKEN)),

@@ -184,6 +184,19 @@ def test_what_one_had_not_begun_to_answer_another_does(direct):
         wait_for(lambda: events(lines).count("listening") == 2, "the replacement")
 
 
+@pytest.mark.slow
+def test_processes_that_are_killed_before_they_listen_are_replaced_too():
+    with two_processes() as (server, _, processes):
+        for _ in range(3):
+            for process in processes:
+                kill_if_there(process)
+            wait_for(lambda old=set(processes): old.isdisjoint(children_of(server.process.pid)), "their end")
+            wait_for(lambda: children_of(server.process.pid), "others")
+            processes = children_of(server.process.pid)
+        wait_for(lambda: httpx.get(server.url + "/ready", timeout=PATIENCE).status_code == 200, "one")
+        wait_for(lambda: len(children_of(server.process.pid)) == 2, "the other one")
+
+
 @pytest.mark.parametrize("certificate", [None, "a file"])
 def test_a_request_that_none_takes_is_refused(certificate, monkeypatch):
     from melforge.common.serve import processes

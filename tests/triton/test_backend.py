@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from melforge.common.triton.backend import MelToAudio, SymbolsToMel
+from melforge.common.speech import Controls
+from melforge.common.text import markup, spoken_by
+from melforge.common.triton.backend import MelToAudio, SymbolsToMel, TextToSymbols
 from melforge.common.triton.choice import Choice
 
 MELS = (np.full((80, 9), -4.0, np.float32), np.full((80, 5), -3.0, np.float32))
@@ -101,6 +103,22 @@ def test_inputs_on_a_gpu_give_the_audio_of_those_on_the_host(vocoder):
             assert one.name == other.name
             np.testing.assert_array_equal(one.array, other.array)
     assert np.abs(here.outputs[0].array).max() > 0
+
+
+def test_texts_are_read_in_their_speaker_s_accent(tmp_path):
+    model = TextToSymbols()
+    model.choose(Choice(voice="orchard").parameters(), tmp_path)
+    model.load()
+    text = "She can't dance in the bath."
+
+    def symbols(speaker):
+        ((analysis, _),) = model.make([(text, Controls(speaker=speaker))])
+        return [utterance.symbols for utterance in analysis.utterances]
+
+    for speaker in ("heart", "emma"):
+        read = markup.analyse(spoken_by(model.frontend, speaker), text)
+        assert symbols(speaker) == [utterance.symbols for utterance in read.utterances]
+    assert symbols("heart") != symbols("emma") == symbols("emma:0.7,heart:0.3")
 
 
 def test_an_error_is_that_of_its_own_request(vocoder):

@@ -16,6 +16,7 @@ import torch
 from melforge.common.cli.triton import main as write
 from melforge.common.config.deployment import Deployment
 from melforge.common.errors import InputError
+from melforge.common.runner import known_controls
 from melforge.common.speech import Controls
 from melforge.common.triton import speaking
 from melforge.common.triton.backend import MelToAudio, SymbolsToMel, TextToSymbols
@@ -27,6 +28,13 @@ from melforge.common.weights.voices import load_voice
 from melforge.hifigan.config import HifiganConfig
 from melforge.hifigan.model import HifiganGenerator
 
+# Of each control that a voice of FastPitch and HiFi-GAN has another value than the usual one.
+ASKED = {
+    **{"pace": 1.5, "pitch_shift": 40, "pitch_semitones": 2, "pitch_amplify": 2, "denoising_strength": 0.5},
+    **{"pitch_flatten": True, "pitch_invert": True, "seed": 3, "volume": 0.5, "pause_factor": 2},
+    **{"clause_pause": 0.0, "sentence_pause": 0.5, "paragraph_pause": 1.0},
+}
+PAUSES = f"{'and a clause, ' * 30}ends. A second one. [pause:700ms] A third.\n\nAnother paragraph."
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
@@ -248,39 +256,49 @@ def test_an_instance_runs_on_its_own_gpu(monkeypatch, kind, picked, device):
     assert pick_instance_device(("trt", "onnx"), kind, "3") == device
 
 
+def analysed_for(tts, text, controls=None):
+    controls = controls or Controls()
+    return speaking.analyse(tts.frontend, tts.acoustic.source, text, controls, tts.acoustic.longest_text)
+
+
+def symbols_of(analysed, controls=None):
+    analysis, gaps = analysed
+    ids, kept = [one.ids for one in analysis.utterances], [gap.kept for gap in gaps]
+    return speaking.Symbols(ids, controls or Controls(), kept)
+
+
 def test_batches_give_what_speak_gives_and_errors_stay_with_their_item(tts):
-    texts = ["Hello there.", "One sentence. And another one!", "Three."]
-    each = [Controls(), Controls(pace=1.5), Controls(volume=0.5)]
-    analysed = [speaking.analyse(tts.frontend, text, 30) for text in texts]
-    items = [
-        speaking.Symbols([one.ids for one in analysis.utterances], controls)
-        for analysis, controls in zip(analysed, each, strict=True)
-    ]
-    items.append(speaking.Symbols([np.array([0, 9999])], Controls()))
+    assert ASKED.keys() == known_controls(tts.acoustic.source, tts.vocoder.source)
+    each = [Controls(), *(Controls(**{name: value}) for name, value in ASKED.items())]
+    texts = [f"Number {number}, {PAUSES}" for number in range(len(each))]
+    analysed = [analysed_for(tts, *both) for both in zip(texts, each, strict=True)]
+    items = [symbols_of(*both) for both in zip(analysed, each, strict=True)]
+    items.append(speaking.Symbols([np.array([0, 9999])], Controls(), [None]))
     *mels, wrong = speaking.speak(tts.acoustic, tts.frontend.symbols, items)
     assert isinstance(wrong, InputError) and "symbol ids from 0 to 9999" in str(wrong)
     given = [
-        speaking.Mels(one, [utterance.pause for utterance in analysis.utterances], controls)
-        for one, analysis, controls in zip(mels, analysed, each, strict=True)
+        speaking.Mels(one, [gap.seconds for gap in gaps], controls)
+        for one, (_, gaps), controls in zip(mels, analysed, each, strict=True)
     ]
     given.insert(1, speaking.Mels([np.full_like(mels[0][0], np.nan)], [0.0], Controls()))
     audio = speaking.vocode(tts.vocoder, tts.sampling_rate, given)
     assert isinstance(audio.pop(1), InputError)
     for text, controls, samples in zip(texts, each, audio, strict=True):
-        np.testing.assert_allclose(samples, tts.speak(text, controls).samples, atol=1e-5)
+        wanted = tts.speak(text, controls).samples
+        assert samples.shape == wanted.shape, controls.asked()
+        np.testing.assert_allclose(samples, wanted, atol=1e-5)
 
 
 def test_an_ensemble_refuses_what_symbols_do_not_tell(tts):
-    analysis = speaking.analyse(tts.frontend, "<speak>One <break time='2s'/> two.</speak>", 30)
+    analysis, _ = analysed_for(tts, "<speak>One <break time='2s'/> two.</speak>")
     assert [one.pause for one in analysis.utterances] == [2.0, 0.0]
     for text in ("<speak>One <emphasis>two</emphasis>.</speak>", "[pause:1s] One."):
         with pytest.raises(InputError, match="need text_to_speech_stream"):
-            speaking.analyse(tts.frontend, text, 30)
+            analysed_for(tts, text)
 
 
 def test_cuda_kernels_get_few_numbers_of_items(tts, monkeypatch):
-    texts = [speaking.analyse(tts.frontend, text, 30).utterances for text in ("one", "a b", "c")]
-    items = [speaking.Symbols([one.ids for one in utterances], Controls()) for utterances in texts]
+    items = [symbols_of(analysed_for(tts, text)) for text in ("one", "a b", "c")]
     wanted = speaking.speak(tts.acoustic, tts.frontend.symbols, items)
     given = []
 

@@ -60,7 +60,9 @@ def close_to(audio, wanted) -> bool:
     return audio.shape == wanted.shape and bool(np.allclose(audio, wanted, atol=1e-4))
 
 
-@pytest.mark.parametrize("controls", [{}, {"pace": 1.5}, {"volume": 0.5, "pitch_flatten": True}])
+@pytest.mark.parametrize(
+    "controls", [{}, {"pace": 1.5, "pause_factor": 2}, {"pitch_flatten": True, "sentence_pause": 0.5}]
+)
 def test_audio_is_what_speak_gives(client, tts, controls):
     assert client.sampling_rate() == tts.sampling_rate
     for text in TEXTS:
@@ -87,7 +89,7 @@ def test_what_cannot_be_spoken_is_an_invalid_argument(client, text, parameters, 
 
 
 def test_ssml_and_marks_are_spoken(client, tts):
-    said = "<speak>One <sub alias='two'>2x</sub>.</speak>"
+    said = "<speak>One <sub alias='two'>2x</sub>. <break time='300ms'/> Three.</speak>"
     assert close_to(alone(client, said, {}), tts.speak(said).samples)
     for text in (
         "<speak>One. <break time='300ms'/> <prosody rate='80%'>Two</prosody>.</speak>",
@@ -142,6 +144,7 @@ def test_tensors_that_fit_no_model_are_invalid_arguments(server, client):
     for model, inputs, message in (
         ("acoustic", {"symbols": ids(1, 2), "lengths": ids(3)}, "lengths [3] of a tensor of 2"),
         ("acoustic", {"symbols": ids(1, 2), "lengths": ids(-1)}, "without utterances"),
+        ("acoustic", {"symbols": ids(1), "lengths": ids(1), "kept": ids(-2)}, "kept [-2] of 1 utterances"),
         ("acoustic", {"symbols": ids(1, 2), "lengths": ids(0, 2)}, "lengths [0, 2] of a tensor of 2"),
         ("acoustic", {"symbols": ids(1, 2), "lengths": ids(-1, 2)}, "lengths [-1, 2] of a tensor of 2"),
         ("acoustic", {"symbols": ids(1, 9999), "lengths": ids(2)}, "symbol ids from 1 to 9999"),
