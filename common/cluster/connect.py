@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,12 +21,15 @@ def require_ray() -> Any:
 
 
 @contextmanager
-def connected(address: str) -> Iterator[Any]:
-    """Ray's module, connected meanwhile; an InputError if there is no cluster at the address."""
+def connected(address: str, variables: Mapping[str, str] | None = None) -> Iterator[Any]:
+    """Ray's module, connected meanwhile; an InputError if there is no cluster at the address.
+
+    `variables`: of the environment of what is begun there.
+    """
     ray = require_ray()
-    how: dict[str, Any] = {}
+    how: dict[str, Any] = {"runtime_env": {"env_vars": dict(variables)}} if variables else {}
     if address == LOCAL:
-        how = {"object_store_memory": OBJECT_STORE_BYTES, "include_dashboard": False}
+        how |= {"object_store_memory": OBJECT_STORE_BYTES, "include_dashboard": False}
         # As many as this process may use: Ray counts those of the machine.
         if hasattr(os, "sched_getaffinity"):
             how["num_cpus"] = len(os.sched_getaffinity(0))

@@ -14,6 +14,7 @@ from typing import Any
 
 from melforge.common.cluster.connect import connected, require_ray
 from melforge.common.cluster.forward import Asked, Forward, ReplicaAnswer, ReplicaLost, answer
+from melforge.common.cluster.proxies import WAY_IN
 from melforge.common.cluster.settings import RaySettings
 from melforge.common.errors import InputError
 from melforge.common.serve.app import make_app
@@ -150,7 +151,7 @@ def serve_on_ray(
     set_up_logging()
     with closing(bind(settings.host, settings.port)) as free:  # Ray's proxies share a port in silence
         port = free.getsockname()[1]
-    with connected(address):
+    with connected(address, WAY_IN):
         serve = import_module("ray.serve")
         ended = threading.Event()
         for number in SIGNALS:
