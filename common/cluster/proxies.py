@@ -1,7 +1,7 @@
 """What is added to Ray's HTTP proxies: a request that no replica takes is refused there.
 
 A proxy itself waits without end for an ingress, and what it and the ingress take until then, on a busy
-machine seconds, is known to nobody else. Ray imports `middlewares` by the name in WAY_IN.
+machine seconds, is known to nobody else. Ray imports `middlewares` by PROXY_VARIABLES.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from melforge.common.cluster.forward import TAKEN, WANTS_TAKEN
 from melforge.common.serve.errors import TAKEN_SECONDS, overloaded
 
-WAY_IN = {"RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": f"{__name__}:middlewares"}
 SILENT_SECONDS = TAKEN_SECONDS + 1  # after the request's last byte; the ingress has refused it before
 
 

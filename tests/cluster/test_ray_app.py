@@ -8,7 +8,7 @@ import yaml
 
 from melforge.common.cli.serve import parse, settings_from
 from melforge.common.cluster.connect import connected
-from melforge.common.cluster.settings import RaySettings
+from melforge.common.cluster.settings import PROXY_VARIABLES, RaySettings
 from melforge.common.errors import InputError
 from melforge.ray_app import words_of
 from tests.cluster.conftest import ROOT
@@ -39,6 +39,8 @@ def test_the_example_for_kubernetes_has_options_that_there_are():
         * int(workers["template"]["spec"]["containers"][0]["resources"]["limits"]["cpu"])
         >= settings.most
     ), "there is room for all replicas"
+    ((name, path),) = PROXY_VARIABLES.items()
+    assert f"ENV {name}={path}\n" in (ROOT / "examples" / "ray" / "Dockerfile").read_text()
 
 
 @pytest.mark.manifests
