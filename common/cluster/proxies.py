@@ -14,8 +14,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from melforge.common.cluster.forward import TAKEN, WANTS_TAKEN
 from melforge.common.serve.errors import TAKEN_SECONDS, overloaded
 
-SILENT_SECONDS = TAKEN_SECONDS + 1  # after the request's last byte; the ingress has refused it before
-
 
 def middlewares() -> list[Middleware]:
     return [Middleware(Refusing)]
@@ -24,7 +22,8 @@ def middlewares() -> list[Middleware]:
 class Refusing:
     """Answers 503 to whom nobody answers: a request that is not taken in time, or is lost with its ingress.
 
-    One that a replica takes late has to begin its answer in that time too.
+    The time begins with the request's last byte. One that a replica takes late has to begin its answer in
+    it too.
     """
 
     def __init__(self, app: ASGIApp):
@@ -41,9 +40,9 @@ class Refusing:
             nonlocal late
             message = await receive()
             if late is None and not message.get("more_body"):
-                late = loop.time() + SILENT_SECONDS / 2
+                late = loop.time() + TAKEN_SECONDS / 2
                 if not (began or limit.expired()):
-                    limit.reschedule(loop.time() + SILENT_SECONDS)
+                    limit.reschedule(loop.time() + TAKEN_SECONDS)
             return message
 
         async def send_on(message: Message) -> None:

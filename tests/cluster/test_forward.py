@@ -191,7 +191,7 @@ def test_the_time_with_a_lost_replica_counts_where_nothing_was_heard(monkeypatch
     ],
 )
 def test_a_proxy_refuses_what_nobody_takes_or_answers(slow, steps, status, swallowed, monkeypatch):
-    monkeypatch.setattr(proxies, "SILENT_SECONDS", 0.6)
+    monkeypatch.setattr(proxies, "TAKEN_SECONDS", 0.6)
     seen, sent = [], []
     parts = [
         {"type": "http.request", "body": b"a", "more_body": True},
