@@ -107,7 +107,7 @@ def speak_table(
     own = [number for number in range(count) if number in part]
     # A second run waits here, and then finds nothing to do.
     with locked(folder.path / f"{part.number} of {part.count}"):
-        begin(folder, run)
+        begin(folder, run, is_shared=part.count > 1)
         finished = folder.shards()
         left = [number for number in own if shard_name(number) not in finished]
         progress = RunProgress(total, len(own), len(left), shard_size, price, progress_file)
@@ -146,12 +146,15 @@ def as_json(speech: BulkSettings) -> dict[str, Any]:
     return {**{name: value for name, value in models.items() if name != "device"}, **settings}
 
 
-def begin(folder: RunFolder, run: Mapping[str, Any]) -> None:
-    """Prepares the folder: a new one, or that of the same run which was interrupted."""
+def begin(folder: RunFolder, run: Mapping[str, Any], *, is_shared: bool) -> None:
+    """Prepares the folder: a new one, or that of the same run which was interrupted.
+
+    A run without a shard is no run, unless another machine may be speaking its first.
+    """
     run = json.loads(json.dumps(run, default=str))
     known, names = folder.read(RUN), folder.names() - {RUN}
     begun = any(name[0].isdecimal() for name in names)
-    if known is not None and begun:
+    if known is not None and (begun or is_shared):
         if difference := differs(json.loads(known), run):
             raise InputError(f"{folder} holds another run ({difference}): give another folder, or remove it")
     elif names:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from melforge.common.errors import InputError, require_package
 
 LOCAL = "local"  # the address of a cluster that is begun here
+ATTEMPTS = 3  # to begin it: on a busy machine the 30 s that Ray knows are too short
 # Enough for texts, reports and chunks of sound; Ray's default is a third of the memory.
 OBJECT_STORE_BYTES = 200_000_000
 
@@ -21,23 +22,34 @@ def require_ray() -> Any:
 
 
 @contextmanager
-def connected(address: str) -> Iterator[Any]:
-    """Ray's module, connected meanwhile; an InputError if there is no cluster at the address."""
+def connected(address: str, variables: Mapping[str, str] | None = None) -> Iterator[Any]:
+    """Ray's module, connected meanwhile; an InputError if there is no cluster at the address.
+
+    `variables`: of the environment of what is begun there.
+    """
     ray = require_ray()
-    how: dict[str, Any] = {}
+    how: dict[str, Any] = {"runtime_env": {"env_vars": dict(variables)}} if variables else {}
     if address == LOCAL:
-        how = {"object_store_memory": OBJECT_STORE_BYTES, "include_dashboard": False}
+        how |= {"object_store_memory": OBJECT_STORE_BYTES, "include_dashboard": False}
         # As many as this process may use: Ray counts those of the machine.
         if hasattr(os, "sched_getaffinity"):
             how["num_cpus"] = len(os.sched_getaffinity(0))
-    try:
-        ray.init(address=address, logging_level="error", **how)
-    except Exception as error:  # Ray has none of its own where a cluster of this machine begins too slowly
-        why = " ".join(str(error).split())[:200]
-        if address == LOCAL:
-            message = f"Ray did not begin on this machine, which may be too busy ({why}): try again"
-            raise InputError(message) from None
-        raise InputError(f"no Ray cluster at {address!r} ({why}): give --ray HOST:PORT") from None
+    for attempt in range(ATTEMPTS):
+        try:
+            ray.init(address=address, logging_level="error", **how)
+            break
+        except (
+            Exception
+        ) as error:  # Ray has none of its own where a cluster of this machine begins too slowly
+            why = " ".join(str(error).split())[:200]
+            ray.shutdown()
+            if address != LOCAL:
+                with_token = "; one that has a token wants RAY_AUTH_MODE=token too"
+                message = f"no Ray cluster at {address!r} ({why}): give --ray HOST:PORT{with_token}"
+                raise InputError(message) from None
+            if attempt + 1 == ATTEMPTS:
+                message = f"Ray did not begin on this machine, which may be too busy ({why}): try again"
+                raise InputError(message) from None
     try:
         yield ray
     finally:

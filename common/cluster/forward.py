@@ -32,6 +32,7 @@ DELAYS = (
 LEAVING_SECONDS = 1.0  # for the application to end after its client has left
 START, BODY = "http.response.start", "http.response.body"
 TAKEN = "melforge.taken"  # the first message of a replica
+WANTS_TAKEN = (b"x-melforge-wants-taken", b"1")  # the header of proxies that are told of it
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class Forward:
             await self._answer(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        sent = _Sent(send)
+        sent = _Sent(send, WANTS_TAKEN in scope["headers"])
         try:
             body = await read_body(Request(scope, receive), self._body_bytes)
             with suppress(Left):
@@ -112,13 +113,13 @@ class Forward:
                     answer = self._ask(request)
                     messages = aiter(answer)
                     await anext(messages)
-                sent.again()
+                await sent.again()
                 try:
                     async for message in messages:
                         await sent.pass_on(message)
                     return
                 finally:  # However long it worked, another may take its work; nobody is silent much longer.
-                    deadline = max(sent.at + TAKEN_SECONDS, loop.time() + TAKEN_SECONDS / 2)
+                    deadline = max(sent.at + TAKEN_SECONDS, loop.time() + TAKEN_SECONDS / 4)
             except ReplicaLost:
                 continue
             except TimeoutError:
@@ -137,16 +138,19 @@ class Forward:
 class _Sent:
     """What the client has received of an answer; another replica's answer is passed on from there."""
 
-    def __init__(self, send: Send):
-        self._send = send
+    def __init__(self, send: Send, wants_taken: bool):
+        self._send, self._wants_taken = send, wants_taken
         self.began = False
         self.at = asyncio.get_running_loop().time()  # when it received something last
         self._status = 0
         self._hash, self._count = hashlib.sha256(), 0  # of the bytes sent
         self._other, self._left = hashlib.sha256(), 0  # of those of a further answer, which are left out
 
-    def again(self) -> None:
+    async def again(self) -> None:
         self._other, self._left = hashlib.sha256(), self._count
+        if self._wants_taken:
+            self._wants_taken = False
+            await self._send({"type": TAKEN})
 
     async def pass_on(self, message: Message) -> None:
         if message["type"] == START:

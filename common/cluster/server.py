@@ -14,7 +14,7 @@ from typing import Any
 
 from melforge.common.cluster.connect import connected, require_ray
 from melforge.common.cluster.forward import Asked, Forward, ReplicaAnswer, ReplicaLost, answer
-from melforge.common.cluster.settings import RaySettings
+from melforge.common.cluster.settings import PROXY_VARIABLES, RaySettings
 from melforge.common.errors import InputError
 from melforge.common.serve.app import make_app
 from melforge.common.serve.errors import overloaded
@@ -150,7 +150,7 @@ def serve_on_ray(
     set_up_logging()
     with closing(bind(settings.host, settings.port)) as free:  # Ray's proxies share a port in silence
         port = free.getsockname()[1]
-    with connected(address):
+    with connected(address, PROXY_VARIABLES):
         serve = import_module("ray.serve")
         ended = threading.Event()
         for number in SIGNALS:

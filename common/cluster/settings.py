@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from melforge.common.errors import InputError
 from melforge.common.serve.settings import setting, setting_fields
 
+# Of the environment of Ray's proxies, which import what is named so.
+PROXY_VARIABLES = {"RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "melforge.common.cluster.proxies:middlewares"}
+
 
 @dataclass(frozen=True)
 class RaySettings:

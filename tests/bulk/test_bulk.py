@@ -403,6 +403,8 @@ def test_a_folder_of_another_run_is_refused(tiny_voice, tmp_path):
     words = words_of(tiny_voice, table, folder, "--workers", 1)
     with pytest.raises(InputError, match="'sigma' would change nothing"):
         main([*words, "--sigma", "0.5"])
+    with pytest.raises(InputError, match=r"another run \(controls.sigma: 0.5, not null\)"):
+        main([*words, "--shards", "1/2"])  # the other part may be speaking its first shard
     assert main(words) == 0, "where nothing was spoken there is no run"
     with pytest.raises(InputError, match=r"holds another run \(controls.seed: 0, not 3\): give another"):
         main([*words, "--seed", "3"])

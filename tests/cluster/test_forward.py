@@ -1,6 +1,10 @@
-"""The ingress where replicas are lost: nothing is sent twice, nothing left out, nothing spliced."""
+"""The ingress where replicas are lost: nothing is sent twice, nothing left out, nothing spliced.
+
+And the proxies before it, in which nobody waits without end.
+"""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -9,7 +13,7 @@ from tests.conftest import lacks
 
 pytestmark = pytest.mark.serve
 if not lacks("serve"):
-    from melforge.common.cluster import forward
+    from melforge.common.cluster import forward, proxies
     from melforge.common.cluster.forward import TAKEN, Asked, Forward, ReplicaLost
     from melforge.common.serve.errors import overloaded
 
@@ -173,6 +177,60 @@ def test_the_time_with_a_lost_replica_counts_where_nothing_was_heard(monkeypatch
 
     assert answer_of(Watched())[0]["status"] == 503 and len(replicas.asked) == 2
     assert not later
+
+
+@pytest.mark.parametrize(
+    ("slow", "steps", "status", "swallowed"),
+    [
+        (0.7, ["answer"], 200, True),  # what the client takes for its request is not counted
+        (0.0, ["taken", 0.8, "answer"], 200, True),  # nor is work
+        (0.0, [0.4, "taken", 0.8, "answer"], 503, True),  # that began in time
+        (0.0, [0.8, "taken", "answer"], 503, True),
+        (0.0, [0.8, "taken", "answer"], 503, False),
+        (0.0, ["taken"], 503, True),  # the ingress is lost
+    ],
+)
+def test_a_proxy_refuses_what_nobody_takes_or_answers(slow, steps, status, swallowed, monkeypatch):
+    monkeypatch.setattr(proxies, "TAKEN_SECONDS", 0.6)
+    seen, sent = [], []
+    parts = [
+        {"type": "http.request", "body": b"a", "more_body": True},
+        {"type": "http.request", "body": b"b"},
+    ]
+
+    async def receive():
+        await asyncio.sleep(slow)
+        return parts.pop(0) if parts else {"type": "http.disconnect"}
+
+    async def send(message):
+        sent.append(message)
+
+    async def app(scope, receive, send):
+        seen.extend(scope["headers"])
+        while (await receive()).get("more_body"):
+            pass
+        with suppress(asyncio.CancelledError if swallowed else ReplicaLost):
+            for step in steps:
+                if isinstance(step, float):
+                    await asyncio.sleep(step)
+                elif step == "taken":
+                    await send({"type": TAKEN})
+                else:
+                    await send({"type": "http.response.start", "status": 200, "headers": []})
+                    await send({"type": "http.response.body", "body": b"abc"})
+
+    (added,) = proxies.middlewares()
+    asyncio.run(added.cls(app)({**SCOPE, "headers": [forward.WANTS_TAKEN]}, receive, send))
+    assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
+    assert sent[0]["status"] == status and seen == [forward.WANTS_TAKEN]
+    assert status == 200 or (b"retry-after", b"1") in sent[0]["headers"]
+
+
+def test_a_proxy_that_wants_it_is_told_once_that_a_replica_has_the_request():
+    scope = {**SCOPE, "headers": [*SCOPE["headers"], forward.WANTS_TAKEN]}
+    sent = answer_of(Replicas([b"ab", lost()], [b"abcd"]), scope)
+    assert [message["type"] for message in sent].index(TAKEN) == 0 and body_of(sent) == b"abcd"
+    assert [message["type"] for message in sent].count(TAKEN) == 1
 
 
 def test_who_leaves_ends_the_work():

@@ -8,7 +8,7 @@ import yaml
 
 from melforge.common.cli.serve import parse, settings_from
 from melforge.common.cluster.connect import connected
-from melforge.common.cluster.settings import RaySettings
+from melforge.common.cluster.settings import PROXY_VARIABLES, RaySettings
 from melforge.common.errors import InputError
 from melforge.ray_app import words_of
 from tests.cluster.conftest import ROOT
@@ -39,6 +39,8 @@ def test_the_example_for_kubernetes_has_options_that_there_are():
         * int(workers["template"]["spec"]["containers"][0]["resources"]["limits"]["cpu"])
         >= settings.most
     ), "there is room for all replicas"
+    ((name, path),) = PROXY_VARIABLES.items()
+    assert f"ENV {name}={path}\n" in (ROOT / "examples" / "ray" / "Dockerfile").read_text()
 
 
 @pytest.mark.manifests
@@ -49,18 +51,28 @@ def test_what_is_beside_the_service_is_valid_on_kubernetes():
 
 
 @pytest.mark.parametrize(
-    ("address", "message"),
+    ("address", "attempts", "message"),
     [
-        ("local", "Ray did not begin on this machine, which may be too busy"),
-        ("auto", "no Ray cluster at 'auto'"),
+        ("local", 3, "Ray did not begin on this machine, which may be too busy"),
+        ("10.0.0.5:6379", 1, "no Ray cluster at '10.0.0.5:6379' .* wants RAY_AUTH_MODE=token too"),
     ],
 )
-def test_a_cluster_that_does_not_begin_is_no_fault_of_ours(address, message, monkeypatch):
+def test_a_cluster_that_does_not_begin_is_no_fault_of_ours(address, attempts, message, monkeypatch):
     """Ray raises a bare Exception where its parts take too long, which only a busy machine shows."""
+    begun, slow = [], [True]
 
     def init(**_):
-        raise Exception("The current node timed out during startup.")
+        begun.append(True)
+        if len(begun) <= len(slow):
+            raise Exception("The current node timed out during startup.")
 
-    monkeypatch.setitem(sys.modules, "ray", types.SimpleNamespace(init=init))
+    ray = types.SimpleNamespace(init=init, shutdown=lambda: None)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    if address == "local":
+        with connected(address) as given:
+            assert given is ray and len(begun) == 2, "a second attempt is enough"
+        begun.clear()
+    slow.extend([True] * 9)
     with pytest.raises(InputError, match=message), connected(address):
         pass
+    assert len(begun) == attempts

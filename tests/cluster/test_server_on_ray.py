@@ -164,7 +164,7 @@ def test_a_flood_is_refused_and_whom_it_takes_gets_the_whole_text(server, found_
 
 def test_what_is_killed_again_and_again_under_load_costs_nobody_an_answer(server, found_by):
     """Unless it was all replicas at once, or an ingress: then whose answer is lost sees an error."""
-    turns = itertools.cycle(("replica", "replica", "controller", "all replicas", "ingress"))
+    turns = itertools.cycle(("replica", "replica", "controller", "all replicas", "ingress", "all ingresses"))
     is_over, kills, heard, killed = seconds_from_now(), [], [], set()
 
     def is_up() -> bool:
@@ -176,9 +176,10 @@ def test_what_is_killed_again_and_again_under_load_costs_nobody_an_answer(server
         while not is_over() or not kills:
             wait_for(lambda: len(heard) > CALLERS, "answers")
             kills.append(next(turns))
-            name = {"controller": CONTROLLER, "ingress": INGRESS}.get(kills[-1], REPLICA)
+            parts = {"controller": CONTROLLER, "ingress": INGRESS, "all ingresses": INGRESS}
+            name = parts.get(kills[-1], REPLICA)
             some = ray_processes(server.environment, name)
-            for process in some[: None if kills[-1] == "all replicas" else 1]:
+            for process in some[: None if kills[-1].startswith("all") else 1]:
                 os.kill(process, signal.SIGKILL)
                 killed.add(process)
             wait_for(is_up, f"another {kills[-1]}")
