@@ -88,10 +88,12 @@ def written(text: str) -> str:
 
 
 not_negative = partial(positive, least=0)
-# What a value is by the word for it in a table; by other words it is text.
+SHOWN = {"N0": "N", "PATH": "FILE"}  # words of a table that --help has not
+# What a value is by the word for it in a table; by other words it is text. A FILE may be "-", or NAME=FILE.
 TYPES: dict[str, Callable[[str], Any]] = {
     **{"N": positive, "N0": not_negative, "X": float, "SECONDS": float, "SHARE": share, "THREADS": threads},
-    **{"FILE": local, "DIR": local_path, "HZ": positive, "TEXT": written},
+    **{"FILE": local, "PATH": local_path, "DIR": local_path, "HZ": positive, "US": not_negative},
+    "TEXT": written,
 }
 
 
@@ -197,7 +199,8 @@ def in_argparses_words(words: str, about: str) -> tuple[tuple[str, ...], dict[st
     if "|" in metavar:
         how["choices"] = tuple(metavar.split("|"))
     else:
-        how |= {"metavar": metavar.rstrip("0")} | ({"type": TYPES[metavar]} if metavar in TYPES else {})
+        how |= {"type": TYPES[metavar]} if metavar in TYPES else {}
+        how["metavar"] = SHOWN.get(metavar, metavar)
     if names[0].startswith("-"):
         how |= {"action": "append", "default": []} if many else {}
         how |= {"nargs": "?", "const": ""} if optional else {}

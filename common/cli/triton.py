@@ -59,7 +59,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     if hears:
         how = {"kinds": ("recogniser",), "choose": lambda args: [read_source(args).model]}
     parser = options.Parser(description=__doc__, epilog=EPILOG, **how)
-    options.add_table(parser, OPTIONS, queue_delay=options.not_negative)
+    options.add_table(parser, OPTIONS)
     parser.exclude("folder", "output", required=True)
     return parser.parse_args(argv)
 
