@@ -43,7 +43,7 @@ how it runs:
   decoder threads
   --runs N             runs for each row, fewer of slow ones (default: 10)
   warm-up
-  --text-warm-up SECONDS   that --texts may speak others before (default: 60)
+  --text-warm-up X     seconds that --texts may speak others before (default: 60)
   --limit SECONDS      seconds for a row, with loading (default: {LIMIT:.0f}, with --texts {TEXT_LIMIT:.0f})
   --budget SECONDS     seconds for all rows: no further one begins then
   --graphs DIR         folder of graphs of published sizes, exported if missing (default: build/graphs)

@@ -110,8 +110,6 @@ def target_of(url: str, args: argparse.Namespace, texts: tuple[str, ...]) -> Htt
 def make_loads(args: argparse.Namespace, texts: int) -> list[Load]:
     from melforge.common.bench.load import CLOSED, LISTENERS, OPEN, RIVA_ITERATIONS, RIVA_STREAMS, Load
 
-    if not (args.seconds > 0 and args.timeout > 0):
-        raise InputError("--seconds and --timeout must be positive")
     streams = options.numbers("--streams", args.streams, whole=True)
     rates = options.numbers("--rates", args.rates)
     listeners = options.numbers("--listeners", args.listeners, whole=True)

@@ -269,7 +269,8 @@ def _keep_one(keys: Sequence[str], levels: list[dict[str, Entry]]) -> None:
         if len(here) > 1:
             places = " and ".join(level[key].place for key in here)
             quote = "; quote a text of several words" if "TEXT" in places else ""
-            raise InputError(f"{places}: {' and '.join(here)} exclude each other{quote}")
+            named = places if level is levels[-1] else f"{places}: {' and '.join(here)}"
+            raise InputError(f"{named} exclude each other{quote}")
         for earlier in levels[1:number] if here else ():
             for key in keys:
                 earlier.pop(key, None)

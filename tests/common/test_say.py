@@ -159,7 +159,7 @@ def test_a_long_text_is_counted_on_a_terminal(run, monkeypatch, name, shown):
         (("-o", "x.wav", "--format", "wave"), "unknown audio format 'wave': did you mean 'wav'?"),
         (("--format", "mp3"), "--format mp3 is for a file"),
         (("-o", "-", "--json"), "--json and -o - both write to stdout"),
-        (("-o", "x.wav", "--pace", "20"), "pace must be a number from 0.1 to 10"),
+        (("-o", "x.wav", "--pace", "20"), "--pace must be a number from 0.1 to 10"),
     ],
 )
 def test_wrong_options_ask_nothing(run, server, words, message):

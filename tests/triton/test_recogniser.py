@@ -285,7 +285,7 @@ recogniser_labels = " abcdefghijklmnopqrstuvwxyz'"
         (("Hello", "--transcribe"), "^sound file or folder Hello not found$"),
         ((".", "-o", "x"), r"^\. is a folder: give a file with a phrase a line, or --transcribe for its"),
         (("a.txt", "-o", "a.wav"), "a.wav"),
-        (("a.txt", "-o", "x", "--timeout", "inf"), "--timeout must be a number, not 'inf'"),
+        (("a.txt", "-o", "x", "--timeout", "inf"), "--timeout must be seconds above 0 and below 1000000, not 'inf'"),
         (("a.txt", "-o", "x", "--timeout", "0"), "must be seconds above 0 and below 1000000, not 0"),
     ],
 )
