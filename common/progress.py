@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ SHOWN_AFTER = 1.0  # seconds
 @contextlib.contextmanager
 def counting(doing: str, total: float, unit: str) -> Iterator[Callable[[float], object]]:
     """A function that is told how many more of `total` are done. Stderr shows it where it is a terminal, from
-    a second on and until all are done.
+    a second on and until all are done. A total that nobody knows is `math.inf`.
     """
     begun, done, bar = time.monotonic(), 0.0, None
 
@@ -24,9 +25,11 @@ def counting(doing: str, total: float, unit: str) -> Iterator[Callable[[float], 
             from tqdm import tqdm  # short work is done before it would be imported
 
             shape = "{desc}: {percentage:3.0f}%|{bar}| {n:.0f}/{total:.0f}{unit} [{elapsed}<{remaining}]"
+            if math.isinf(total):
+                shape = "{desc}: {n:.0f}{unit} [{elapsed}]"
             bar = tqdm(desc=doing, total=total, unit=unit, bar_format=shape, leave=False)
             bar.start_t -= time.monotonic() - begun
-        if bar:
+        if bar is not None:
             bar.update(done - bar.n)
             if done >= total:
                 bar.close()
@@ -34,5 +37,5 @@ def counting(doing: str, total: float, unit: str) -> Iterator[Callable[[float], 
     try:
         yield add
     finally:
-        if bar:
+        if bar is not None:
             bar.close()

@@ -156,7 +156,7 @@ def speaker_shares(speaker: int | str, names: Sequence[str]) -> np.ndarray:
             except ValueError:
                 share = math.nan
             if not 0 <= share <= 1e9:
-                raise InputError(f"speaker {speaker!r}: {part!r} is no NAME:SHARE, with a share of 0 to 1e9")
+                raise InputError(f"speaker {part!r} is no NAME:SHARE, with a share of 0 to 1e9")
         if (found := number(who)) is None:
             all_of = f"0 to {len(names) - 1}" if list(names) == ids else ", ".join(names)
             raise InputError(f"speaker {who!r} does not exist: this model has {len(names)} ({all_of})")

@@ -32,7 +32,7 @@ what is measured:
   --symbols LIST       text lengths, in symbols, with commas: random ids, 5 frames for each, 600 steps of
         Tacotron 2 (default: sentences, as long as they become; 128 with --part and published weights)
   --batches LIST=1     batch sizes, in utterances, with commas
-  --texts FILE         a text a line: each is spoken once, one after the other, whole and as a stream, after a
+  --texts PATH         a text a line: each is spoken once, one after the other, whole and as a stream, after a
         warm-up with others of them; with --symbols beside rows of fixed lengths
   --batch-sizes LIST   with --texts: all of them by speak_many, so many at a time: utterances a second
   --text-processes N0  with --batch-sizes: processes that analyse the texts (default: 0, the one that speaks)
@@ -43,7 +43,7 @@ how it runs:
   decoder threads
   --runs N             runs for each row, fewer of slow ones (default: 10)
   warm-up
-  --text-warm-up SECONDS   that --texts may speak others before (default: 60)
+  --text-warm-up X     seconds that --texts may speak others before (default: 60)
   --limit SECONDS      seconds for a row, with loading (default: {LIMIT:.0f}, with --texts {TEXT_LIMIT:.0f})
   --budget SECONDS     seconds for all rows: no further one begins then
   --graphs DIR         folder of graphs of published sizes, exported if missing (default: build/graphs)
@@ -70,7 +70,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = options.Parser(
         description=__doc__, kinds=("acoustic", "vocoder"), choose=lambda args: itertools.chain(*choose(args))
     )
-    options.add_table(parser, OPTIONS, texts=options.local_path)
+    options.add_table(parser, OPTIONS)
     # `backend` and `precision` are keys of the models here.
     how, many = parser.add_argument_group("how it runs"), {"action": "append", "default": []}
     how.add_argument("--backend", dest="backends", metavar="NAMES", **many, help=BACKENDS)

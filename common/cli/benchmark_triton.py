@@ -32,7 +32,7 @@ docs/triton.md says what is measured."""
 
 
 OPTIONS = f"""
-  phrases [FILE]       a text a line (default: ten sentences of LJ Speech)
+  phrases [PATH]       a text a line (default: ten sentences of LJ Speech)
 {SERVER_OPTIONS}
 loads:
   --batches LIST       static batching: texts in each request of one client (where none of the three is given:
@@ -53,7 +53,7 @@ recognisers:
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = options.Parser(description=__doc__, epilog=EPILOG)
-    options.add_table(parser, OPTIONS, phrases=options.local_path)
+    options.add_table(parser, OPTIONS)
     add_output(parser, "triton")
     args = parser.parse_args(argv)
     args.transcribe = ENSEMBLE if args.transcribe == "" else args.transcribe

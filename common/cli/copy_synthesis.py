@@ -8,7 +8,7 @@ from melforge.common.errors import InputError, counted
 from melforge.common.files import require_writable_folder
 
 OPTIONS = """
-  inputs FILE...       sound files, at any sampling rate
+  inputs PATH...       sound files, at any sampling rate
   -o, --output DIR!    where the copies go
   vocoder voice
   --checkpoint         a vocoder's weights instead of the voice's, trained or published
@@ -19,7 +19,7 @@ OPTIONS = """
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = options.Parser(description=__doc__, kinds=("vocoder",))
-    options.add_table(parser, OPTIONS, inputs=options.local_path)
+    options.add_table(parser, OPTIONS)
     args = parser.parse_args(argv)
     copies = name_copies(args.inputs, args.output)
     require_writable_folder(args.output)

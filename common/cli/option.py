@@ -35,6 +35,7 @@ from melforge.common.errors import InputError, unknown
 from melforge.common.remote import NO_ADDRESS, is_address
 
 PLAIN = (bool, int, float, str, Path)
+LONGEST_WAIT = 1_000_000  # seconds: what sockets take ends somewhere
 
 
 def positive(text: str, least: int = 1) -> int:
@@ -57,6 +58,13 @@ def share(text: str) -> float:
         if 0 <= (number := float(text)) <= 1:
             return number
     raise argparse.ArgumentTypeError(f"must be a share from 0 to 1, such as 0.3 for 30 %, not {text!r}")
+
+
+def seconds(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if 0 < (number := float(text)) < LONGEST_WAIT:
+            return number
+    raise argparse.ArgumentTypeError(f"must be seconds above 0 and below {LONGEST_WAIT}, not {text!r}")
 
 
 def threads(text: str) -> int:
@@ -88,10 +96,12 @@ def written(text: str) -> str:
 
 
 not_negative = partial(positive, least=0)
-# What a value is by the word for it in a table; by other words it is text.
+SHOWN = {"N0": "N", "PATH": "FILE"}  # words of a table that --help has not
+# What a value is by the word for it in a table; by other words it is text. A FILE may be "-", or NAME=FILE.
 TYPES: dict[str, Callable[[str], Any]] = {
-    **{"N": positive, "N0": not_negative, "X": float, "SECONDS": float, "SHARE": share, "THREADS": threads},
-    **{"FILE": local, "DIR": local_path, "HZ": positive, "TEXT": written},
+    **{"N": positive, "N0": not_negative, "X": float, "SECONDS": seconds, "SHARE": share, "THREADS": threads},
+    **{"FILE": local, "PATH": local_path, "DIR": local_path, "HZ": positive, "US": not_negative},
+    "TEXT": written,
 }
 
 
@@ -138,6 +148,8 @@ class Option:
 
     def value_of(self, text: str, flag: str) -> Any:
         """The value of a word on the command line, behind this flag."""
+        if text.startswith("~/") and self.how.get("type") is not written:  # shells leave it in --output=~/x
+            text = os.path.expanduser(text)  # noqa: PTH111
         value: int | str = text
         if not text and self.how.get("type") is not written and self.default != "":
             raise InputError(
@@ -163,7 +175,8 @@ class Option:
             raise InputError(f"{what} cannot be {value!r}") from None
         choices = self.how.get("choices")
         if choices is not None and value not in choices:
-            raise InputError(f"{entry.place}: {unknown(self.key, value, map(str, choices))}")
+            name, where = (what, "") if what == entry.place else (self.key, f"{entry.place}: ")
+            raise InputError(where + unknown(name, value, map(str, choices)))
         return value
 
 
@@ -197,7 +210,8 @@ def in_argparses_words(words: str, about: str) -> tuple[tuple[str, ...], dict[st
     if "|" in metavar:
         how["choices"] = tuple(metavar.split("|"))
     else:
-        how |= {"metavar": metavar.rstrip("0")} | ({"type": TYPES[metavar]} if metavar in TYPES else {})
+        how |= {"type": TYPES[metavar]} if metavar in TYPES else {}
+        how["metavar"] = SHOWN.get(metavar, metavar)
     if names[0].startswith("-"):
         how |= {"action": "append", "default": []} if many else {}
         how |= {"nargs": "?", "const": ""} if optional else {}

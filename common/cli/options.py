@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from melforge.common.cli.option import (
     finite,
     in_argparses_words,
-    local_path,
     not_negative,
     positive,
     read_table,
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from melforge.common.synthesis.warm_up import Warmed
     from melforge.common.weights.voices import ModelSource
 
-__all__ = ["Parser", "finite", "local_path", "not_negative", "positive", "share", "threads"]
+__all__ = ["Parser", "finite", "not_negative", "positive", "share", "threads"]
 LISTEN_LIMIT = 0.15
 MODEL_OPTIONS = """
 models:
@@ -111,9 +110,9 @@ def numbers(option: str, text: str | None, whole: bool = False) -> list[Any]:
     return found
 
 
-def add_table(parser: Group, table: str, **types: Callable[[str], Any]) -> None:
+def add_table(parser: Group, table: str) -> None:
     """Adds the options of a table. A row of names alone is of shared options, `--name   help` is such a one
-    with other words; `types` are those of values that the table's words do not say.
+    with other words.
     """
     for title, words, about in read_table(table):
         group = parser.add_argument_group(title) if title else parser
@@ -123,8 +122,7 @@ def add_table(parser: Group, table: str, **types: Callable[[str], Any]) -> None:
             add_options(group, words[2:], **{words[2:].replace("-", "_"): about})
         else:
             names, how = in_argparses_words(words, about)
-            key = names[-1].lstrip("-").replace("-", "_")
-            group.add_argument(*names, **how | ({"type": types[key]} if key in types else {}))
+            group.add_argument(*names, **how)
 
 
 def add_options(parser: Group, *options: str, default: str | None = None, **helps: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from melforge.common.cli import model_settings
 from melforge.common.cli.model_settings import DEFAULT, Layer, ModelSettings, field_names
-from melforge.common.cli.option import Option
+from melforge.common.cli.option import TYPES, Option
 from melforge.common.cli.words import Entries, read_words
 from melforge.common.config.aliases import own_name, same_setting
 from melforge.common.config.deployment import Deployment
@@ -80,7 +80,7 @@ class Parser(Group):
         settings = self.add_argument_group("settings")
         what = "YAML with values of these options, or of a model or recipe (see docs/hparams.md"
         what += f"; default: {hparam})" if hparam else ")"
-        files = {"action": "append", "type": Path, "metavar": "FILE"}
+        files = {"action": "append", "type": TYPES["PATH"], "metavar": "FILE"}
         settings.add_argument("--hparam", **files, help=f"{what}; may be repeated, the last one wins")
         what = "the value of one option, or of a key of these files; may be repeated"
         settings.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=what)
@@ -269,7 +269,8 @@ def _keep_one(keys: Sequence[str], levels: list[dict[str, Entry]]) -> None:
         if len(here) > 1:
             places = " and ".join(level[key].place for key in here)
             quote = "; quote a text of several words" if "TEXT" in places else ""
-            raise InputError(f"{places}: {' and '.join(here)} exclude each other{quote}")
+            named = places if level is levels[-1] else f"{places}: {' and '.join(here)}"
+            raise InputError(f"{named} exclude each other{quote}")
         for earlier in levels[1:number] if here else ():
             for key in keys:
                 earlier.pop(key, None)

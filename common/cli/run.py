@@ -132,6 +132,8 @@ def words_of(error: Exception) -> str:
     """The sentence about what a user can mend."""
     if not isinstance(error, OSError):
         return str(error)
+    if str(error.strerror).startswith("No usable temporary directory"):
+        return "no folder for temporary files can be written to: set $TMPDIR to one that can"
     path = Path(str(error.filename or ""))
     file = next((one for one in (path, *path.parents) if is_file(str(one))), None)
     if file and isinstance(error, FileExistsError | NotADirectoryError):

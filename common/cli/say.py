@@ -7,11 +7,12 @@ import asyncio
 import importlib
 import io
 import json
+import math
 import os
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from melforge.common.cli.run import FAULT
 from melforge.common.config.yaml_file import read_yaml
 from melforge.common.errors import InputError, install_command, require_package, unknown
 from melforge.common.files import require_writable_file, write_bytes
+from melforge.common.progress import counting
 from melforge.common.serve.client import Address, Connection, ServerError
 
 SERVER = "http://127.0.0.1:8000"
@@ -67,19 +69,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     # A file's header has its size, which no stream knows: the samples are asked for, and the header is ours.
     wire = "pcm" if format == "wav" and args.output != "-" else format
     request = make_request(args, text, wire)
-    target: _Target = _Player(request.get("sample_rate", DEFAULT_RATE)) if args.output is None else _Target()
+    rate = request.get("sample_rate", DEFAULT_RATE)
+    target: _Target = _Player(rate=rate) if args.output is None else _Target()
     if args.output == "-":
         target = _Standard()
+    # Of coded sound nobody knows the seconds yet.
+    per_byte, unit = (0.5 / rate, " s of sound") if wire == "pcm" else (1e-3, " kB")
     connection = Connection(address, os.environ.get(KEY_VARIABLE))
     try:
-        measured = asyncio.run(listen(connection, request, target))
+        with counting("speaking", math.inf, unit) as come:
+            measured = asyncio.run(listen(connection, request, target, lambda size: come(size * per_byte)))
     except ServerError as error:
         return report(error, address)
     except (ConnectionRefusedError, socket.gaierror, TimeoutError):
         raise InputError(
             f"no server at {address}: start one (melforge serve), or give --server URL"
         ) from None
-    rate = request.get("sample_rate", DEFAULT_RATE)
     measured.seconds = seconds_of(bytes(target.data), wire, rate)
     if args.output not in (None, "-"):
         data = bytes(target.data)
@@ -133,15 +138,21 @@ class SpeechTimes:
     seconds: float | None = None
 
 
-async def listen(connection: Connection, request: dict[str, Any], target: _Target) -> SpeechTimes:
-    """One request, from when it is sent to the end of its sound."""
-    measured, start = SpeechTimes(), time.perf_counter()
+async def listen(
+    connection: Connection, request: dict[str, Any], target: _Target, come: Callable[[int], object]
+) -> SpeechTimes:
+    """One request, from when it is sent to the end of its sound; `come` is told the bytes that came."""
+    measured = SpeechTimes()
     try:
+        await connection.open()
+        target.open()
+        start = time.perf_counter()
         async for data in connection.speech(request):
             measured.first_audio = measured.first_audio or time.perf_counter() - start
             measured.chunks += 1
             measured.bytes += len(data)
             await asyncio.to_thread(target.write, data)
+            come(len(data))
         measured.total = time.perf_counter() - start
         await asyncio.to_thread(target.close)
     finally:
@@ -154,6 +165,9 @@ class _Target:
     """Where the bytes go: kept in memory, for a file that appears when it is complete."""
 
     data: bytearray = field(default_factory=bytearray)
+
+    def open(self) -> None:
+        pass
 
     def write(self, data: bytes) -> None:
         self.data += data
@@ -171,11 +185,14 @@ class _Standard(_Target):
         sys.stdout.buffer.flush()
 
 
+@dataclass
 class _Player(_Target):
     """Plays them as they come, by the package sounddevice."""
 
-    def __init__(self, rate: int):
-        super().__init__()
+    rate: int = DEFAULT_RATE
+    played: int = 0
+
+    def open(self) -> None:
         try:
             player = require_package("sounddevice", "playing")
         except InputError as error:
@@ -183,11 +200,10 @@ class _Player(_Target):
         except OSError as error:  # it needs the library PortAudio
             raise InputError(f"sounddevice cannot play here ({error}): write a file, -o speech.wav") from None
         try:
-            self.stream = player.RawOutputStream(samplerate=rate, channels=1, dtype="int16")
+            self.stream = player.RawOutputStream(samplerate=self.rate, channels=1, dtype="int16")
             self.stream.start()
         except player.PortAudioError as error:
             raise InputError(f"there is nothing to play on ({error}): write a file, -o speech.wav") from None
-        self.played = 0
 
     def write(self, data: bytes) -> None:
         super().write(data)

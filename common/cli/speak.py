@@ -57,7 +57,7 @@ more:
   --plain            read the text as it is written, also tags and marks such as [pause:0.5s]
   --show-text        print what would be spoken, without speaking
   --strict           a symbol that cannot be spoken is an error
-  --retry [N]=0      what went wrong is spoken again, with N other seeds and then in pieces; with --listen
+  --retry [N0]=0     what went wrong is spoken again, with N other seeds and then in pieces; with --listen
         also texts of which words are left out or said twice (without N: {RETRIES})
   --batch-size N     utterances at a time (default: 8)
   --save-mel         also save each mel as .npy beside its sound
@@ -73,7 +73,7 @@ more:
 
 def make_parser() -> options.Parser:
     parser = options.Parser(description=__doc__, epilog=EPILOG, kinds=KINDS)
-    options.add_table(parser, OPTIONS, retry=options.not_negative)
+    options.add_table(parser, OPTIONS)
     parser.exclude("text", "words", "input")
     parser.exclude("ssml", "plain")
     return parser

@@ -27,8 +27,8 @@ examples:
   %(prog)s --manifest dev-clean.json --checkpoint nvidia_jasper.pt
 """
 OPTIONS = """
-  inputs [FILE...]   sound files at any rate, or folders of them; NAME.txt beside NAME.wav is its reference
-  --manifest FILE    JSON lines as NeMo's, with audio_filepath (seen from the manifest's folder), text, offset
+  inputs [PATH...]   sound files at any rate, or folders of them; NAME.txt beside NAME.wav is its reference
+  --manifest PATH    JSON lines as NeMo's, with audio_filepath (seen from the manifest's folder), text, offset
         and duration, or a list of such, or of NVIDIA Jasper's, with files and transcript; or a table of
         files and texts
   ear
@@ -107,7 +107,7 @@ def make_parser() -> options.Parser:
     parser = options.Parser(
         description=__doc__, epilog=EPILOG, kinds=("recogniser",), choose=models_that_hear
     )
-    options.add_table(parser, OPTIONS, inputs=options.local_path, manifest=options.local_path)
+    options.add_table(parser, OPTIONS)
     return parser
 
 

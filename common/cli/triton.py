@@ -59,7 +59,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     if hears:
         how = {"kinds": ("recogniser",), "choose": lambda args: [read_source(args).model]}
     parser = options.Parser(description=__doc__, epilog=EPILOG, **how)
-    options.add_table(parser, OPTIONS, queue_delay=options.not_negative)
+    options.add_table(parser, OPTIONS)
     parser.exclude("folder", "output", required=True)
     return parser.parse_args(argv)
 
@@ -123,8 +123,6 @@ def write(args: argparse.Namespace) -> list[str]:
 
     if args.folder.exists() and not args.folder.is_dir():
         raise InputError(f"{args.folder} is a file: give a folder for the repository")
-    if not args.queue_seconds > 0:
-        raise InputError(f"--queue-seconds must be positive, not {args.queue_seconds:g}")
     device, gpus = device_of(args.device)
     queue = args.queue_delay, args.queue_size, args.queue_seconds
     layout = Layout(device, args.instances, args.batch_size, *queue, gpus)

@@ -46,7 +46,7 @@ again, and whether its sound files are those of its labels. The exit status is 1
 
 OPTIONS = """
   what VOICE           name or folder of a voice, or a corpus's folder
-  --corpus CORPUS      corpus that the voice was trained on, to compare it with
+  --corpus DIR         corpus that the voice was trained on, to compare it with
   acoustic vocoder threads
   --ear NAME           name or folder of an ear; none for none (default: the shipped one)
   listen-limit
@@ -55,7 +55,7 @@ OPTIONS = """
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = options.Parser(description=__doc__, epilog=EPILOG)
-    options.add_table(parser, OPTIONS, corpus=options.local_path)
+    options.add_table(parser, OPTIONS)
     args = parser.parse_args(argv)
     if args.ear == NO_EAR and args.listen_limit is not None:
         raise InputError(f"--listen-limit is for an ear: leave out --ear {NO_EAR}, or the limit")

@@ -141,13 +141,15 @@ def _one_bar(speech: float, training: float):
     seconds = {"preparing": 5 + speech * SECONDS_A_SECOND, "training": training, "making": MAKING}
     minutes = sum(seconds.values()) / 60
     print(f"{speech / 60:.1f} minutes of recordings: at most about {minutes:.0f} minutes of work", flush=True)
-    shape = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}, {remaining} left"
+    shape = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}{postfix}"
     bar = tqdm(total=sum(seconds.values()), bar_format=shape, disable=None, file=sys.stderr)
 
     def teller(name: str, before: float) -> Callable[[float], None]:
         def tell(share: float) -> None:
-            bar.set_description(name, refresh=False)
-            bar.update(max(0.0, before + min(1.0, share) * seconds[name] - bar.n))
+            done = max(bar.n, before + min(1.0, share) * seconds[name])
+            bar.set_description_str(name, refresh=False)
+            bar.set_postfix_str(f"{bar.format_interval(bar.total - done)} left", refresh=False)
+            bar.update(done - bar.n)
 
         return tell
 

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from melforge.common.errors import InputError
+from melforge.common.files import decode_text
 
 LARGEST_FILE = 1 << 20  # bytes
 TAG = "tag:yaml.org,2002:"
@@ -49,16 +50,15 @@ def read_yaml(path: Path) -> dict[str, Entry]:
         content = file.read(LARGEST_FILE + 1)
     if len(content) > LARGEST_FILE:
         raise InputError(f"{path} is larger than {LARGEST_FILE} bytes: not a hyper-parameter file")
-    text = ""
+    text = decode_text(content, str(path))
     try:
-        text = content.decode("utf-8")
         value = parse_yaml(text, str(path))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         # libyaml counts a line more at the end of a file.
         line = f", line {min(mark.line, text.rstrip().count(chr(10))) + 1}" if mark else ""
         raise InputError(f"{path}{line}: {error.problem}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: no UTF-8, no such date
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: no such date
         raise InputError(f"{path} is not readable as YAML: {str(error).splitlines()[0]}") from None
     if not isinstance(value, dict | None):
         raise InputError(f"{path}: must hold lines of `key: value`")

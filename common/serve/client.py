@@ -137,15 +137,19 @@ class Connection:
                 return await self._send(path, body)
         raise ServerError(0, "the server closed the connection without an answer")
 
-    async def _send(self, path: str, body: bytes) -> tuple[asyncio.StreamReader, bytes]:
-        address = self.address
+    async def open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """The connection, opened where it is not; an OSError where there is no server."""
         if self._streams is None:
+            address = self.address
             context = ssl.create_default_context() if address.secure else None
             opening = asyncio.open_connection(address.host, address.port, ssl=context, limit=LONGEST_HEAD)
             self._streams = await self._soon(opening)
         assert self._streams
-        reader, writer = self._streams
-        line = f"POST {address.path}{path} HTTP/1.1\r\n{self._head}Content-Length: {len(body)}\r\n\r\n"
+        return self._streams
+
+    async def _send(self, path: str, body: bytes) -> tuple[asyncio.StreamReader, bytes]:
+        reader, writer = await self.open()
+        line = f"POST {self.address.path}{path} HTTP/1.1\r\n{self._head}Content-Length: {len(body)}\r\n\r\n"
         writer.write(line.encode("latin-1") + body)
         await writer.drain()
         return reader, await self._soon(reader.readuntil(b"\r\n\r\n"))

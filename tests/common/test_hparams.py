@@ -133,6 +133,12 @@ def test_what_is_wrong_is_said_with_its_place(text, message, tmp_path):
         load(tmp_path, text)
 
 
+def test_a_file_in_another_encoding_is_named_with_its_line(tmp_path):
+    (tmp_path / "latin.yaml").write_bytes("batch_size: 1\nname: né\n".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"latin\.yaml line 2 is not UTF-8 \(byte 0xe9\): save it"):
+        load_hparams(tmp_path / "latin.yaml", Recipe)
+
+
 def test_inheritance_goes_as_deep_as_it_likes(tmp_path):
     write(tmp_path, level0="name: deep\nbatch_size: 1")
     for level in range(1, 500):

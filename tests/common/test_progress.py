@@ -15,6 +15,7 @@ import pytest
 import soundfile
 
 from melforge.common import progress
+from melforge.common.cli import voice_clone
 
 
 def on_terminal(run: Callable[[], Any]) -> tuple[Any, str]:
@@ -56,6 +57,17 @@ def test_one_long_text_or_recording_is_counted(command, monkeypatch, words, show
     assert said == quiet
     assert all(one in found for one in shown), found
     assert found.rpartition("\r")[0].endswith(" ")  # the line is empty at the end
+
+
+def test_a_clone_counts_down_from_its_estimate():
+    def run():
+        with voice_clone._one_bar(60.0, 600.0) as (prepare, train, finish):
+            prepare(1.0)
+            train(0.5)
+            finish(1.0)
+
+    shown = on_terminal(run)[1]
+    assert shown.endswith(", 00:00 left\r\n") and ": :" not in shown
 
 
 @pytest.mark.parametrize("words", [SPEAK, HEAR])

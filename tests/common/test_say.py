@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 import soundfile
 
+from melforge.common import progress
 from melforge.common.audio.wire import encode
 from melforge.common.cli import say
 from melforge.common.errors import InputError
+from tests.common.test_progress import on_terminal
 from tests.plain_server import answering
 
 TONE = (0.3 * np.sin(np.arange(36000) / 20)).astype(np.float32)  # 1.5 s at 24 kHz
@@ -140,6 +142,14 @@ def test_where_nothing_can_play_the_way_out_is_named(run, server, monkeypatch):
     with pytest.raises(InputError, match=r"nothing to play on .no device.: write a file"):
         run()
     assert not server.asked
+    with pytest.raises(InputError, match="no server at"):  # the nearer cause
+        run(url="http://127.0.0.1:9")
+
+
+@pytest.mark.parametrize(("name", "shown"), [("x.wav", " s of sound ["), ("x.flac", " kB [")])
+def test_a_long_text_is_counted_on_a_terminal(run, monkeypatch, name, shown):
+    monkeypatch.setattr(progress, "SHOWN_AFTER", 0.0)
+    assert shown in on_terminal(lambda: run("-o", name))[1]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +159,7 @@ def test_where_nothing_can_play_the_way_out_is_named(run, server, monkeypatch):
         (("-o", "x.wav", "--format", "wave"), "unknown audio format 'wave': did you mean 'wav'?"),
         (("--format", "mp3"), "--format mp3 is for a file"),
         (("-o", "-", "--json"), "--json and -o - both write to stdout"),
-        (("-o", "x.wav", "--pace", "20"), "pace must be a number from 0.1 to 10"),
+        (("-o", "x.wav", "--pace", "20"), "--pace must be a number from 0.1 to 10"),
     ],
 )
 def test_wrong_options_ask_nothing(run, server, words, message):

@@ -59,6 +59,7 @@ def test_a_file_gives_what_the_command_needs_and_flags_push_out_what_they_exclud
     assert (args.names, args.one, args.two) == (["a", "b"], "x", None)
     args = parser.parse_args(["--hparam", str(file), "--two", "y", "c"])
     assert (args.names, args.one, args.two) == (["c"], None, Path("y"))
+    assert parser.parse_args(["~", "--two=~/y"]).two == Path.home() / "y"  # no shell does it there
     with pytest.raises(ValueError, match=r"line 1 and .*line 2: one and two exclude each other"):
         parser.parse_args(["--hparam", str(write(tmp_path, "one: x\ntwo: y", "b.yaml"))])
 

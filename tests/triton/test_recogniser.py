@@ -285,8 +285,8 @@ recogniser_labels = " abcdefghijklmnopqrstuvwxyz'"
         (("Hello", "--transcribe"), "^sound file or folder Hello not found$"),
         ((".", "-o", "x"), r"^\. is a folder: give a file with a phrase a line, or --transcribe for its"),
         (("a.txt", "-o", "a.wav"), "a.wav"),
-        (("a.txt", "-o", "x", "--timeout", "inf"), "--timeout must be a number, not 'inf'"),
-        (("a.txt", "-o", "x", "--timeout", "0"), "must be seconds above 0 and below 1000000, not 0"),
+        (("a.txt", "-o", "x", "--timeout", "inf"), "must be seconds above 0 and below 1000000, not 'inf'"),
+        (("a.txt", "-o", "x", "--timeout", "0"), "must be seconds above 0 and below 1000000, not '0'"),
     ],
 )
 def test_the_client_speaks_or_transcribes(words, message, tmp_path, monkeypatch):

@@ -36,6 +36,18 @@ HTS_LABEL = re.compile(r"\s*\d+\s+\d+\s+\S+")  # times and a phone, in place of 
 # Who says a line: WebVTT's <v Ann>, or ANN:, [Ann]: where that stands more than once.
 VOICE = re.compile(r"<v(?:\.\S+)? ([^<>]+)>|\[?([^\W\d_][\w .'-]{0,30}?)\]?:\s+")
 TIMES = re.compile(r"^(0 \d{4,} |\d+\.\d+\t\d+\.\d+\t)", re.M)  # TIMIT's, and Audacity's labels
+# What is not read, and what to do with it.
+AS_TEXT = "save it as plain text in UTF-8, NAME.txt beside NAME.wav or all in metadata.csv"
+UNREAD = {
+    ".eaf": "export its tiers in ELAN as subtitles (SubRip), NAME.srt beside NAME.wav",
+    ".textgrid": "write what is said to NAME.txt beside NAME.wav, or with times to NAME.srt",
+    **dict.fromkeys((".docx", ".doc", ".odt", ".rtf", ".pdf"), AS_TEXT),
+    **dict.fromkeys(
+        (".xlsx", ".xls", ".ods"), "save it as metadata.csv (CSV in UTF-8), with columns file, text"
+    ),
+    ".parquet": "write its sounds and texts to files first, as docs/voices.md shows",
+    **dict.fromkeys((".zip", ".tar", ".gz", ".tgz", ".7z"), "unpack it"),
+}
 NO_TEXT = re.compile(r"[\d\s.:,/-]*|\w+://\S*")  # numbers, or an address
 
 
@@ -71,11 +83,16 @@ def find_takes(folder: Path, speaker_from: str | None = None) -> list[Take]:
     if all(sound.suffix.lower() in CONVERTED for sound in sounds.files):
         next(folder.iterdir(), None)  # where it may not be read, rglob finds nothing
         kinds = " ".join(SUFFIXES)
-        way_out = convert(sounds.files[0]) if sounds.files else "give a folder of recordings"
+        way_out = (
+            convert(sounds.files[0]) if sounds.files else _unread(files) or "give a folder of recordings"
+        )
         raise InputError(f"{folder} holds no sound files ({kinds}): {way_out}")
     texts = _Texts(path for path in files if path.name.lower().endswith(TEXTS))
     lists = [path for path in files if path.name == METADATA]
     found = [take for path in lists for take in _from_list(folder, path, sounds, speaker_from)]
+    kaldi = [] if lists else [path for path in files if path.name == "wav.scp"]
+    found += (take for path in kaldi for take in _from_kaldi(folder, path, sounds))
+    lists += kaldi
     taken = {sounds.key(take.sound) for take in found if take.sound}
     for sound in sounds.files:
         if sounds.key(sound) not in taken and (text := texts.of(sound)) is not None:
@@ -95,9 +112,8 @@ def find_takes(folder: Path, speaker_from: str | None = None) -> list[Take]:
         taken |= {sounds.key(take.sound) for take in listed if take.sound}
         lists += [path] if listed else []
     if not any(take.text is not None for take in found):
-        raise InputError(
-            f"{folder} has no texts: write {METADATA} (name|text), or NAME.txt beside NAME.wav{why_not}"
-        )
+        way_out = _unread(files) or f"write {METADATA} (name|text), or NAME.txt beside NAME.wav"
+        raise InputError(f"{folder} has no texts: {way_out}{why_not}")
     for sound in sounds.files:
         if sounds.key(sound) not in taken:
             found.append(_take(folder, sound, sound, None))
@@ -110,6 +126,12 @@ def find_takes(folder: Path, speaker_from: str | None = None) -> list[Take]:
     elif speaker_from == "folder" or not any(take.speaker or take.turns or speaker_from for take in found):
         found = _by_folder(folder, found, asked=speaker_from == "folder")
     return _with_unique_names(found)
+
+
+def _unread(files: Iterable[Path]) -> str:
+    """What to do with a file whose kind is not read; "" where there is none."""
+    found = ((path, UNREAD[kind]) for path in files if (kind := path.suffix.lower()) in UNREAD)
+    return next((f"{path.name} is not read: {what}" for path, what in found), "")
 
 
 def convert(sound: Path) -> str:
@@ -273,6 +295,33 @@ def _from_list(folder: Path, path: Path, sounds: _Sounds, speaker_from: str | No
         place = sound or Path(os.path.normpath(path.parent / row.file.replace("\\", "/")))
         piece = None if row.offset is None else (row.offset, row.offset + (row.duration or math.inf))
         yield replace(_take(folder, place, sound, row.text), speaker=row.speaker, piece=piece)
+
+
+def _from_kaldi(folder: Path, scp: Path, sounds: _Sounds) -> Iterator[Take]:
+    """The lines of `text` beside Kaldi's wav.scp, with `segments` and `utt2spk` where these are there."""
+
+    def table(name: str) -> dict[str, str]:
+        path = scp.with_name(name)
+        lines = read_text(path).split("\n") if path.is_file() else ()
+        return dict(cells for line in lines if len(cells := line.strip().split(maxsplit=1)) == 2)
+
+    files, segments, speakers = map(table, (scp.name, "segments", "utt2spk"))
+    for name, command in files.items():
+        if command.endswith("|"):  # a program writes it: "sox a.flac -t wav - |"
+            files[name] = next((word for word in command.split() if Path(word).suffix), command)
+    times = Counter(map(_base_of, files.values()))
+    if all(name == speaker for name, speaker in speakers.items()):  # nobody knows them
+        speakers = {}
+    for name, text in table("text").items():
+        recording, *piece = segments.get(name, name).split()
+        file = files.get(recording, recording)
+        sound = sounds.find(file, scp.parent, times[_base_of(file)] <= 1)
+        take = _take(folder, sound or scp.parent / file, sound, text)
+        try:
+            start, end = map(float, piece or (0, math.inf))
+        except ValueError:
+            raise InputError(f"{scp.with_name('segments')}, {name}: write NAME RECORDING START END") from None
+        yield replace(take, speaker=speakers.get(name, ""), piece=(start, end) if piece else None)
 
 
 def _base_of(name: str) -> str:

@@ -141,8 +141,8 @@ def test_the_published_method():
     [
         (["--streams", "1,x"], "--streams takes whole positive numbers with commas, not 'x'"),
         (["--rates", "0"], "--rates takes positive numbers with commas, not '0'"),
-        (["--seconds", "0"], "--seconds and --timeout must be positive"),
-        (["--rates", "1", "--seconds", "inf"], "--seconds must be a number, not 'inf'"),
+        (["--seconds", "0"], "--seconds must be seconds above 0 and below 1000000, not '0'"),
+        (["--rates", "1", "--seconds", "inf"], "below 1000000, not 'inf'"),
         (["--server", "127.0.0.1:1"], "no server at http://127.0.0.1:1"),
     ],
 )

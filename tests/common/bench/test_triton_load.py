@@ -186,7 +186,7 @@ def test_a_load_without_answers_has_its_error_and_the_status_says_it(tmp_path, c
     [
         (["--batches", "1,x"], "--batches takes whole positive numbers with commas, not 'x'"),
         (["--concurrency", "0"], "--concurrency takes whole positive numbers with commas, not '0'"),
-        (["--timeout", "0"], "--timeout must be seconds above 0 and below 1000000, not 0"),
+        (["--timeout", "0"], "--timeout must be seconds above 0 and below 1000000, not '0'"),
         (["--server", "127.0.0.1:1"], "no server at http://127.0.0.1:1"),
         (["--server", "ftp://a"], "no server's address"),
         (["--pace", "99"], "pace must be a number from 0.1 to 10, not 99"),

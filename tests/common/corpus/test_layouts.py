@@ -295,6 +295,25 @@ LAYOUTS = {
         {"84-12-0000": ("A", "84"), "85-13-0000": ("B", "85")},
     ),
     "kaldi": (BESIDE, {"text": "a A\nb B\n", "wav.scp": "a a.wav\n"}, RIGHT),
+    "kaldi's names": (
+        IN_WAVS,
+        {
+            "data/text": "ann-1 A\nbob-1 B\n",
+            "data/wav.scp": "ann-1 /x/wavs/a.wav\nbob-1 sox wavs/b.wav -r 16000 -t wav - |\n",
+            "data/utt2spk": "ann-1 ann\nbob-1 bob\n",
+        },
+        OF_TWO,
+    ),
+    "kaldi's speakers that nobody knows": (
+        IN_WAVS,
+        {"text": "u A\nv B", "wav.scp": "u wavs/a.wav\nv wavs/b.wav", "utt2spk": "u u\nv v"},
+        RIGHT,
+    ),
+    "kaldi's segments without an end": (
+        "a.wav",
+        {"text": "u1 A", "wav.scp": "r a.wav", "segments": "u1 r 0"},
+        "segments, u1: write NAME RECORDING START END",
+    ),
     "arctic": ("wav/a.wav wav/b.wav", {"etc/txt.done.data": '( a "A" )\n( b "B" )\n'}, RIGHT),
     "a numbered script": ("1.wav 2.wav", {"script.txt": "1. A\n2) B\n"}, {"1": RIGHT["a"], "2": RIGHT["b"]}),
     "whisper": (BESIDE, {"a.json": '{"text": " A",\n "segments": []}', "b.json": '{"text": "B"}'}, RIGHT),
@@ -303,7 +322,14 @@ LAYOUTS = {
     "converted and kept": ("a.wav b.wav b.m4a", {"a.txt": "A", "b.txt": "B"}, RIGHT),
     # What has a sentence
     "no texts": (BESIDE, {}, "has no texts: write metadata.csv"),
-    "text grids": (BESIDE, {"a.TextGrid": "A"}, "has no texts: write metadata.csv"),
+    "text grids": (BESIDE, {"a.TextGrid": "A"}, "has no texts: a.TextGrid is not read: write what is said"),
+    "elan": (BESIDE, {"a.eaf": "<A>"}, "has no texts: a.eaf is not read: export its tiers in ELAN as subt"),
+    "a document": (BESIDE, {"script.docx": "PK"}, "script.docx is not read: save it as plain text in UTF-8"),
+    "parquet": (
+        "",
+        {"data/train.parquet": "PAR1"},
+        "holds no sound files .*: train.parquet is not read: write",
+    ),
     "no sound": ("", {"metadata.csv": "a|A"}, "holds no sound files .*: give a folder of recordings"),
     "m4a": ("", {"a.m4a": "x", "a.txt": "A"}, "holds no sound files .*: convert .m4a files, as by ffmpeg"),
     "latin-1": (BESIDE, {"metadata.csv": "a|caf\udce9"}, "metadata.csv line 1 is not UTF-8"),
@@ -361,6 +387,18 @@ def test_a_data_set_is_read_or_refused_in_a_sentence(layout, tmp_path):
     found = {take.sound and take.sound.stem: (take.text, take.speaker) for take in takes}
     assert found == {name: (TEXTS.get(text, text), speaker) for name, (text, speaker) in wanted.items()}
     assert len(takes) == len(wanted)
+
+
+def test_kaldis_segments_are_pieces(tmp_path):
+    (tmp_path / "a.wav").touch()
+    for name, lines in {
+        "text": "u1 A\nu2 B\n",
+        "wav.scp": "r a.wav",
+        "segments": "u1 r 0 2\nu2 r 2 4.5",
+    }.items():
+        (tmp_path / name).write_text(lines)
+    found = [(take.name, take.text, take.piece) for take in find_takes(tmp_path)]
+    assert found == [("a", "A", (0.0, 2.0)), ("a-2", "B", (2.0, 4.5))]
 
 
 def test_a_column_that_is_not_taken_for_texts_is_told(tmp_path):
