@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import os
 import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cached_property
 from typing import BinaryIO, TypeVar
 
@@ -22,6 +21,7 @@ from melforge.common.recognition.long_recordings import hear_blocks, transcript_
 from melforge.common.recognition.recogniser import Recogniser
 from melforge.common.recognition.transcript import Transcript
 from melforge.common.serve.errors import RETRY_AFTER, ApiError, bad_request, overloaded
+from melforge.common.serve.niceness import PATIENT, change_niceness
 from melforge.common.serve.settings import ServeSettings
 from melforge.common.serve.usage import Used
 from melforge.common.weights.ears import list_ears, load_ear
@@ -40,7 +40,6 @@ NO_EAR = (
     "`melforge ear NAME --checkpoint FILE` makes one of a recogniser's weights (docs/recognition.md)"
 )
 LANGUAGES = {"en": "english"}  # as Whisper names them
-NICENESS = 10  # of the thread: speech goes first
 
 T = TypeVar("T")
 
@@ -52,7 +51,7 @@ class Transcriber:
         self._settings, self._count = settings, count
         self.ear = load_ear(settings.ear) if settings.ear or list_ears() else None
         self.running = 0  # recordings, including those that wait
-        self._thread = ThreadPoolExecutor(1, "ear", initializer=yield_to_others)
+        self._thread = ThreadPoolExecutor(1, "ear", initializer=change_niceness, initargs=(PATIENT,))
         self._stopping = threading.Event()
 
     @property
@@ -145,9 +144,3 @@ class Transcriber:
         """Stops the work after the current piece of audio."""
         self._stopping.set()
         self._thread.shutdown(wait=False, cancel_futures=True)
-
-
-def yield_to_others() -> None:
-    """Lowers the priority of this thread alone, where the system can."""
-    with suppress(OSError, AttributeError):
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)

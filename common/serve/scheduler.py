@@ -5,7 +5,8 @@ audio first, so a short text does not wait for a book, and a listener who has en
 the longer the more time there is before another listener is due. The job of a listener who falls far behind
 is paused. Starters make nothing but first chunks, and not those of books, so that a text need not wait for
 long chunks of others to end. Where other programs take a part of the cores, workers leave more of the rest to
-them. Where models gain by it, a worker computes the next chunks of several jobs together.
+them, and first chunks are made before others' work if the system allows it. Where models gain by it, a worker
+computes the next chunks of several jobs together.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from dataclasses import astuple, dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
+
+from melforge.common.serve.niceness import URGENT, change_niceness, urgent
 
 LOG = logging.getLogger("melforge.serve")
 # Deadlines, in seconds: from a job's arrival to its first sound, and how long before a listener runs out of
@@ -472,8 +475,13 @@ class Scheduler:
         return [job for _, _, job in taken]
 
     def _work(self, number: int, starts: bool) -> None:
+        if starts:
+            change_niceness(URGENT)
         while jobs := self._next_jobs(number, starts):
-            if not self._make_chunks(number, jobs, starts):
+            first = not starts and bool(self._starters) and any(job.for_starters for job in jobs)
+            with urgent(first):
+                goes_on = self._make_chunks(number, jobs, starts)
+            if not goes_on:
                 break  # abandoned: a replacement worker has taken over
         with self._changed:
             self._working -= 1

@@ -3,11 +3,14 @@
 import asyncio
 import itertools
 import math
+import os
+import sys
 import threading
 
 import numpy as np
 import pytest
 
+from melforge.common.serve.niceness import urgent
 from melforge.common.serve.pairs import CHUNKS
 from melforge.common.serve.scheduler import (
     LONG,
@@ -394,6 +397,30 @@ def test_a_text_that_is_no_book_is_heard_while_all_workers_are_busy():
     *spoken, first, second = run(test, clock=clock, starters=1)
     assert spoken == [bytes(1) + b"end", bytes(9) + b"end", bytes(5) + b"end"]
     assert isinstance(first, Hanging) and isinstance(second, Hanging)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have no niceness of their own")
+@pytest.mark.parametrize("length, starters", [(0, 1), (LONG + 1, 1), (0, 0)])
+def test_only_first_chunks_go_before_others_where_the_system_allows_it(length, starters):
+    def niceness():
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    async def test(scheduler):
+        found = []
+
+        def noted():
+            for _ in range(3):
+                found.append(niceness())
+                yield np.zeros(1, np.float32)
+
+        await read(scheduler.submit(noted(), Plain(), RATE, length=length))
+        return found
+
+    usual = niceness()
+    with urgent(starters > 0 and length == 0):
+        first = niceness()
+    assert niceness() == usual
+    assert run(test, starters=starters) == [first, usual, usual]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,34 @@
+"""The niceness of single threads, which Linux alone has. To lower it takes a permission (docs/serving.md)."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+URGENT = -10  # nine tenths of a core that one other program uses too
+PATIENT = 10
+
+
+def change_niceness(change: int) -> bool:
+    """Changes this thread's, which what it starts inherits; whether the system allows that."""
+    if sys.platform != "linux":
+        return False
+    thread = threading.get_native_id()
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + change)
+        return True
+    return False
+
+
+@contextmanager
+def urgent(wanted: bool) -> Iterator[None]:
+    """This thread goes before others meanwhile, if that is `wanted` and allowed."""
+    changed = wanted and change_niceness(URGENT)
+    try:
+        yield
+    finally:
+        if changed:
+            change_niceness(-URGENT)
