@@ -38,9 +38,7 @@ def connected(address: str, variables: Mapping[str, str] | None = None) -> Itera
         try:
             ray.init(address=address, logging_level="error", **how)
             break
-        except (
-            Exception
-        ) as error:  # Ray has none of its own where a cluster of this machine begins too slowly
+        except Exception as error:  # Ray raises no other where a cluster of this machine begins too slowly
             why = " ".join(str(error).split())[:200]
             ray.shutdown()
             if address != LOCAL:

@@ -41,9 +41,8 @@ SYMBOLS = Tensor("symbols", "int64")
 LENGTHS = Tensor("lengths", "int64")  # symbols of each utterance
 UNSPOKEN = Tensor("unspoken", TEXT_TYPE, (1,))  # JSON: symbols that could not be spoken, and where they stand
 PAUSES = Tensor("pauses", "float64")  # seconds behind each utterance
-KEPT = Tensor(
-    "kept", "int64", optional=True
-)  # frames of its silence that speech keeps at each pause; -1: all
+# Frames of its silence that speech keeps at each pause; -1: all.
+KEPT = Tensor("kept", "int64", optional=True)
 MEL = Tensor("mel", "float32", (-1, -1))  # bands, frames
 MEL_LENGTHS = Tensor("mel_lengths", "int64")  # frames of each utterance
 AUDIO = Tensor("audio", "float32")
