@@ -104,7 +104,7 @@ def typed_entry(key: str, entry: Entry, hint: Any) -> Any:
 def located(error: ValueError, entries: Mapping[str, Entry], elsewhere: str | Path = "") -> InputError:
     """The error with the places of the values that it names; an option's is its name, said once."""
     named = [entries[word].place for word in re.findall(r"\w+", str(error)) if word in entries]
-    where = " and ".join(dict.fromkeys(named)) or elsewhere
+    where = " and ".join(dict.fromkeys(named)) or str(elsewhere)
     if where == f"--{(name := str(error).partition(' ')[0]).replace('_', '-')}":
         return InputError(where + str(error).removeprefix(name))
     return InputError(f"{where}: {error}" if where else str(error))

@@ -303,7 +303,8 @@ def _from_kaldi(folder: Path, scp: Path, sounds: _Sounds) -> Iterator[Take]:
     def table(name: str) -> dict[str, str]:
         path = scp.with_name(name)
         lines = read_text(path).split("\n") if path.is_file() else ()
-        return dict(cells for line in lines if len(cells := line.strip().split(maxsplit=1)) == 2)
+        rows = (line.strip().split(maxsplit=1) for line in lines)
+        return {row[0]: row[1] for row in rows if len(row) == 2}
 
     files, segments, speakers = map(table, (scp.name, "segments", "utt2spk"))
     for name, command in files.items():
