@@ -137,6 +137,8 @@ def tag(cursor: Cursor) -> Reading | None:
     if cursor.char == "#" and not cursor.touches_word:
         if match := _HASH_NUMBER.match(cursor.text, cursor.at):
             return Reading("number", match.end())
+        if cursor.text[cursor.at : cursor.at + 3] in ("#s", "#s "):
+            return Reading("numbers", cursor.at + 2)  # "your lucky #s"
         if match := _HASHTAG.match(cursor.text, cursor.at):
             return _name(cursor, "hashtag", match)
     elif cursor.char == "@" and (match := _HANDLE.match(cursor.text, cursor.at)):

@@ -24,11 +24,12 @@ _MILLIONS = re.compile(
     r"[mMBT](?=\s(?:people|users|views|followers|customers|jobs|homes|subscribers|downloads|copies|tonnes|tons|barrels"
     r"|shares|workers|children|viewers|visitors|fans|voters|households|passengers|vehicles|cases|doses|years|Americans|Britons|euros?|pounds|dollars|yen|members|readers|players"
     r"|listeners|students|patients|migrants|refugees|units|phones|devices|computers|laptops|notebooks|sets|items"
-    r"|pages|words|records|visits|hits|songs|albums|tickets|deaths|acres|hectares|residents|adults|employees"
+    r"|pages|words|records|visits|hits|songs|albums|tickets|deaths|dead|killed|homeless|infected|acres|hectares|residents|adults|employees"
     r"|staff|families|messages|emails|orders|clients|accounts|cards|cars|bottles|drivers|visas|tests|games"
     r"|in\s(?:profits?|sales|cash|debt|revenue|damages|funding|bonuses|fees|taxes))\b)"
 )
 _MILLIONS_OF_MONEY = re.compile(r"m(?=\s?(?:USD|EUR|GBP|JPY|INR|CHF|AUD|CAD|NZD|€|£)(?!\w))")
+_AGED = re.compile(r"\(\d\dM\)")  # a man of that age
 _BEFORE_QUANTITY = words("""to from over under nearly almost about some around roughly than least most worth
     population reach reached hit exceed exceeded total totaling ~ > <""")
 _POPULATED = words("pop population")
@@ -36,6 +37,7 @@ _HALF_DAY = re.compile(r"\s?[apAP]\.?[mM]\b")
 _SET_FOLLOWS = re.compile(r"(?:\s?\(\d{1,2}(?:-\d{1,2})?\))?,?\s[0-7][-–][0-7](?![\w-])")
 _SET_BEFORE = re.compile(r"\b[0-7][-–][0-7](?:\s?\(\d{1,2}(?:-\d{1,2})?\))?,?\s$")
 _EXTENTS = words("tall high long wide deep thick")
+_OPEN = words("open hours daily")
 _HYPHENED = words("table figure fig exhibit")  # "Table 2-1", not "Tables 2-4"
 _MILLION = re.compile(r"m(?!\w)")
 _TIMES = re.compile(r"x(?!\w)")
@@ -115,7 +117,8 @@ def amount(cursor: Cursor) -> Reading:
             for number in numbers
         )
         return Reading(code, end)
-    if is_set or (joint == "to" and numbers[0] == numbers[1]):  # "a 50-50 chance"
+    are_hours = cursor.previous.lower() in _OPEN or cursor.previous[:3].lower() in tables.WEEKDAYS
+    if is_set or (joint == "to" and numbers[0] == numbers[1] and not are_hours):  # "a 50-50 chance"
         joint = ""
     said = f" {joint} ".join(spoken).replace("  ", " ")
     if not (unit or after or joint):
@@ -211,7 +214,9 @@ def _magnitude(cursor: Cursor, numbers: list[str], end: int) -> tuple[str, int]:
             and not _MILLIONS.match(cursor.text, end)
             and cursor.previous.lower() not in _BEFORE_QUANTITY
         )
-        if is_name or (match[2] in "kK" and "." not in numbers[-1]):
+        is_name = is_name or (match[2] == "M" and _AGED.match(cursor.text, cursor.at - 1) is not None)
+        is_letter = match[2] in "kK" and "." not in numbers[-1]  # not in "62k mi"
+        if is_name or (is_letter and not unit_after(cursor, match.end(), is_one=False)[0]):
             return "", end
     word = match[1].lower() if match[1] else match[2]
     return f" {_MAGNITUDES.get(word, word)}", match.end()

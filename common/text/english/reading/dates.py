@@ -32,6 +32,7 @@ _BEFORE_MONTH = words("""on in by of since until till from before after to the a
 _DATED = words("on by until since before after dated due")
 _NO_WORDS = words("tue tues weds thu thur thurs")  # days in small letters too
 _DAYS_TOO = words("mon wed sat sun tu th")  # in capitals they are names and words as well
+_DUE = words("due date when start starts end ends deadline")
 _REVISED = words("update updated edit edited posted revised effective news")
 _ON = words("on next last every each until till by closed open")
 _DAYTIMES = words("night morning afternoon evening nights mornings afternoons evenings noon brunch nite")
@@ -75,6 +76,8 @@ def date(cursor: Cursor, m: re.Match) -> str:
 def joined_date(cursor: Cursor, m: re.Match) -> str:
     """25-Jul-2012, 25/jul/12, 25Jul2012; with blanks only before a year of four digits."""
     day, joint, year = int(m[1]), m[2], m[4].lstrip("'")
+    if is_month(cursor.previous, cursor.earlier):  # "Mar 21-Apr 19"
+        return ""
     if not 1 <= day <= 31 or (len(year) == 2 and joint not in ("-", "/")):
         return ""
     return f"{_the(cursor)}{say.ordinal(day)} of {month_name(m[3])} {say.year(full_year(year))}"
@@ -209,6 +212,8 @@ def dated_fraction(cursor: Cursor, first: int, second: int) -> str:
     """The date of "on 3/14" and "Tues. 3/14", "" for a fraction."""
     before = cursor.earlier if cursor.previous == "," else cursor.previous
     key = before.rstrip(".").lower()
+    if key == ":" and cursor.earlier.lower() in _DUE:
+        key = "on"
     if key == "(" and cursor.earlier.lower() in _REVISED:
         key = "on"
     if key == "of" and cursor.earlier.lower() in ("week", "night", "morning", "evening", "as", "day"):

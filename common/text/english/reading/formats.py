@@ -37,6 +37,7 @@ _SCIENTIFIC = re.compile(
 _MAGNITUDES = words("k K M B T bn mn tn mln bln")
 _BY = re.compile(r"(?:x\d+){1,3}(?:[cmk]?m|ft|in|px)?")
 _OF_MUSIC = re.compile(r"[♩♪𝅘𝅥]|\bkey of [A-G]|\btime signature\b")
+_OF_GOALS = re.compile(r"\d\+\d{1,2}['′]|\b\d\s?[-–]\s?\d\b(?!\d)|\b(?:[Gg]oals?|[Ss]ub|pen|HT|FT)\b")
 _OF_BETS = re.compile(r"\b(?:odds|bookies|favourites?\sat)\b")
 _SECONDS = re.compile(r"\s?s(?:ecs?)?(?!\w)")
 _BEFORE_TO = words("""able back come easy glad go going good got hard happy have like listen love need nice
@@ -45,7 +46,7 @@ _BEFORE_FOR = words(
     "good thx thanks thank ready wait waiting luv nice ok okay time perfect all much tix tickets"
 )
 _TO_FRACTION = re.compile(r"(\d{1,3})\s?[-–]\s?(?=\d{0,3}\s?[½¼¾⅓⅔⅛])")
-_EVERY = re.compile(r"/(?:day|week|month|year|wk|mo|yr|d)\b")
+_EVERY = re.compile(r"/(?:day|week|month|year|wk|mo|yr|d|\d{1,2}\s?(?:h|hrs?|hours|days|weeks))\b")
 _PLURAL_SIZE = re.compile(r"x(\d{1,2})s")
 _HALVED_BEHIND_HYPHEN = re.compile(r"-(?:price|off|time)\b")
 _CRICKET = re.compile(
@@ -240,7 +241,8 @@ def days_with_months(cursor: Cursor, m: re.Match) -> str:
     """7/1-7/5, 1/5-1/9; not 1/4-1/2."""
     (month, day), (last_month, last) = (in_order(cursor, int(m[n]), int(m[n + 1])) for n in (1, 3))
     is_later = month == last_month and day < last
-    is_later = is_later or (month < last_month and (month > day or last_month > last))
+    is_sure = min(day, last) > 12 and {day, last}.isdisjoint((16, 32, 64))  # "5/21–6/20", no "3/16-5/16"
+    is_later = is_later or (month < last_month and (month > day or last_month > last or is_sure))
     if cursor.is_equation or not (is_later and is_day(month, day) and is_day(last_month, last)):
         return ""
     first = f"{tables.MONTHS[month - 1]} {say.ordinal(day)}"
@@ -281,14 +283,15 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
     is_bracketed = (
         before == "(" and cursor.text.startswith(")", m.end()) and bottom not in _QUARTERED and bottom < 13
     )
-    if before.rstrip(".") in _PAGES or (is_bracketed and top <= bottom):
+    is_part = bottom in _QUARTERED and cursor.next(m.end()) == "of"  # "stop 3/4 of the way up"
+    if (before.rstrip(".") in _PAGES and not is_part) or (is_bracketed and top <= bottom):
         return f"{say.cardinal(top)} of {say.cardinal(bottom)}"
     if top > 30 and bottom <= 10 and _CRICKET.search(cursor.text[max(cursor.at - 60, 0) : m.end() + 60]):
         return f"{say.short(m[2])} for {say.cardinal(bottom)}"
-    is_rating = bottom in (5, 10) and (
+    is_rating = (bottom in (5, 10) or (min(top, bottom) > 12 and bottom not in (16, 32, 64))) and (
         before in _RATED or cursor.next(m.end()) in ("people", "times", "would")
     )
-    if (bottom > 3 and cursor.next(m.end()) in ("stars", "points")) or is_rating or top == bottom == 10:
+    if (bottom > 3 and cursor.next(m.end()) in ("stars", "points")) or is_rating or top == bottom in (5, 10):
         return f"{say.cardinal(top)} out of {say.cardinal(bottom)}"
     if cursor.is_near(_OF_BETS):
         return f"{say.cardinal(top)} to {say.cardinal(bottom)}"
@@ -352,7 +355,9 @@ def _with_unit(cursor: Cursor, spoken: str, end: int, is_more_than_one: bool) ->
     return Reading(f"{spoken} of {article} {name}", end)
 
 
-@form(r"(\d{1,3}(?:,\d{3})+|\d+)(?:\s?(?:st|nd|rd|th|ST|ND|RD|TH)(s|ly|'s)?(?!\w)|([ºª])(?!\s?[CFK]))")
+@form(
+    r"(\d{1,3}(?:,\d{3})+|\d+)(?:(?:(?:st|nd|rd|th)(s|ly|'s)|\s?(?:st|nd|rd|th|ST|ND|RD|TH))(?!\w)|([ºª])(?!\s?[CFK]))"
+)
 def ordinal(cursor: Cursor, m: re.Match) -> str:
     """21st, 5ths, 1º; not 45º, which are degrees."""
     number = m[1].replace(",", "")
@@ -415,16 +420,19 @@ def sound(cursor: Cursor, m: re.Match) -> str:
     return "to" if is_to else "for" if m[1] == "4" and cursor.previous in _BEFORE_FOR else ""
 
 
-@form(r"(45|90|105|120)\+(\d{1,2})['′](?!\w)")
-def stoppage_time(cursor: Cursor, m: re.Match) -> str:
-    """90+3', the minute of a goal."""
-    return f"{say.cardinal(int(m[1]))} plus {say.cardinal(int(m[2]))}"
+@form(r"(?:(45|90|105|120)\+)?(\d{1,3})['′](?!\w)")
+def minute_of_game(cursor: Cursor, m: re.Match) -> str:
+    """90+3', the minute of a goal; Saka 12'; not a ladder of 12'."""
+    if m[1]:
+        return f"{say.cardinal(int(m[1]))} plus {say.cardinal(int(m[2]))}"
+    is_scored = (cursor.previous[:1].isupper() or cursor.previous in (",", "(")) and cursor.is_near(_OF_GOALS)
+    return _counted(m[2], "minute") if is_scored else ""
 
 
-@form(r"(\d{1,2})/(\d{1,2})c(?!\w)")
+@form(r"(\d{1,2})((?:\s?(?i:[ap]m))?)/(\d{1,2})[cC](?!\w)")
 def in_two_zones(cursor: Cursor, m: re.Match) -> str:
-    """8/7c, of television."""
-    return f"{say.cardinal(int(m[1]))}, {say.cardinal(int(m[2]))} central"
+    """8/7c, 9PM/8C, of television."""
+    return f"{say.cardinal(int(m[1]))}{m[2].upper()}, {say.cardinal(int(m[3]))} central"
 
 
 @form(r"(\d{1,3})s(?![\w']|\s+of\b)")
@@ -482,7 +490,7 @@ NUMBERS: tuple[Rule, ...] = (
         slashed_numbers,
         days_with_months,
         in_two_zones,
-        stoppage_time,
+        minute_of_game,
         sound,
         fraction,
         short_fraction,

@@ -24,6 +24,7 @@ _DAYTIME_FOLLOWS = re.compile(
 )
 _TIMED = words("prep preparation cook cooking time total duration rest wait elapsed runtime eta")
 _WHILE = words("in every for after within")
+_LASTING = words("for every after within x ×")
 _HOURS = re.compile(r"\d\s?(?:h|hrs?|s|secs?)\b")
 _SUBJECTS = words("the a I he she it we they his her my our ,")
 _BEFORE_TIME = words("at by until till from before after since around about to and between , (")
@@ -127,8 +128,9 @@ def early_time(cursor: Cursor, m: re.Match) -> str:
 
 @form(r"(\d{1,2})(?::([0-5]\d))?([ap])(?:\s?[-–]\s?(\d{1,2})(?::([0-5]\d))?([ap]))?(?![\w'])")
 def short_half(cursor: Cursor, m: re.Match) -> str:
-    """7:30p, 7a-7p; not 50p."""
-    if not (m[2] or m[4]) or int(m[1]) > 12:
+    """7:30p, 7a-7p, til 7p; not 50p."""
+    is_time = m[2] or m[4] or cursor.previous.lower() in ("til", "till", "until", "@")
+    if not is_time or int(m[1]) > 12:
         return ""
     first = f"{clock(int(m[1]), int(m[2] or 0), is_exact=True)} {m[3].upper()}M"
     return first + (f" to {clock(int(m[4]), int(m[5] or 0), is_exact=True)} {m[6].upper()}M" if m[4] else "")
@@ -159,9 +161,11 @@ def hourly(cursor: Cursor, m: re.Match) -> str:
     return f"every {first}{counted(int(m[2] or m[1]), 'hour')}"
 
 
-@form(r"(\d{1,3})d\s?(\d{1,2})h(?:\s?(\d{1,2})m)?(?!\w)")
+@form(r"(\d{1,3})d\s?(\d{1,2})h(?:\s?(\d{1,2})m)?(?!\w)|(\d{1,3})\s?([dw])(?:\.(?=\s?[a-z])|(?![\w'-]))")
 def days(cursor: Cursor, m: re.Match) -> str:
-    """3d 4h."""
+    """3d 4h; for 10 d."""
+    if m[4]:
+        return counted(int(m[4]), _PERIODS[m[5]]) if cursor.previous.lower() in _LASTING else ""
     minutes_ = f" {counted(int(m[3]), 'minute')}" if m[3] else ""
     return f"{counted(int(m[1]), 'day')} {counted(int(m[2]), 'hour')}{minutes_}"
 
