@@ -23,7 +23,7 @@ _DOTTED = re.compile(
 )
 _SPACED = re.compile(r"(?:i\. e|e\. g|A\. D|B\. C|U\. S|N\. Y|D\. C)\.")  # in old books
 _SLASHED = re.compile(
-    r"(w/o|w/in|w/out|w/e|w/c|w/v|w/w|v/v|w/|f/u|d/c|h/o|s/p|y/y|m/m|q/q|c/o|n/a|y/o|b/c|b/w|a/k/a|d/b/a|f/k/a|km/h|m/s)(?![/\w])|w/(?!/)",
+    r"(w/o|w/in|w/out|w/e|w/c|w/v|w/w|v/v|w/|f/u|d/c|h/o|s/p|y/y|m/m|q/q|c/o|n/a|y/o|b/c|b/w|a/k/a|d/b/a|f/k/a|km/h|m/s|p/h|p/w|p/m|p/a)(?![/\w])|w/(?!/)",
     re.IGNORECASE,
 )
 _SLASHED_WORDS = {
@@ -40,6 +40,7 @@ _SLASHED_WORDS = {
     **{"w/v": "weight by volume", "w/w": "weight by weight", "v/v": "volume by volume"},
     **{"f/u": "follow up", "d/c": "discontinue", "h/o": "history of", "s/p": "status post"},
     **{"y/y": "year over year", "m/m": "month over month", "q/q": "quarter over quarter"},
+    **{"p/h": "per hour", "p/w": "per week", "p/m": "per month", "p/a": "per annum"},
     **{"km/h": "kilometers per hour", "m/s": "meters per second"},
 }
 _SLASHED_LETTERS = re.compile(r"[A-Z](?:/[A-Z]){1,3}(?![\w/.'])")
@@ -73,7 +74,8 @@ def calendar_list(cursor: Cursor, m: re.Match) -> str:
 @form(r"(M|Tu?|W|Th|F|Sa)\s?[-–]\s?(Tu|W|Th|F|Sa|Su)(?:(?=[,:]?\s\d)|(?![\w-]))")
 def working_days(cursor: Cursor, m: re.Match) -> str:
     """M-F 9-5, M-Th 8-5, 9-5 M-F."""
-    is_timed = cursor.next(m.end())[:1].isdecimal() or cursor.previous[:1].isdecimal()
+    behind = m.end() + (cursor.text[m.end() : m.end() + 1] in (",", ":"))
+    is_timed = cursor.next(behind)[:1].isdecimal() or cursor.previous[:1].isdecimal()
     if cursor.touches_word or not is_timed:
         return ""
     names = tables.WEEKDAYS.values()

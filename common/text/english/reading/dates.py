@@ -222,6 +222,8 @@ def dated_fraction(cursor: Cursor, first: int, second: int) -> str:
         key = "on"
     is_date = key in _DATED or key.removesuffix("day") in _DAY_NAMES or key in tables.WEEKDAYS
     month, day = in_order(cursor, first, second)
+    if month > 12:
+        month, day = day, month
     return f"{tables.MONTHS[month - 1]} {say.ordinal(day)}" if is_date and is_day(month, day) else ""
 
 

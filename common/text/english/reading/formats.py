@@ -22,7 +22,7 @@ from melforge.common.text.english.reading.money import european_price, pence, pe
 from melforge.common.text.english.reading.streets import house_in_queens, house_number
 from melforge.common.text.english.reading.telephone import DIGITS, is_access_code
 from melforge.common.text.english.reading.times import TIMES, duration
-from melforge.common.text.english.reading.units import plural_unit, unit_after, unit_name
+from melforge.common.text.english.reading.units import LETTERED, plural_unit, unit_after, unit_name
 from melforge.common.text.english.reading.word_classes import CLOSED, FINITE, PREPOSITIONS
 from melforge.common.text.english.reading.words import RELEASE, said_version
 from melforge.common.text.english.word_parts import words
@@ -37,11 +37,14 @@ _SCIENTIFIC = re.compile(
 _MAGNITUDES = words("k K M B T bn mn tn mln bln")
 _BY = re.compile(r"(?:x\d+){1,3}(?:[cmk]?m|ft|in|px)?")
 _OF_MUSIC = re.compile(r"[♩♪𝅘𝅥]|\bkey of [A-G]|\btime signature\b")
+_GOES_ON = re.compile(r"[^\w\s]?$|\s?[-–:=+×a-z,;.*%\"'″]")
+_OF_WEIGHT = re.compile(r"\b(?:weigh|lost|gained|heavy|lbs?\b)")
 _OF_GOALS = re.compile(r"\d\+\d{1,2}['′]|\b\d\s?[-–]\s?\d\b(?!\d)|\b(?:[Gg]oals?|[Ss]ub|pen|HT|FT)\b")
 _OF_BETS = re.compile(r"\b(?:odds|bookies|favourites?\sat)\b")
 _SECONDS = re.compile(r"\s?s(?:ecs?)?(?!\w)")
 _BEFORE_TO = words("""able back come easy glad go going good got hard happy have like listen love need nice
     ready talk time trying used want way""")
+_ITS = words("the my your ur")
 _BEFORE_FOR = words(
     "good thx thanks thank ready wait waiting luv nice ok okay time perfect all much tix tickets"
 )
@@ -59,7 +62,7 @@ _PORTS = words("""80 443 3000 3001 3306 4000 4200 5000 5173 5432 6379 8000 8001 
 _SCORES = {("24", "7"): "twenty-four seven", ("9", "11"): "nine eleven", ("7", "11"): "seven eleven"}
 _SCORES |= {("20", "20"): "twenty twenty"}
 _RATED = words("rated rate rates rating score scored scores : gave give gives got get gets solid")
-_PAGES = words("""stop page p slide part step item question track disc photo image frame retry attempt try
+_PAGES = words("""stop lap page p slide part step item question track disc photo image frame retry attempt try
     thread test day week lesson chapter episode round level batch epoch stage phase shard chunk box""")
 _QUARTERED = (2, 3, 4, 8, 16)  # the denominators of fractions in brackets
 _HALVED = words("price dozen time marathon way off mast")
@@ -170,9 +173,11 @@ def height(cursor: Cursor, m: re.Match) -> str:
     return f"{say.integer(m[1])} foot {say.integer(m[2])}"
 
 
-@form(r"(\d{1,2})\s?st\s?(\d{1,2})\s?lbs?(?!\w)|(\d?[02-9]|1[1-9])st(?!\w)")
+@form(r"(\d{1,2})\s?st\s?(\d{1,2})\s?lbs?(?!\w)|(\d?[02-9]|1[1-9])\s?st(?!\w)")
 def stone(cursor: Cursor, m: re.Match) -> str:
-    """12st 4lb, 14st; not 21st."""
+    """12st 4lb, 14st, weighs 8 st; not 21st."""
+    if not m[1] and " " in m[0] and not cursor.is_near(_OF_WEIGHT):
+        return ""
     return f"{say.integer(m[1])} stone {_counted(m[2], 'pound')}" if m[1] else f"{say.integer(m[3])} stone"
 
 
@@ -283,6 +288,8 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
     is_bracketed = (
         before == "(" and cursor.text.startswith(")", m.end()) and bottom not in _QUARTERED and bottom < 13
     )
+    if cursor.at == 0 and top <= bottom > 4 and bottom != 8 and not _GOES_ON.match(cursor.text, m.end()):
+        return f"{say.cardinal(top)} of {say.cardinal(bottom)}"  # "1/5 Why I left", one of several posts
     is_part = bottom in _QUARTERED and cursor.next(m.end()) == "of"  # "stop 3/4 of the way up"
     if (before.rstrip(".") in _PAGES and not is_part) or (is_bracketed and top <= bottom):
         return f"{say.cardinal(top)} of {say.cardinal(bottom)}"
@@ -291,7 +298,12 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
     is_rating = (bottom in (5, 10) or (min(top, bottom) > 12 and bottom not in (16, 32, 64))) and (
         before in _RATED or cursor.next(m.end()) in ("people", "times", "would")
     )
-    if (bottom > 3 and cursor.next(m.end()) in ("stars", "points")) or is_rating or top == bottom in (5, 10):
+    if (
+        (bottom > 3 and cursor.next(m.end()) in ("stars", "points"))
+        or is_rating
+        or top == bottom == 5
+        or top >= bottom == 10
+    ):
         return f"{say.cardinal(top)} out of {say.cardinal(bottom)}"
     if cursor.is_near(_OF_BETS):
         return f"{say.cardinal(top)} to {say.cardinal(bottom)}"
@@ -412,12 +424,15 @@ def factor(cursor: Cursor, m: re.Match) -> str:
 
 
 @form(
-    r"([24])(?=\s(u|ur|me|be|bed|b|c|do|get|go|have|hear|know|leave|say|see|sleep|talk|the|work|[MTWFS][a-z]{2,4}day|Sat|Sun|Fri|Mon)\b)"
+    r"([24])(?=\s(u|ur|me|my|your|be|bed|b|c|do|get|go|have|hear|know|leave|say|see|sleep|talk|the|work|[MTWFS][a-z]{2,4}day|Sat|Sun|Fri|Mon)\b)"
 )
 def sound(cursor: Cursor, m: re.Match) -> str:
     """Talk 2 u, need 2 know, good 4 me: a digit for its sound, in small letters."""
-    is_to = m[1] == "2" and m[2] != "the" and cursor.previous in _BEFORE_TO
-    return "to" if is_to else "for" if m[1] == "4" and cursor.previous in _BEFORE_FOR else ""
+    before = cursor.previous
+    if m[2] in _ITS and before.isalpha() and before.islower() and before not in CLOSED | LETTERED:
+        return "to" if m[1] == "2" else "for"  # "went 2 the gym", "sorry 4 my reply"
+    is_to = m[1] == "2" and m[2] != "the" and before in _BEFORE_TO
+    return "to" if is_to else "for" if m[1] == "4" and before in _BEFORE_FOR else ""
 
 
 @form(r"(?:(45|90|105|120)\+)?(\d{1,3})['′](?!\w)")

@@ -16,8 +16,8 @@ _SURE_YEAR = rf"{_DAY}(?:1\d|20)\d\d(?!\d|,\d)"
 _BEGUN = r"[(;,]\s?"
 _CENTURY = r"(?<!\w)\d{1,2}(?:st|nd|rd|th)\s"
 _NUMBER = r":?\s?[+(]?\d"
-_BEATEN = r"\s[A-Z][a-z][\w' -]{0,30},?\s\d{1,2}[-–]\d"
-_TRAVEL = r"\s?(?:[A-Z]{3}\b|\d|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\b)"
+_BEATEN = r"\s[A-Z][a-z][\w' -]{0,30},?\s\d{1,3}[-–]\d"
+_TRAVEL = r"\s?(?:[A-Z]{3}\b|\d|[A-Z][a-z]+\s\d{1,2}:\d\d|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\b)"
 _COUNTIES = (
     r"\s(?:Antrim|Armagh|Carlow|Cavan|Clare|Cork|Derry|Donegal|Down|Dublin|Durham|Fermanagh|Galway|Kerry|Kildare"
     r"|Kilkenny|Laois|Leitrim|Limerick|Longford|Louth|Mayo|Meath|Monaghan|Offaly|Roscommon|Sligo|Tipperary|Tyrone"
@@ -45,7 +45,7 @@ _ROWS = (
     ("p", "", r"\s?(?:\d|[ivxlc]+\b)", "page"),
     ("n", r"(?:\b[Ss]ee|\d)\s", r"\s?\d", "note"),
     ("v", "", r"\s?\S", "versus"),
-    ("ch*", r"\b(?:TV|[Tt]elevision|[Ww]atch)\b.{0,14}", r"\s?\d", "channel"),
+    ("ch*", r"\b(?:TV|[Tt]elevision|[Ww]atch)\b.{0,14}|[ap]\.?m\.?,\s", r"\s?\d", "channel"),
     ("fl", _CENTURY, "", "Floor"),
     ("fl", "", _YEAR, "flourished"),
     ("gen", "", r"\s?\d", "generation"),
@@ -59,6 +59,11 @@ _ROWS = (
     ("ext*", "", _NUMBER, "extension"),
     ("wt*", "", _NUMBER, "weight"),
     ("ht*", "", _NUMBER, "height"),
+    ("mag*", "", _NUMBER, "magnitude"),
+    ("Cat", "", r"\s\d", "category"),
+    ("btw*", "", r"\s\d", "between"),
+    ("sq*", "", r"\sft\b", "square"),
+    ("ft*", r"\bsq\.?\s", "", "feet"),
     ("sz*", "", rf"{_NUMBER}|\s[SMLX]{{1,3}}\b", "size"),
     ("grp*", "", _NUMBER, "group"),
     ("lvl* lv*", "", _NUMBER, "level"),
@@ -77,13 +82,14 @@ _ROWS = (
     ("rev", "", r"\s(?:\d|[A-Z](?![\w.]))", "revision"),
     ("rev", "", r"\s[$£€]\d", "revenue"),
     ("est", r"[$£€][\d.]{1,9}[bBmMkK]?\s", "", "estimated"),
+    ("req", "", r"\s#", "requisition"),
     ("rep", "", r"\s(?:rows?|rnds?|rounds?|steps?|from|until)\b", "repeat"),
     ("Rep", "", r"\s\d", "Republican"),
     ("Dem", "", r"\s\d", "Democrat"),
     ("Ind", "", r"\s\d{1,2}(?!\d)", "Independent"),
     ("Co", "", _COUNTIES, "County"),
-    ("min", r"(?:[A-G]|[♭♯]|\bflat|\bsharp)\s?", "", "minor"),
-    ("maj", r"(?:[A-G]|[♭♯]|\bflat|\bsharp)\s?", "", "major"),
+    ("min", r"(?:[A-G][#b♭♯]?|\bflat|\bsharp)\s", "", "minor"),
+    ("maj", r"(?:[A-G][#b♭♯]?|\bflat|\bsharp)\s", "", "major"),
     ("Pt", "", _OF_PATIENTS, "patient"),
     ("exp*", r"(?:\byrs?\.?|\byears?'?|\bmonths|\bhrs|\bwork|\bno|\+)\s", "", "experience"),
     ("exp", "", r"\s(?:w/|with|in|req|pref)", "experience"),

@@ -82,7 +82,7 @@ _IONS = words("Cl Br OH CN SCN NO2 NO3 HCO3 HS HSO4 MnO4 ClO4")
 _NOW = words("present now today date")
 _DECADE = re.compile(r"'\d\ds?(?!\w)")
 _RATING = re.compile(r"(?:4\.00?|5\.0|5|10|100)(?!\w|[.,/]\d)")
-_SHORT_MONTHS = [name[:3] for name in tables.MONTHS]
+_SHORT_MONTHS = [*(name[:3] for name in tables.MONTHS), "Sept"]
 _DATE_AHEAD = re.compile(rf"\s?(?:\d{{1,2}}\s)?(?:{'|'.join([*tables.MONTHS, *_SHORT_MONTHS])})\b\.?\s\d")
 _DAY_AHEAD = re.compile(rf"\s?\d{{1,2}}(?:st|nd|rd|th)?\s(?i:{'|'.join([*tables.MONTHS, *_SHORT_MONTHS])})\b")
 _HALF_DAY = re.compile(r"\d\s?[ap]\.?m\.?$", re.IGNORECASE)
@@ -298,6 +298,10 @@ def dash(cursor: Cursor) -> Reading | None:
         return Reading("minus", end)
     if before.isspace() and after.isspace() and ":" in cursor.previous and following[:1].isdecimal():
         return Reading("to", end)  # "8:30 - 9:30"
+    is_era = cursor.previous in _ERAS and following[:1].isdecimal()  # "100 BC - 44 BC"
+    is_days = cursor.earlier.lower() in tables.WEEKDAYS and following.lower() in tables.WEEKDAYS
+    if before.isspace() and after.isspace() and (is_era or is_days):
+        return Reading("to", end)
     if before.isspace() and after.isspace():
         has_digit = any(char.isdecimal() for char in cursor.previous)
         is_minus = following[:1].isdecimal() and (

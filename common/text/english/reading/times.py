@@ -31,7 +31,7 @@ _BEFORE_TIME = words("at by until till from before after since around about to a
 
 
 @form(
-    rf"(\d{{1,2}}):(\d{{2}})(?::(\d{{2}})|(?!,\d{{3}}))(?![\d:])((?:\.|(?<=:\d\d:\d\d),)\d+)?{_HALF}?(?:h|(Z))?"
+    rf"(\d{{1,2}}):(\d{{2}})(?::(\d{{2}})|(?!,\d{{3}}))(?!\d|:\d)((?:\.|(?<=:\d\d:\d\d),)\d+)?{_HALF}?(?:h|(Z))?"
     rf"{_IN_ZONE}(?:(?<=[-T:.\d]{{8}})\s?([+−-])(\d\d):?(\d\d)(?!:))?(?!(?!ish\b)\w)"
 )
 def time(cursor: Cursor, m: re.Match) -> str:
@@ -58,6 +58,8 @@ def time(cursor: Cursor, m: re.Match) -> str:
         )
         said = f"{counted(hour, 'hour')} {counted(minute, 'minute')}"
         return said + ("" if is_whole else f" and {seconds}") + zone
+    if not minute and not half and cursor.next(m.end()) in ("left", "remaining"):  # of a game
+        return counted(hour, "minute")
     is_named = not minute and cursor.next(m.end()).lower() in _WHOLE  # "12:00 noon"
     is_named = is_named or (not minute and not half and _TO_MINUTES.match(cursor.text, m.end()) is not None)
     is_named = is_named or (not minute and _TO_HALF.match(cursor.text, m.end()) is not None)  # "7:00-9 PM"
@@ -83,7 +85,7 @@ def dotted_hour(cursor: Cursor, m: re.Match) -> str:
     """At 8.30 tomorrow, the train leaves at 17.45."""
     is_departure = _DEPARTS.search(cursor.text, max(cursor.at - 20, 0), cursor.at)
     is_time = is_departure or cursor.text.startswith(" o'clock", m.end())
-    is_time = is_time or (cursor.previous == "At" and cursor.next(m.end()) in _SUBJECTS)
+    is_time = is_time or (cursor.previous in ("At", "By") and cursor.next(m.end()) in _SUBJECTS)
     is_time = is_time or (cursor.previous.lower() == "at" and _DAYTIME_FOLLOWS.match(cursor.text, m.end()))
     return (_past_or_to(cursor, m[1], int(m[2])) or clock(int(m[1]), int(m[2]))) if is_time else ""
 

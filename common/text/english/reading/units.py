@@ -73,7 +73,7 @@ _LABEL = re.compile(r":\s|/[A-Z](?!\w)")  # "H: 78 L: 61", "32-4 K/D"
 _BEFORE_FEET = ("ft", "ft.", "foot", "feet", "'")
 _YEAR = re.compile(r"1[1-9]\d\d(?!\d)\s|20\d\d\s")
 _LOOK_BACK = 200  # characters in which an open quotation mark is looked for
-_PERIODS = words("second minute hour day week month year night person item unit share dozen capita")
+_PERIODS = words("second minute hour day week month year night person item unit share dozen capita customer")
 
 
 def unit_name(symbol: str) -> str | None:
@@ -99,7 +99,9 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
         if not _is_size(cursor, '"'):
             return "", end
         following = cursor.next(match.end())
-        is_thing = following.islower() and following not in _SIZES | CLOSED and not following.endswith("s")
+        is_thing = (
+            following.islower() and following not in _SIZES | CLOSED and not following.endswith(("s", "ed"))
+        )
         is_range = cursor.previous not in ("a", "an", "the") and "-" in text[cursor.at : end]
         is_one = is_one or (is_thing and not is_range)
         is_one = is_one or _SCREEN.match(text, match.end()) is not None
@@ -229,6 +231,8 @@ def per_unit(cursor: Cursor, end: int) -> tuple[str, int]:
     if is_square and below == "second":
         return " per second squared", match.end()
     past_stop = _past_stop(cursor, match.end())  # "$1,900/mo. + utilities"
+    if below == "each":
+        return " each", past_stop
     kind = "square " if is_square else "cubic " if power else ""
     return f" per {kind}{below}", past_stop
 

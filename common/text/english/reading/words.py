@@ -384,7 +384,7 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
     if (
         word == "x"
         and (cursor.previous[:1].isdecimal() or cursor.previous in _DIMENSIONS)
-        and cursor.next(end)[:1].isdecimal()
+        and (cursor.next(end)[:1].isdecimal() or cursor.next(end) in _DIMENSIONS)
     ):  # 10" x 12"
         return "times" if cursor.is_equation else "by"
     if len(word) == 1:
