@@ -27,6 +27,7 @@ _URL = re.compile(
     re.IGNORECASE,
 )
 _FILE = re.compile(
+    r"(?!(?:[A-Za-z]\.){1,5}[A-Za-z](?!\w))"  # "p.h."
     rf"(?:[\w.-]{{1,100}}[/\\]){{0,12}}[\w-]{{1,100}}(?:\.[\w-]{{1,40}}){{0,3}}\.(?:{_ENDINGS}|{_LARGE_ENDINGS})(?!\w)(?:\?\w+=[\w=&%.+-]{{0,200}})?(?:\.\d{{1,4}}(?!\w)){{0,3}}"
 )
 _DOTTED_NAME = re.compile(

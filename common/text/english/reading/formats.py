@@ -45,6 +45,10 @@ _SECONDS = re.compile(r"\s?s(?:ecs?)?(?!\w)")
 _BEFORE_TO = words("""able back come easy glad go going good got hard happy have like listen love need nice
     ready talk time trying used want way""")
 _ITS = words("the my your ur")
+_EVENTS = words("meeting mtg call game party show class event deadline session visit appointment appt")
+_OBJECTS = words("me u us him them")
+_BEHIND_SOUND = words("""u ur me my your be bed b c do get go have hear know leave say see sleep talk work""")
+_DAYS = frozenset((*tables.WEEKDAYS, *(day.lower() for day in tables.WEEKDAYS.values())))
 _BEFORE_FOR = words(
     "good thx thanks thank ready wait waiting luv nice ok okay time perfect all much tix tickets"
 )
@@ -279,11 +283,14 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
     if dated := dated_fraction(cursor, top, bottom):
         return dated
     before = cursor.previous.lower()
+    if before == "the" and cursor.next(m.end()) in _EVENTS and is_day(*in_order(cursor, top, bottom)):
+        month, day = in_order(cursor, top, bottom)
+        return f"{tables.MONTHS[month - 1]} {say.ordinal(day)}"
     if before.rstrip(".") in ("op", "opus"):
         return f"{say.cardinal(top)} number {say.cardinal(bottom)}"
     if len(m[3]) > 2 and m[3][0] == "0":  # "INV-2024/0087"
         return f"{say.group(m[2])} slash {say.digits(m[3])}"
-    if before[-1:] == "/":  # "ref. AB/1234/24"
+    if before[-1:] == "/" and not cursor.is_after_blank:  # "ref. AB/1234/24"
         return f"{say.short(m[2])} slash {say.short(m[3])}"
     is_bracketed = (
         before == "(" and cursor.text.startswith(")", m.end()) and bottom not in _QUARTERED and bottom < 13
@@ -423,16 +430,20 @@ def factor(cursor: Cursor, m: re.Match) -> str:
     return f"{say.integer(m[1])} times" if cursor.is_equation or not cursor.touches_word else ""
 
 
-@form(
-    r"([24])(?=\s(u|ur|me|my|your|be|bed|b|c|do|get|go|have|hear|know|leave|say|see|sleep|talk|the|work|[MTWFS][a-z]{2,4}day|Sat|Sun|Fri|Mon)\b)"
-)
+@form(r"([24])(?=\s([a-zA-Z]{1,12})\b)")
 def sound(cursor: Cursor, m: re.Match) -> str:
-    """Talk 2 u, need 2 know, good 4 me: a digit for its sound, in small letters."""
-    before = cursor.previous
-    if m[2] in _ITS and before.isalpha() and before.islower() and before not in CLOSED | LETTERED:
-        return "to" if m[1] == "2" else "for"  # "went 2 the gym", "sorry 4 my reply"
-    is_to = m[1] == "2" and m[2] != "the" and before in _BEFORE_TO
-    return "to" if is_to else "for" if m[1] == "4" and before in _BEFORE_FOR else ""
+    """Talk 2 u, went 2 the gym, want me 2 go, sorry 4 my reply: a digit for its sound, in small letters."""
+    before, following, word = cursor.previous, m[2], {"2": "to", "4": "for"}[m[1]]
+    if following in _ITS and before.isalpha() and before.islower() and before not in CLOSED | LETTERED:
+        return word
+    is_plain = following.islower() and following not in CLOSED and following[-1] != "s"
+    if m[1] == "2" and before in _OBJECTS and is_plain:
+        return word
+    known = _BEFORE_TO if m[1] == "2" else _BEFORE_FOR
+    is_behind = (
+        following in _BEHIND_SOUND or following.lower() in _DAYS or (word, following) == ("for", "the")
+    )
+    return word if is_behind and before in known else ""
 
 
 @form(r"(?:(45|90|105|120)\+)?(\d{1,3})['′](?!\w)")

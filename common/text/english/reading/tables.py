@@ -53,7 +53,7 @@ UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm �
     nanomolar; ng: nanogram; kDa: kilodalton; pct: percent; cts: cent; sqft: square foot; sqm: square
     meter; Mbit: megabit; kbit: kilobit; Gbit: gigabit; Sv: sievert; mSv: millisievert; µSv μSv:
     microsievert; cwt: hundredweight; doz: dozen; nts: night; pk: pack; reb rebs: rebound; ast:
-    assist; bd: bed; ba: bath; BR: bedroom; sf: square foot; ov: over; mag:
+    assist; bd: bed; ba: bath; BR: bedroom; sf: square foot; ov: over; wkt wkts: wicket; mag:
     magnitude""")
 # Written otherwise than is correct, mostly in other capitals.
 LIKE_UNITS = _pairs("""Pct PCT: pct; KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm cms: cm; MM: mm; ML Ml:
@@ -117,7 +117,8 @@ STREETS = _pairs("""St Str: Street; Dr: Drive; Ave Av: Avenue; Blvd: Boulevard; 
 # Written with a full stop. In small letters; the value keeps the case that is spoken.
 ABBREVIATIONS = _pairs("""dr: Doctor; st: Saint; deg: degree; req: required; pref: preferred; equiv:
     equivalent; sm: small; exc: excellent; prob: probably; dyn: dynasty; gar: garage; lg: large;
-    b.sc: BSC; m.sc: MSC; wm: William; jas: James; geo: George; thos: Thomas; chas: Charles; robt: Robert;
+    b.sc: BSC; m.sc: MSC; p.h: per hour; p.w: per week; p.a: per annum;
+    wm: William; jas: James; geo: George; thos: Thomas; chas: Charles; robt: Robert;
     benj: Benjamin; saml: Samuel; edw: Edward; jno: John; eliz: Elizabeth; agg: aggregate; feat: featuring;
     civ: Civil; crim: Criminal; educ: Education; fed: Federal; med: medium; const: Constitution; plat:
     platform; bef: before; bur: buried; inj: injection; regt: Regiment; lat: latitude; long: longitude;
@@ -170,7 +171,7 @@ SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: acc
     weekend; wknds: weekends; mtn: mountain; mtns: mountains; bdrm: bedroom; bdrms: bedrooms; bsmt:
     basement; pwd: password; reqd: required; rqd: required; rdbt: roundabout; sngl: single; frm: from; smth:
     something; ystrdy: yesterday; hdwd: hardwood; dlx: deluxe; rpt: repeat; jct: junction; blks: blocks;
-    wkends: weekends; alrdy: already""")
+    wkends: weekends; alrdy: already; lg: large; bkfst: breakfast""")
 # With an apostrophe for what is left out.
 SHORTENED = _pairs("""gov't: government; gov'ts: governments; int'l: international; nat'l: national; dep't:
     department; ass'n: association; cont'd: continued; req'd: required; sec'y:

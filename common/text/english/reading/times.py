@@ -19,6 +19,7 @@ _TO_MINUTES = re.compile(r"\s?[-–]\s?(?:[1-9]|1[0-2]):(?!00)\d\d(?!\d|:)")
 _DEPARTS = re.compile(r"\b(?:leaves?|departs?|arrives?|starts?|begins?|kicks?\soff|meet|opens|ends)\sat\s$")
 _RATIO = re.compile(r"\b(?:ratio|odds|scale|proportion|diluted|mixed)\b[^.!?]{0,12}$")
 _TO_HALF = re.compile(r"\s?[-–—]\s?\d{1,2}(?:[:.]\d\d)?\s?[AaPp]\.?\s?[Mm]\b")
+_TO_DOTTED_HALF = re.compile(r"\s?[-–]\s?\d{1,2}\.[0-5]\d\s?[AaPp]\.?\s?[Mm]\b")
 _DAYTIME_FOLLOWS = re.compile(
     r"\s(?:tomorrow|tonight|sharp|(?:this|in\sthe)\s(?:morning|afternoon|evening))\b"
 )
@@ -84,6 +85,8 @@ def dotted_time(cursor: Cursor, m: re.Match) -> str:
 def dotted_hour(cursor: Cursor, m: re.Match) -> str:
     """At 8.30 tomorrow, the train leaves at 17.45."""
     is_departure = _DEPARTS.search(cursor.text, max(cursor.at - 20, 0), cursor.at)
+    if _TO_DOTTED_HALF.match(cursor.text, m.end()):  # "8.00-9.30pm"
+        return clock(int(m[1]), int(m[2]), is_exact=True)
     is_time = is_departure or cursor.text.startswith(" o'clock", m.end())
     is_time = is_time or (cursor.previous in ("At", "By") and cursor.next(m.end()) in _SUBJECTS)
     is_time = is_time or (cursor.previous.lower() == "at" and _DAYTIME_FOLLOWS.match(cursor.text, m.end()))

@@ -22,7 +22,7 @@ _IN_CENTIMETERS = re.compile(r"\s\(\d{1,5}(?:\.\d{1,3})?\s?[cm]?m\)")
 _BEFORE_LAST_INCH = ("", ",", ":", "x", "×", "by", "of", "is", "about", "to", "only")
 _OF_PIECES = words("set sets kit kits bundle bundles pack packs puzzle jigsaw")
 _OF_RATES = re.compile(
-    r"\b(?:rates?|yields?|spreads?|cut|hike[sd]?|Fed|bank|bonds?|margins?|basis|mortgage|repo)\b"
+    r"\d%|\b(?:rates?|yields?|spreads?|cut|hike[sd]?|Fed|bank|bonds?|margins?|basis|mortgage|repo)\b"
 )
 _SCREEN = re.compile(
     r"\s(?:[48]K|HD|Full\sHD|Ultra\sHD|O?LED|QLED|AMOLED|LCD|TVs?|HDTV|IPS|[FUQ]HD|W?Q?UXGA|Retina)\b"
@@ -99,9 +99,8 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
         if not _is_size(cursor, '"'):
             return "", end
         following = cursor.next(match.end())
-        is_thing = (
-            following.islower() and following not in _SIZES | CLOSED and not following.endswith(("s", "ed"))
-        )
+        is_thing = following[:1].islower() and following not in _SIZES | CLOSED
+        is_thing = is_thing and not following.endswith(("s", "ed"))
         is_range = cursor.previous not in ("a", "an", "the") and "-" in text[cursor.at : end]
         is_one = is_one or (is_thing and not is_range)
         is_one = is_one or _SCREEN.match(text, match.end()) is not None
