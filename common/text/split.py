@@ -40,7 +40,7 @@ def _words(text: str) -> frozenset[str]:
 _NEVER_LAST = _words("""mr mrs ms mx dr drs prof rev hon gen brig col maj capt cmdr lt sgt cpl pvt adm sen
     rep gov pres supt insp msgr messrs mme mlle fr amb atty e.g i.e eg ie vs v cf viz ca approx esp incl
     asst mgr pfc cpt cpo mmes sra srta emer wm jas geo thos chas robt benj saml edw jno eliz regt lieut
-    sergt agg arr civ crim educ feat bef bur inj nr vit conf bt def""")
+    sergt agg arr civ crim educ feat bef bur inj nr vit conf bt def abt""")
 # Not the end before a number: "No. 5", "p. 12".
 _BEFORE_NUMBER = _words("""no nos n° nº lat long dep arr exp fig figs vol vols p pp ch chap sec sect art eq
     eqs op par para ext tel apt ste rm bldg mar dec hwy rte rt fl ser pt ph rs sun sat wed hr hrs min mins

@@ -19,7 +19,7 @@ _DAYS_BEHIND_MONTH = re.compile(_DAYS)
 _DAYS_BEFORE_MONTH = re.compile(rf"{_DAYS}\s(?i:({_MONTH})\b)")
 _DAY_AND_MONTH = re.compile(r"(?!0\d\d)(\d{1,2})(?![\d:/])\s?(?:st|nd|rd|th)?[\s-]([A-Za-z]{3,9})\b")
 _DATE_FOLLOWS = re.compile(
-    rf",?\s\(?(?:the\s)?(?:\d{{1,2}}(?:st\b|nd\b|rd\b|th\b|/|:\d|\s?[-–]\s?\d|\s?[ap]\.?m|\s?[,.)\]]|\s?$|\s(?:{_MONTH})\b)|(?:{_MONTH})\b)",
+    rf",?\s\(?(?:the\s)?(?:\d{{1,2}}(?:st\b|nd\b|rd\b|th\b|/|:\d|\s?[-–]\s?\d|\s?[ap]\.?m|\s?[,.)\]]|:\s|\s?$|\s[-–]\s[A-Z]|\s(?:{_MONTH})\b)|(?:{_MONTH})\b)",
     re.IGNORECASE,
 )
 _DAY_OF = re.compile(r"\d(?:st|nd|rd|th)?\sof\s[A-Za-z]{3,9}\.?\s$")  # before "3rd of May 20"
@@ -29,7 +29,7 @@ _DAY_FOLLOWS = re.compile(r"\s(?:the\s)?(?:\d{1,2}(?i:st|nd|rd|th)?|\d{4})(?![\w
 _WORDS_TOO = words("may march mar dec sep")
 _BEFORE_MONTH = words("""on in by of since until till from before after to the and during between early late
     mid this last next every each""")
-_DATED = words("on by until since before after dated due")
+_DATED = words("on by until since before after dated due starting beginning effective")
 _NO_WORDS = words("tue tues weds thu thur thurs")  # days in small letters too
 _DAYS_TOO = words("mon wed sat sun tu th")  # in capitals they are names and words as well
 _DUE = words("due date when start starts end ends deadline")
@@ -198,6 +198,8 @@ def _is_day_named(cursor: Cursor, end: int) -> bool:
     """Whether "Sat" is the day: "on Sat", "Sat night", "Sat & Sun", "Mon, Tues", "see you Sat"."""
     following = cursor.next(end).lower()
     if cursor.word in ("Sat", "Wed") and cursor.previous.islower():
+        return True
+    if cursor.previous[:1].isdecimal() and cursor.previous.lower().rstrip(".").endswith("m"):  # "4.30pm Sun"
         return True
     if cursor.text.startswith(":", end) and cursor.previous.lower() != "the":  # "Mon: rain"
         return True

@@ -67,7 +67,7 @@ _SCORES = {("24", "7"): "twenty-four seven", ("9", "11"): "nine eleven", ("7", "
 _SCORES |= {("20", "20"): "twenty twenty"}
 _RATED = words("rated rate rates rating score scored scores : gave give gives got get gets solid")
 _PAGES = words("""stop lap page p slide part step item question track disc photo image frame retry attempt try
-    thread test day week lesson chapter episode round level batch epoch stage phase shard chunk box""")
+    ep thread test day week lesson chapter episode round level batch epoch stage phase shard chunk box""")
 _QUARTERED = (2, 3, 4, 8, 16)  # the denominators of fractions in brackets
 _HALVED = words("price dozen time marathon way off mast")
 _HEIGHT = r"(\d{1,3})\s?['′](?:\s?-?\s?)(\d{1,2}(?:\.\d)?)\s?(?:\"|″|'')"

@@ -14,7 +14,7 @@ _DAY = rf"\s(?:ca?\.\s?)?(?:\d{{1,2}}\s{_MONTH}\s|{_MONTH}\s\d{{1,2}},\s)?"
 _YEAR = rf"{_DAY}\d{{3,4}}(?!\d)"
 _SURE_YEAR = rf"{_DAY}(?:1\d|20)\d\d(?!\d|,\d)"
 _BEGUN = r"[(;,]\s?"
-_CENTURY = r"(?<!\w)\d{1,2}(?:st|nd|rd|th)\s"
+_CENTURY = r"(?<!\w)\d{1,2}(?:st|nd|rd|th)[\s-]"
 _NUMBER = r":?\s?[+(]?\d"
 _BEATEN = r"\s[A-Z][a-z][\w' -]{0,30},?\s\d{1,3}[-–]\d"
 _TRAVEL = r"\s?(?:[A-Z]{3}\b|\d|[A-Z][a-z]+\s\d{1,2}:\d\d|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\b)"
@@ -49,8 +49,8 @@ _ROWS = (
     ("fl", _CENTURY, "", "Floor"),
     ("fl", "", _YEAR, "flourished"),
     ("gen", "", r"\s?\d", "generation"),
-    ("no", "", r"\sof\b(?!\scourse)", "number"),
-    ("nos", "", r"\sof\b(?!\scourse)", "numbers"),
+    ("no", "", r"\sof\b(?!\scourse)|:\s?\d", "number"),
+    ("nos", "", r"\sof\b(?!\scourse)|:\s?\d", "numbers"),
     ("nr*", "", r"\s[A-Z]", "near"),
     ("dep*", "", _TRAVEL, "departs"),
     ("arr*", "", _TRAVEL, "arrives"),
@@ -64,6 +64,9 @@ _ROWS = (
     ("btw*", "", r"\s\d", "between"),
     ("sq*", "", r"\sft\b", "square"),
     ("ft*", r"\bsq\.?\s", "", "feet"),
+    ("pt", r"\b[Dd]ew\s", "", "point"),
+    ("pt pts", "", r"\s?\d", "part"),
+    ("blk*", r"\d\s", "", "block"),
     ("sz*", "", rf"{_NUMBER}|\s[SMLX]{{1,3}}\b", "size"),
     ("grp*", "", _NUMBER, "group"),
     ("lvl* lv*", "", _NUMBER, "level"),
@@ -91,8 +94,8 @@ _ROWS = (
     ("min", r"(?:[A-G][#b♭♯]?|\bflat|\bsharp)\s", "", "minor"),
     ("maj", r"(?:[A-G][#b♭♯]?|\bflat|\bsharp)\s", "", "major"),
     ("Pt", "", _OF_PATIENTS, "patient"),
-    ("exp*", r"(?:\byrs?\.?|\byears?'?|\bmonths|\bhrs|\bwork|\bno|\+)\s", "", "experience"),
-    ("exp", "", r"\s(?:w/|with|in|req|pref)", "experience"),
+    ("exp*", r"(?:\byrs?'?\.?|\byears?'?|\bmonths|\bhrs|\bwork|\bno|\+)\s", "", "experience"),
+    ("exp", "", r"\s(?:w/|[a-z])", "experience"),
     ("apt*", r"(?:BR|bdrm|bedroom|BD|bd|\bstudio)\s", "", "apartment"),
     ("Lit*", r"\b(?:Eng|English|World|American|British|French)\.?\s", "", "literature"),
     ("conf*", "", r"\s(?:[Rr]m|[Rr]oom|[Cc]all|[Cc]tr|[Cc]enter|[Cc]entre)\b", "conference"),

@@ -171,7 +171,8 @@ SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: acc
     weekend; wknds: weekends; mtn: mountain; mtns: mountains; bdrm: bedroom; bdrms: bedrooms; bsmt:
     basement; pwd: password; reqd: required; rqd: required; rdbt: roundabout; sngl: single; frm: from; smth:
     something; ystrdy: yesterday; hdwd: hardwood; dlx: deluxe; rpt: repeat; jct: junction; blks: blocks;
-    wkends: weekends; alrdy: already; lg: large; bkfst: breakfast""")
+    wkends: weekends; alrdy: already; lg: large; bkfst: breakfast; sgl: single;
+    pts: points""")
 # With an apostrophe for what is left out.
 SHORTENED = _pairs("""gov't: government; gov'ts: governments; int'l: international; nat'l: national; dep't:
     department; ass'n: association; cont'd: continued; req'd: required; sec'y:

@@ -6,7 +6,7 @@ import re
 
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.cursor import Cursor
-from melforge.common.text.english.reading.word_classes import CLOSED
+from melforge.common.text.english.reading.word_classes import CLOSED, FINITE
 from melforge.common.text.english.word_parts import words
 
 _UNIT = re.compile(r"(\s?|-)(?:(sq|cu)\.?\s)?([A-Za-zµμΩΩ]{1,5})(\^?[23²³])?(?![\w²³^])")
@@ -14,7 +14,7 @@ _DOTTED_UNIT = re.compile(r"\s?([mk]\.p\.h|r\.p\.m|m\.p\.g)(?:\.|(?!\w))")
 _FLUID_OUNCE = re.compile(r"\s?fl\.?\s?oz(?!\w)")
 _BARE_SCALE = re.compile(r"\s?([CF])(?![\w'-]|\.\w)")
 _OF_HEAT = re.compile(
-    r"\b(?:temp|degrees|heat|oven|bake|boil|freez|fever|weather|warm|cold|hot\b|cool|high|low|sunny|chill|hi\b|lo\b|rain|snow|showers)|°",
+    r"\b(?:temp|degrees|heat|oven|bake|boil|freez|fever|weather|warm|cold|hot\b|cool|high|low|sunny|chill|hi\b|lo\b|gas\smark|rain|snow|showers)|°",
     re.IGNORECASE,
 )
 _AT_HEAT = words("at below above reach reached reaches hit hits around")
@@ -55,7 +55,7 @@ _THINGS = words("""film lens camera monitor screen display tv television battery
     socket outlet hose pipe bolt drill disk drive motor engine bulb adapter charger supply circuit wheel
     wheels tire tires bottle bag can jar tank pack radius run race sprint walk hike ride dash swim drive
     trip pizza blade knife laptop tablet thermometer caliber cannon mortar freestyle hurdles backstroke
-    apt apartment condo house home flat
+    apt apartment condo
     breaststroke butterfly medley relay final individual read break nap delay warning wait stay interval
     intervals timeout countdown vial syringe ampule dose pill tablet capsule mug jug carton crate keg
     sachet container bucket sack rope chain ladder bottles
@@ -67,9 +67,9 @@ LETTERED = words("""# apt apartment unit suite ste room rm flat gate seat row se
     floor deck cell door house table page appendix form part question step type zone track hall stand stall
     studio tower wing block ward terminal flight train tram no number bus berth aisle locker pixel""")
 _NO_HOURS = words("HR HRs")  # home runs, mostly, or a department
-ROADS = words("I US Hwy Highway Route Rte Rt Interstate Road Exit")
+ROADS = words("I US SR CR FM Hwy Highway Route Rte Rt Interstate Road Exit")
 _OPEN_QUOTE = re.compile(r'(?<!\d)"')  # behind a digit it means inches
-_LABEL = re.compile(r":\s|/[A-Z](?!\w)")  # "H: 78 L: 61", "32-4 K/D"
+_LABEL = re.compile(r":\s|/[A-Z\d](?!\w)")  # "H: 78 L: 61", "32-4 K/D", "9.4 K/9"
 _BEFORE_FEET = ("ft", "ft.", "foot", "feet", "'")
 _YEAR = re.compile(r"1[1-9]\d\d(?!\d)\s|20\d\d\s")
 _LOOK_BACK = 200  # characters in which an open quotation mark is looked for
@@ -100,7 +100,7 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
             return "", end
         following = cursor.next(match.end())
         is_thing = following[:1].islower() and following not in _SIZES | CLOSED
-        is_thing = is_thing and not following.endswith(("s", "ed"))
+        is_thing = is_thing and following not in FINITE and not following.endswith("ed")
         is_range = cursor.previous not in ("a", "an", "the") and "-" in text[cursor.at : end]
         is_one = is_one or (is_thing and not is_range)
         is_one = is_one or _SCREEN.match(text, match.end()) is not None
@@ -158,7 +158,7 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
     """Whether what looks like a unit is one here, and no word or letter."""
     gap, square, symbol, _ = match.groups()
     following = cursor.next(match.end())
-    if gap and symbol.isupper() and _LABEL.match(cursor.text, match.end()):
+    if gap and len(symbol) < 3 and symbol.isupper() and _LABEL.match(cursor.text, match.end()):
         return False
     if not gap and len(symbol) == 1 and cursor.previous.rstrip(".").lower() in LETTERED:
         return False  # "Bus 42A"
