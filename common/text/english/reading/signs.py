@@ -476,7 +476,9 @@ def _slash(cursor: Cursor, end: int) -> str | Reading | None:
     is_counted = before[:1].isdecimal() and before[-1:] in ("x", "%")
     if (is_counted and following in tables.PERIODS) or (":" in before and following in ("mi", "km")):
         return Reading(f"per {unit_name(following) or following}", end + len(following))
-    if before[:1].isdecimal() and before[-1:].isalpha() and _PER_AMOUNT.match(text, end):
+    is_amount = before[:1].isdecimal() and before[-1:].isalpha()
+    is_amount = is_amount or (before[-1:] == "s" and cursor.earlier[:1].isdecimal())  # "8 tabs/24 hrs"
+    if is_amount and _PER_AMOUNT.match(text, end):
         return "per"
     is_behind_digit, before_number = before[-1:].isdigit(), following[:1].isdecimal()
     if is_behind_digit and before[0].isdigit() and _MONEY.match(text, end):
