@@ -46,7 +46,8 @@ _BEFORE_NUMBER = _words("""no nos n° nº lat long dep arr exp fig figs vol vols
     eqs op par para ext tel apt ste rm bldg mar dec hwy rte rt fl ser pt ph rs sun sat wed hr hrs min mins
     sec secs lb lbs oz arts cl chs pg pgs ll sc mk bk bks prop reg ref acct lot qty pkt gen ex exod lev num
     deut josh judg sam kgs chr chron ps pss prov eccl isa jer ezek dan hos matt mt mk lk jn rom cor gal eph
-    phil col thess tim tit heb jas pet stat cir plat app dem ind per grp lv lvl wt ht sz cat req""")
+    phil col thess tim tit heb jas pet stat cir plat app dem ind per grp lv lvl wt ht sz cat
+    req ep gm platf""")
 _WEEKDAYS = _words("sat sun wed")
 _MONTHS = _words("""jan feb mar apr may jun jul aug sep sept oct nov dec january february march april june
     july august september october november december""")
@@ -263,7 +264,7 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
         return True
     is_counted = len(words) > 1 and words[-2][-1].isdigit() and words[-3:-2] != ["a"]
     if word in _SPANS and is_counted and next_word[1:2].islower():  # "ETA 20 min. Traffic is bad."
-        return next_word.lower() not in _AFTER_TIME
+        return next_word.lower().rstrip(".") not in _AFTER_TIME
     if abbreviation in ("a.m", "p.m"):
         if _BEGINS_WITH_TIME.match(text, start, end):  # "At 5 a.m. Mr. Smith left."
             return False

@@ -32,6 +32,7 @@ _BEFORE_MONTH = words("""on in by of since until till from before after to the a
 _DATED = words("on by until since before after dated due starting beginning effective")
 _NO_WORDS = words("tue tues weds thu thur thurs")  # days in small letters too
 _DAYS_TOO = words("mon wed sat sun tu th")  # in capitals they are names and words as well
+_ZONES = words("ET CT MT PT EST EDT CST CDT MST MDT PST PDT GMT BST")
 _DUE = words("due date when start starts end ends deadline")
 _REVISED = words("update updated edit edited posted revised effective news")
 _ON = words("on next last every each until till by closed open")
@@ -199,7 +200,8 @@ def _is_day_named(cursor: Cursor, end: int) -> bool:
     following = cursor.next(end).lower()
     if cursor.word in ("Sat", "Wed") and cursor.previous.islower():
         return True
-    if cursor.previous[:1].isdecimal() and cursor.previous.lower().rstrip(".").endswith("m"):  # "4.30pm Sun"
+    is_timed = cursor.previous[:1].isdecimal() and cursor.previous.lower().rstrip(".").endswith(("m", "t"))
+    if is_timed or cursor.previous in _ZONES:  # "4.30pm Sun", "2 p.m. ET Wed."
         return True
     if cursor.text.startswith(":", end) and cursor.previous.lower() != "the":  # "Mon: rain"
         return True

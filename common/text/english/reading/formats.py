@@ -45,6 +45,7 @@ _SECONDS = re.compile(r"\s?s(?:ecs?)?(?!\w)")
 _BEFORE_TO = words("""able back come easy glad go going good got hard happy have like listen love need nice
     ready talk time trying used want way""")
 _ITS = words("the my your ur")
+_BEFORE_DATES = words("class classes game games exam test due meeting section sections")
 _EVENTS = words("meeting mtg call game party show class event deadline session visit appointment appt")
 _OBJECTS = words("me u us him them")
 _BEHIND_SOUND = words("""u ur me my your be bed b c do get go have hear know leave say see sleep talk work""")
@@ -302,15 +303,7 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
         return f"{say.cardinal(top)} of {say.cardinal(bottom)}"
     if top > 30 and bottom <= 10 and _CRICKET.search(cursor.text[max(cursor.at - 60, 0) : m.end() + 60]):
         return f"{say.short(m[2])} for {say.cardinal(bottom)}"
-    is_rating = (bottom in (5, 10) or (min(top, bottom) > 12 and bottom not in (16, 32, 64))) and (
-        before in _RATED or cursor.next(m.end()) in ("people", "times", "would")
-    )
-    if (
-        (bottom > 3 and cursor.next(m.end()) in ("stars", "points"))
-        or is_rating
-        or top == bottom == 5
-        or top >= bottom == 10
-    ):
+    if _is_rating(cursor, top, bottom, m.end()):
         return f"{say.cardinal(top)} out of {say.cardinal(bottom)}"
     if cursor.is_near(_OF_BETS):
         return f"{say.cardinal(top)} to {say.cardinal(bottom)}"
@@ -332,6 +325,20 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
     if is_date and is_day(month, day):
         return f"{tables.MONTHS[month - 1]} {say.ordinal(day)}"
     return say.fraction(top, bottom)
+
+
+def _is_rating(cursor: Cursor, top: int, bottom: int, end: int) -> bool:
+    """4/5 stars, rated 9/10, an 8/10, 11/10, 5/5; Score: 45/50."""
+    before, following = cursor.previous.lower(), cursor.next(end)
+    if bottom > 3 and following in ("stars", "points"):
+        return True
+    if before in _RATED or following in ("people", "times", "would"):
+        return bottom in (5, 10) or (min(top, bottom) > 12 and bottom not in (16, 32, 64))
+    if bottom != 10:
+        return top == bottom == 5
+    is_apart = before in ("a", "an") or (before.isalpha() and before not in CLOSED | _BEFORE_DATES)
+    is_tenths = following in ("of", "mi", "mile", "inch")
+    return 10 <= top < 14 or (top > 3 and is_apart and not is_tenths)
 
 
 def short_fraction(cursor: Cursor) -> Reading | None:
@@ -422,6 +429,12 @@ def mixed(cursor: Cursor, m: re.Match) -> str:
     if is_amount:
         return ""
     return one_by_one(m[0]) if is_access_code(cursor, m[0]) else letters_and_digits(cursor, m[0])
+
+
+@form(r"0x([\dA-Fa-f]{2,16})(?!\w)")
+def hexadecimal(cursor: Cursor, m: re.Match) -> str:
+    """0x80070005."""
+    return f"zero X {one_by_one(m[1])}"
 
 
 @form(r"(\d{1,4})\((?=[\d(][^()]{0,40}[-+*/×−][^()]{0,40}\))")
@@ -531,7 +544,7 @@ NUMBERS: tuple[Rule, ...] = (
         team,
         factorial,
     ),
-    *(mixed, amount),
+    *(hexadecimal, mixed, amount),
 )
 
 

@@ -101,7 +101,8 @@ def said_price(cursor: Cursor, prices: list, currency: str) -> Reading:
         end += len(many) + 1  # "$5 million dollars"
     per, end = per_unit(cursor, end)
     if not per and (head := _PER_HEAD.match(cursor.text, end)):  # "£499pp"
-        per, end = _PER[head[1]], head.end()
+        per, end = per_unit(cursor, head.end())  # "€22 pp/night"
+        per = _PER[head[1]] + per
     if cursor.possessive(end):  # "$5bn's worth"
         per, end = per + "'", end + 2
     is_least = not per and cursor.text.startswith("+", end) and not cursor.text[end + 1 : end + 2].isalnum()

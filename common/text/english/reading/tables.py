@@ -116,8 +116,8 @@ STREETS = _pairs("""St Str: Street; Dr: Drive; Ave Av: Avenue; Blvd: Boulevard; 
 
 # Written with a full stop. In small letters; the value keeps the case that is spoken.
 ABBREVIATIONS = _pairs("""dr: Doctor; st: Saint; deg: degree; req: required; pref: preferred; equiv:
-    equivalent; sm: small; exc: excellent; prob: probably; dyn: dynasty; gar: garage; lg: large;
-    b.sc: BSC; m.sc: MSC; p.h: per hour; p.w: per week; p.a: per annum;
+    equivalent; sm: small; exc: excellent; prob: probably; dyn: dynasty; ep: episode; platf: platform;
+    gar: garage; lg: large; b.sc: BSC; m.sc: MSC; p.h: per hour; p.w: per week; p.a: per annum;
     wm: William; jas: James; geo: George; thos: Thomas; chas: Charles; robt: Robert;
     benj: Benjamin; saml: Samuel; edw: Edward; jno: John; eliz: Elizabeth; agg: aggregate; feat: featuring;
     civ: Civil; crim: Criminal; educ: Education; fed: Federal; med: medium; const: Constitution; plat:
