@@ -57,7 +57,8 @@ def written_whole(path: Path) -> Iterator[Path]:
         temporary.chmod(mode)
         temporary.replace(path)
     except OSError as error:
-        if (error.strerror or "").startswith(CANNOT):  # another file, written beside this one
+        # Not the system's, such as of a store; or of another file, written beside this one.
+        if error.strerror is None or error.strerror.startswith(CANNOT):
             raise
         raise type(error)(error.errno, f"{CANNOT} {path}: {error.strerror}") from None
     finally:

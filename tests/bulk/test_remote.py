@@ -141,6 +141,8 @@ def test_a_table_is_read_from_a_store_and_spoken_into_it(store, tiny_voice, whol
     assert main(words) == 0
     assert content_of(store, f"{store.bucket}/run") == whole
     assert "3 of 4 shards were there already" in capsys.readouterr().err
+    with pytest.raises(FileNotFoundError, match=f"^{store.address}/none.txt not found"):
+        main(words_of(tiny_voice, f"{store.address}/none.txt", f"{store.address}/none", "--format", "flac"))
     with pytest.raises(InputError, match=r"/run holds another run \(controls.seed: 0, not 3\)"):
         main([*words, "--seed", "3"])
     assert not list(Path.cwd().glob("*:"))
