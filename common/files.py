@@ -94,6 +94,8 @@ def folded(name: str | Path) -> str:
 
 def decode_text(raw: bytes, where: str) -> str:
     """A file's text, in UTF-8 with or without a byte order mark. An InputError names the line that is not."""
+    if re.match(rb"%PDF-|\{\\rtf|PK\x03\x04", raw):  # the first two may be UTF-8
+        raise InputError(f"{where} is a document, no plain text: save it as text in UTF-8")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -166,6 +166,11 @@ def raising(error: BaseException):
             "error: a.wav: No such file or directory",
         ),
         (IsADirectoryError(21, "Is a directory", "phrases"), 2, "error: phrases is a folder: give a file"),
+        (
+            FileNotFoundError(2, "No usable temporary directory found in ['/tmp', '/var/tmp']"),  # Python's
+            2,
+            "error: no folder for temporary files can be written to: set $TMPDIR to one that can",
+        ),
         (FileNotFoundError("voice folder x not found"), 2, "error: voice folder x not found"),
         (KeyboardInterrupt(), 130, "interrupted"),
         (MemoryError(), 2, "error: out of memory"),

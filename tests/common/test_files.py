@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from melforge.common.files import require_writable_file, require_writable_folder, written_whole
+from melforge.common.errors import InputError
+from melforge.common.files import read_text, require_writable_file, require_writable_folder, written_whole
 
 
 def test_a_folder_may_be_made_and_a_files_folder_must_be_there(tmp_path):
@@ -15,6 +16,13 @@ def test_a_folder_may_be_made_and_a_files_folder_must_be_there(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"cannot write .*/a\.wav: the folder .*/new does not exist"):
         require_writable_file(tmp_path / "new" / "a.wav")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("begin", ["%PDF-1.7", "{\\rtf1\\ansi", "PK\x03\x04"])
+def test_a_document_is_no_text(tmp_path, begin):
+    (tmp_path / "a.txt").write_text(f"{begin} and what else can be read as UTF-8")
+    with pytest.raises(InputError, match=r"a\.txt is a document, no plain text: save it as text in UTF-8"):
+        read_text(tmp_path / "a.txt")
 
 
 def test_folders_and_files_are_not_taken_for_each_other(tmp_path):
