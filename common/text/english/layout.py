@@ -1,4 +1,4 @@
-"""What pasted text has besides words: entities, Markdown, marks of quoted mails, blocks of HTML.
+"""What pasted text has besides words: entities, Markdown, LaTeX, marks of quoted mails, blocks of HTML.
 
 Each becomes what it stands for, padded to its length: every place in the text stays what it was.
 """
@@ -8,10 +8,10 @@ from __future__ import annotations
 import html
 import re
 
-from melforge.common.text.english.reading.cursor import LeftOut
+from melforge.common.text.english.latex import without_latex
+from melforge.common.text.english.reading.cursor import FILL, LeftOut
 
-FILL = "\u2060"  # the word joiner: invisible, and nothing is lost with it
-_LAID_OUT = re.compile(r"[&<>\[`~#=_*]|---|\$[A-Za-z\\]")  # most texts have none of these
+_LAID_OUT = re.compile(r"[&<>\[`~#=_*]|---|\$[A-Za-z\\]|\\[A-Za-z]")  # most texts have none of these
 _INLINE = re.compile(
     r"&(?:amp;)*(?P<entity>#\d{1,7};?|#[xX][\da-fA-F]{1,6};?|[A-Za-z][A-Za-z\d]{1,30};)"
     r"|(?:\[(?=!))?!?\[(?P<link>[^\[\]]{0,200})\](?=\()"
@@ -134,6 +134,8 @@ def _plain_line(line: str, at: int, left_out: list[LeftOut], is_reply: bool, rea
         return FILL * start + inner + FILL * (len(written) - end)
 
     line = _INLINE.sub(plain, line)
+    if "\\" in line:
+        line = without_latex(line, at, left_out)
     if quote := _QUOTE.match(line):
         is_quote = is_reply or not line[quote.end() : quote.end() + 1].isdecimal()  # "> 5 kg"
         line = " " * quote.end() + line[quote.end() :] if is_quote else line

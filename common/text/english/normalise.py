@@ -14,11 +14,18 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from melforge.common.text import SaidAs
-from melforge.common.text.english.layout import FILL
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.addresses import address, network_address
 from melforge.common.text.english.reading.british import in_britain
-from melforge.common.text.english.reading.cursor import Cursor, LeftOut, Reading, Rule, begin, first_reading
+from melforge.common.text.english.reading.cursor import (
+    FILL,
+    Cursor,
+    LeftOut,
+    Reading,
+    Rule,
+    begin,
+    first_reading,
+)
 from melforge.common.text.english.reading.formats import NUMBERS
 from melforge.common.text.english.reading.signs import SIGNS
 from melforge.common.text.english.reading.words import WORDS, ordinary_word

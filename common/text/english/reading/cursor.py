@@ -10,11 +10,13 @@ from typing import NamedTuple
 
 # Every pattern of this package is tried at one place only and never looks far beyond what it reads: a long
 # text costs time in proportion to its length.
+FILL = "\u2060"  # the word joiner: invisible, and nothing is lost with it
 LETTER = r"[^\W\d_²³¹¼-¾⁰-ⁿ₀-₉⅐-↏①-⓿]"
 N = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d{1,2}(?:,\d\d){1,4},\d{3}(?!\d)|\d+)(?:\.\d+)?|\.\d+"
 NUMBER = re.compile(N)
 WORD = re.compile(rf"{LETTER}+(?:'{LETTER}+)*")
 _NEXT = re.compile(rf"\s*(\d+|{LETTER}+|[^\w\s])?")
+_FORMULA = re.compile("[∫∑∏√∂∇∀∃∈⧸⇒⇔∝≡]")
 _AROUND = 60  # characters: a search of all of a long text at each place would take quadratic time
 _LONG = 100  # characters; no rule compares what was read before with anything so long
 
@@ -122,7 +124,7 @@ def begin(text: str, is_british: bool = False) -> Cursor:
     capitals = sum(word.isupper() for word in words)
     return Cursor(
         text,
-        is_equation="=" in text or "hat is " in text,
+        is_equation="=" in text or "hat is " in text or _FORMULA.search(text) is not None,
         is_shouted=len(words) > 2 and capitals > 0.7 * len(words),
         is_british=is_british,
     )

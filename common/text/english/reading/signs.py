@@ -28,9 +28,9 @@ _MONEY = re.compile(r"[$£€¥₹₩₽₪₺₴₫₱₦฿₿¢]([-−–]?)(
 _DOLLARS_OF = re.compile(r"\$(US|AU|A|NZ|CA|C|HK|S)\s?(?=\d)")  # "$US46"
 _SIGNED = re.compile(r"([-−–+±])(\s?)([$£€¥₹]?)(?=\.?\d)")
 _POWER = re.compile(
-    r"([⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ]{1,5})|\^(?:\{([-+]?[A-Za-z\d]{1,5})\}|\(([-+]?[A-Za-z\d]{1,5})\)|([-+]?[A-Za-z\d]{1,5}))"
+    r"([⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ]{1,5})|\^(?:\{([-+]?[A-Za-z\d]{1,5})\}|\(([-+]?[A-Za-z\d]{1,5})\)|([-+]?(?:\d{1,3}\.\d{1,3}|[A-Za-z\d]{1,5})))"
 )
-_POWER_OF_SUM = re.compile(r"\^[({]([A-Za-zα-ω\d]{1,3}(?:\s?[-+−*/]?\s?[A-Za-zα-ω\d]{1,3}){1,3})[)}]")
+_POWER_OF_SUM = re.compile(r"\^[({]([-−]?[A-Za-zα-ω\d]{1,3}(?:\s?[-+−*/×]?\s?[A-Za-zα-ω\d]{1,3}){1,3})[)}]")
 _ION = re.compile(r"([⁰¹²³⁴⁵⁶⁷⁸⁹]?)([⁺⁻])(?![⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ])|\^([1-9]?)([+-])(?!\s?[\w.(])")
 _PER_AMOUNT = re.compile(
     r"\s?\d+(?:\.\d+)?\s?(?:[mdc]?[lL]|[cmk]?m[²³23]?|k?g|mg|hrs?|h|min|days?|mi|lb|oz|tsp|tbsp)(?!\w)"
@@ -58,6 +58,7 @@ _MARKS = ".,;:?!…"
 _DRAWN = frozenset("=*_~#+.<>/\\|^")  # three of these in a row are a line, which is silent
 _BEFORE_NUMBER = {"<": "less than", ">": "greater than", "~": "about"}
 _IN_ROWS = tables.SILENT | {s for s in tables.SYMBOLS if s.isascii() or s in "§¶" or s in tables.CURRENCIES}
+_BEFORE_TERM = ("=", "(", "⧸", "/", "→", "≥", "≤")
 _BEFORE_OPERATOR = frozenset("0123456789)")
 _NUMBER_WORDS = words("one two three four five six seven eight nine ten eleven twelve noon midnight")
 _BEFORE_DOLLARS = _NUMBER_WORDS | words("in of into many cost costs")
@@ -93,7 +94,7 @@ _ABSOLUTE_TERM = re.compile(
     r"\|(?=(?:[a-zA-Z]{1,2}|\d[\d.]{0,8})(?:\s?[-−+*/×·^²]\s?(?:[a-zA-Z]{1,2}|\d[\d.]{0,8})){1,3}\|)"
 )
 _LIMITS = re.compile(
-    r"[∫∑∏]\s?_?\{?(?:([a-z])\s?=\s?)?([\w-]{1,3})\}?(?:\^\{?([\w∞]{1,3})\}?|([⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ]{1,3}))"
+    r"[∫∑∏]\s?_?\{?(?:([a-z])\s?=\s?)?([\w∞-]{1,3})\}?(?:\^[{(]?([\w∞]{1,3})[)}]?|([⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ]{1,3}))"
 )
 _KEYED = re.compile(r"(?:\*#|[*#])(?:\d{1,16}[*#]){0,3}\d{1,16}#(?!\w)")
 _COUNTER = re.compile(r"\s*\d{1,2}/(?=\s)")
@@ -292,6 +293,8 @@ def dash(cursor: Cursor) -> Reading | None:
         return Reading("to" if is_range else "", end)
     if not before and after.isspace():  # an item of a list
         return Reading("", end)
+    if cursor.is_equation and _is_variable(following) and cursor.previous in _BEFORE_TERM:
+        return Reading("minus", end)  # "y = -x"
     if dashes == "-" and before in ("", " ") and _is_flag(cursor, following, end):
         return Reading("dash", end)
     if (before, after) == ("(", ")"):  # "4 deletions(-)"
@@ -373,12 +376,8 @@ def power(cursor: Cursor) -> Reading | None:
         count = ion[3] or "".join(tables.SUPERSCRIPTS[char] for char in ion[1] or "")
         charge = "plus" if ion[2] == "⁺" or ion[4] == "+" else "minus"
         return Reading(f"{say.integer(count)} {charge}" if count else charge, ion.end())
-    if (
-        cursor.char == "^"
-        and cursor.is_after_blank
-        and len(cursor.previous) > 1
-        and cursor.previous.isalpha()
-    ):
+    is_version = cursor.is_after_blank and len(cursor.previous) > 1 and cursor.previous.isalpha()
+    if cursor.char == "^" and (is_version or cursor.previous == "@"):
         return Reading("caret", cursor.at + 1)  # "npm ^9.2"
     match = _POWER.match(cursor.text, cursor.at)
     if not match:
@@ -389,20 +388,30 @@ def power(cursor: Cursor) -> Reading | None:
         else match[2] or match[3] or match[4]
     )
     minus, rest = "minus " if power[0] == "-" else "", power.lstrip("+-")
-    letters = " ".join(letter_name(char.upper()) for char in rest if char.isascii() and char.isalpha())
-    said = minus + (say.integer(rest) if rest.isdecimal() else letters)
-    if cursor.previous[-1:].isalnum() or cursor.previous[-1:] == ")":
+    said = minus + (say.decimal(rest) if "." in rest else _said_term(rest))
+    if cursor.previous[-1:].isalnum() or cursor.previous[-1:] in (")", "∇", "∂"):
         said = {"two": "squared", "three": "cubed"}.get(said, f"to the power of {said}")
     return Reading(said, match.end())
 
 
 def _said_term(term: str) -> str:
     """ "n+1" -> "N plus one", "iπ" -> "I pi"."""
-    names = {"+": "plus", "-": "minus", "−": "minus", "*": "times", "/": "over"}
+    names = {
+        "+": "plus",
+        "-": "minus",
+        "−": "minus",
+        "*": "times",
+        "×": "times",
+        "/": "over",
+        "∞": "infinity",
+    }
     return " ".join(
         say.integer(part)
         if part.isdecimal()
-        else names.get(part) or tables.GREEK.get(part) or letter_name(part.upper())
+        else names.get(part)
+        or tables.SYMBOLS.get(part)
+        or tables.GREEK.get(part)
+        or letter_name(part.upper())
         for part in re.findall(r"\d+|[^\s\d]", term)
     )
 
@@ -413,7 +422,7 @@ def limits(cursor: Cursor) -> Reading | None:
     if not match:
         return None
     last = match[3] or "".join(tables.SUPERSCRIPTS[char] for char in match[4])
-    last = "infinity" if last == "∞" else _said_term(last)
+    last = _said_term(last)
     first = f"{_said_term(match[1])} equals " if match[1] else ""
     name = tables.SYMBOLS[cursor.char].removesuffix(" of")
     return Reading(f"{name} from {first}{_said_term(match[2])} to {last} of", match.end())
@@ -463,8 +472,8 @@ def symbol(cursor: Cursor) -> Reading | None:
         spoken = "out of" if is_rating else "slash" if is_code else "," if is_pair else "divided by"
     elif char == "/" and last.isdigit() and _VARIABLE.match(cursor.text, end):
         spoken = "over"  # 1/x
-    elif char == "/" and before_number and (last in tables.GREEK or cursor.is_equation):
-        spoken = "over"  # π/2
+    elif char == "/" and cursor.is_equation and _is_quotient(cursor, end):
+        spoken = "over"  # π/2, h/λ, 1/(2π)
     elif char == "/" and _COUNTER.match(cursor.text) and cursor.at < 4:
         spoken = ","  # "3/ So what?", one of several posts
     elif char == "$" and _TICKER.match(cursor.text, end):
@@ -482,6 +491,13 @@ def symbol(cursor: Cursor) -> Reading | None:
     else:
         spoken = "" if char in tables.SILENT else tables.SYMBOLS[char]
     return Reading(spoken, end)
+
+
+def _is_quotient(cursor: Cursor, end: int) -> bool:
+    """Whether numbers, single letters or brackets stand around the "/" of a formula."""
+    before, after = cursor.previous, cursor.next(end)
+    is_term = before[-1:].isdecimal() or len(before) == 1 or before.endswith((")", "!"))
+    return is_term and (after[:1].isdecimal() or len(after) < 3) and after not in (".", "/")
 
 
 def _is_currency(cursor: Cursor, end: int) -> bool:

@@ -296,7 +296,7 @@ SYMBOLS = _pairs("""&: and; @: at; %: percent; +: plus; =: equals; <: less than;
     ⅛: one eighth; ⅜: three eighths; ⅝: five eighths; ⅞: seven eighths; ⅐: one seventh; ⅑: one ninth; ⅒:
     one tenth; ✓ ✔: check; ✗ ✘: cross; ★ ☆: star; ♥ ❤: heart; ♠: spades; ♣: clubs; ♦: diamonds; ♪ ♫: music;
     ♩: quarter note; ♀: female; ♂: male; ☎: telephone; ∠: angle; ⊥: is perpendicular to; ∥: is parallel to;
-    ♭: flat; ♯: sharp; ♮: natural""")
+    ♭: flat; ♯: sharp; ♮: natural; ⧸: over""")
 GREEK = _pairs("""α: alpha; β: beta; γ: gamma; δ: delta; ε: epsilon; ζ: zeta; η: eta; θ: theta; ι: iota; κ:
     kappa; λ: lambda; μ: mu; ν: nu; ξ: xi; ο: omicron; π: pi; ρ: rho; σ ς: sigma; τ: tau; υ: upsilon; φ: phi;
     χ: chi; ψ: psi; ω: omega""")

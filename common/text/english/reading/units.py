@@ -27,6 +27,13 @@ _SCREEN = re.compile(
     r"\s(?:[48]K|HD|Full\sHD|Ultra\sHD|O?LED|QLED|AMOLED|LCD|TVs?|HDTV|IPS|[FUQ]HD|W?Q?UXGA|Retina)\b"
 )
 _PER_TWICE = re.compile(r"/([A-Za-z]{1,6})/([A-Za-z]{1,6})(?![\w/])")
+_FACTOR_FOLLOWS = re.compile(r"\s?[a-z](?:[²³]|\^\d)")
+_BELOW = re.compile(r"(?:⁻|\^\{?-)([1-4¹²³⁴])\}?(?!\w)")
+# What a unit is multiplied with or is per: "·m²", "-lb", "/s²", "/(mol", "·K)", " s⁻²".
+_TERM = re.compile(
+    r"(\s?[·⋅∙]\s?|-(?=(?:m|ft|in|lbs?|lbf)\b)|\s?/\s?\(?|\s)([A-Za-zµμΩ]{1,4})"
+    r"(?:\^?([2-4²³⁴])|(⁻[¹²³⁴]|\^\{?-[1-4]\}?))?(?![\w²³^⁻])(\)?)"
+)
 _PER = re.compile(r"\s?/\s?([A-Za-z]{1,12})(\^?[23²³])?(?![\w/])")
 _PER_AREA = re.compile(r"\s?/\s?(?:(km|m|cm|mm|mi|ft|in)\^?[2²]|sq\.?\s(mi|ft|km|m|in|yd))(?!\w)")
 _PERCENT = re.compile(r"\s?([%‰])")
@@ -134,11 +141,45 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
         return "", end
     end = _past_stop(cursor, match.end())
     is_one = is_one or gap == "-" or cursor.next(end) in _THINGS
-    name = name if is_one else plural_unit(name)
+    if below := _BELOW.match(cursor.text, end):  # "5 s⁻¹"
+        return f" per {_raised(name, below[1])}", below.end()
+    product, per, end = _terms(cursor, end)
     if square or power:
-        name = f"{'square' if (square or power[-1]) in ('sq', '2', '²') else 'cubic'} {name}"
-    per, end = per_unit(cursor, end)
-    return ("-" if gap == "-" else " ") + name + per, end
+        name = _raised(name, "2" if square == "sq" else "3" if square else power[-1])
+    if product:
+        name += " " + (product if is_one else plural_unit(product))
+    elif not is_one:
+        name = plural_unit(name)
+    rest, end = per_unit(cursor, end)
+    return ("-" if gap == "-" else " ") + name + per + rest, end
+
+
+def _terms(cursor: Cursor, end: int) -> tuple[str, str, int]:
+    """The units behind the one that ends at `end`: "·m²/s²" is "square meter", " per second squared"."""
+    product, per, is_open = "", "", False
+    while match := _TERM.match(cursor.text, end):
+        joint, symbol, power, below, closing = match.groups()
+        name = unit_name(symbol)
+        if not name or (joint.isspace() and not below) or (closing and not (is_open or "(" in joint)):
+            break
+        name = _raised(name, power or (below or "").strip("⁻^{-}"))
+        if "/" in joint or below:
+            per += f" per {name}"
+        elif per:
+            per += f" {name}"
+        else:
+            product = f"{product} {name}".lstrip()
+        is_open = (is_open or "(" in joint) and not closing
+        end = match.end()
+    return product, per, end
+
+
+def _raised(name: str, power: str) -> str:
+    """ "meter", "2" -> "square meter"; "second", "2" -> "second squared"."""
+    count = tables.SUPERSCRIPTS.get(power, power)
+    if count in ("2", "3") and (name.endswith(("meter", "inch")) or name in ("foot", "mile", "yard")):
+        return f"{'square' if count == '2' else 'cubic'} {name}"
+    return name + {"2": " squared", "3": " cubed", "4": " to the fourth"}.get(count, "")
 
 
 def _said_in_business(cursor: Cursor, match: re.Match) -> str:
@@ -157,6 +198,8 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
         return False  # "Bus 42A"
     if not gap and len(symbol) == 1 and cursor.previous[-1:] == "-" and cursor.previous[0].isupper():
         return False  # "F-35A"
+    if len(symbol) == 1 and _FACTOR_FOLLOWS.match(cursor.text, match.end()):
+        return False  # "½ m v²"
     is_inch = symbol == "in" and (
         cursor.text.startswith(".", match.end())
         or following in _SIZES
@@ -206,21 +249,16 @@ def _is_temperature(cursor: Cursor, match: re.Match) -> bool:
 
 def per_unit(cursor: Cursor, end: int) -> tuple[str, int]:
     """ "/s²" -> " per second squared"; "" where no unit follows."""
-    if twice := _PER_TWICE.match(cursor.text, end):  # "mg/kg/day", "$10/user/month"
+    if twice := _PER_TWICE.match(cursor.text, end):  # "$10/user/month"
         names = [unit_name(part) or tables.PER_ONLY.get(part) or part for part in twice.groups()]
-        is_unit = unit_name(twice[1]) and unit_name(twice[2])
-        if is_unit or (names[1] in _PERIODS and len(names[0]) > 2):
+        if names[1] in _PERIODS and len(names[0]) > 2:
             return f" per {names[0]} per {names[1]}", twice.end()
     match = _PER.match(cursor.text, end)
     name = unit_name(match[1]) or tables.PER_ONLY.get(match[1]) if match else None
     if not match or (not name and len(match[1]) < 3):
         return "", end
     below, power = name or match[1], match[2] or ""
-    is_square = power.endswith(("2", "²"))
-    if is_square and below == "second":
-        return " per second squared", match.end()
-    kind = "square " if is_square else "cubic " if power else ""
-    return f" per {kind}{below}", match.end()
+    return f" per {_raised(below, power[-1:])}", match.end()
 
 
 def unit_behind_per(cursor: Cursor) -> tuple[str, int]:

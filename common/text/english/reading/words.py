@@ -31,7 +31,7 @@ from melforge.common.text.english.reading.capitals import (
 from melforge.common.text.english.reading.chess import chess_move
 from melforge.common.text.english.reading.cursor import Cursor, Reading, Rule, form
 from melforge.common.text.english.reading.dates import month_and_day
-from melforge.common.text.english.reading.formulas import derivative, difference, logarithm, quotient
+from melforge.common.text.english.reading.formulas import derivative, difference, limit, logarithm, quotient
 from melforge.common.text.english.reading.latin import in_latin, is_term, latin_parts, left_out_of, scripts_of
 from melforge.common.text.english.reading.money import price
 from melforge.common.text.english.reading.streets import county_road, direction, dotted_state, party
@@ -41,6 +41,7 @@ from melforge.common.text.english.reading.units import plural_unit, unit_behind_
 from melforge.common.text.english.word_parts import words
 
 RELEASE = r"(?:-?(alpha|beta|rc|dev|pre|preview|nightly|snapshot|stable|lts|RC|LTS)(?:([.-]?)(\d+))?)"
+_NOT_ORDINARY = SHORT_WORDS | {"lim"}
 _SHORT_MONTHS = words("Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec")
 _SHORTENED = _SHORT_MONTHS | words("Mon Tue Tues Wed Thu Thur Thurs Fri")
 _BLANK_DIGIT = re.compile(r"\.?\s?(?=\d)")
@@ -293,7 +294,7 @@ def ordinary_word(cursor: Cursor) -> Reading | None:
     """A word in small letters before a blank, which no other rule reads; most words are. Saves time."""
     word = cursor.word
     is_one = cursor.behind_word == " " and len(word) > 2 and word.isascii() and word.islower()
-    if not is_one or word in SHORT_WORDS or cursor.previous.lower() == "per":
+    if not is_one or word in _NOT_ORDINARY or cursor.previous.lower() == "per":
         return None
     return Reading(plain(cursor, word, cursor.word_end), cursor.word_end)
 
@@ -335,6 +336,7 @@ WORDS: tuple[Rule, ...] = (
         slashed_abbreviation,
         size_by,
         logarithm,
+        limit,
         derivative,
         difference,
         quotient,
