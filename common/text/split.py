@@ -89,6 +89,12 @@ _BEGINS_WITH_TIME = re.compile(
 )
 _MOVE_FOLLOWS = re.compile(r"\s(?:[KQRBN][a-h1-8]{0,2}x?[a-h][1-8]|O-O)")  # of chess: "2. Nf3"
 _CHAIN = re.compile(r"\s[A-Z]\.\s[A-Z][a-z]{1,4}\.")  # "Fed. R. Civ. P."
+# Parts of the names of journals: "Phys. Rev. Lett. 95".
+_JOURNALS = _words("""phys rev lett mod chem soc am proc natl acad sci biol mol j trans acc appl math comput
+    med clin exp eng int ann bull mater opt pub ct supp supr exh reg""")
+_CITED_FOLLOWS = re.compile(
+    r"\s(?:\d|(?:[A-Z][a-z]{0,6}|[A-Z]{1,3})\.\s?[\d(,A-Z]|of\s|(?:USA,?\s|[A-Z](?:,?\s|-))\d)"
+)
 _SHILLINGS = re.compile(r"\d{1,2}[ls]")
 _LOOK_BACK = 24  # characters before a full stop that decide on it: room for every abbreviation
 _WRAP_WIDTH = 60  # lines of prose are not wrapped to fewer columns than this
@@ -222,6 +228,8 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
     if abbreviation in _NEVER_LAST:
         return False
     if abbreviation in _BEFORE_NUMBER and _NUMBER_FOLLOWS.match(text, end):
+        return False
+    if abbreviation in _JOURNALS and _CITED_FOLLOWS.match(text, end):
         return False
     if word == "App" and len(next_word.rstrip(".")) == 1:  # "App. A"
         return False

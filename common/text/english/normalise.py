@@ -96,6 +96,8 @@ def _read(text: str, given: Sequence[_Given], is_british: bool) -> tuple[list[Sp
             part = next(parts)
             continue
         if char.isspace():
+            if char == "\t":  # between the cells of a table
+                spans.append(Span(",", cursor.at, cursor.at + 1))
             cursor.move(cursor.at + 1)
             continue
         rules = _LETTERS if char.isalpha() else _DIGITS if char.isdecimal() else _RULES.get(char, SIGNS)

@@ -159,6 +159,8 @@ def abbreviation(cursor: Cursor) -> Reading | None:
         spoken = "edition"
     elif word == "rev" and _REVISION.match(cursor.text, end):  # "3rd rev. ed.", "rev. B"
         spoken = "revised" if following == "ed" else "revision"
+    elif word == "Rev" and cursor.previous == ".":  # "Phys. Rev. Lett. 95"
+        spoken = "review"
     elif word == "Co" and following in _COUNTIES:
         spoken = "County"
     elif key in ("min", "maj") and cursor.previous in _KEYS_OF_MUSIC:

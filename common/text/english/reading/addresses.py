@@ -34,6 +34,7 @@ _DOTTED_NAME = re.compile(
 )  # "com.example.Main"
 _PLACE = re.compile(r":(\d{1,6})(?::(\d{1,5}))?(?!\w)")  # "main.c:42:7"
 _HEX = re.compile(r"[\dA-Fa-f]{2}(?:([:-])[\dA-Fa-f]{2})(?:\1[\dA-Fa-f]{2}){4}(?![\w:])")
+_DOI = re.compile(r"10\.\d{4,9}/[\w.()/:;-]{1,100}")
 _IPV4 = re.compile(r"(\d{1,3}(?:\.(?!000)\d{1,3}){3})(?::(\d{1,5})|/(\d{1,2}))?(?![\w.]*\d)")
 _UUID = re.compile(r"[\dA-Fa-f]{8}(?:-[\dA-Fa-f]{4}){3}-[\dA-Fa-f]{12}(?!\w)")
 _IPV6 = re.compile(
@@ -63,17 +64,21 @@ _NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|.", re.DOTALL)
 
 
 def network_address(cursor: Cursor) -> Reading | None:
-    """192.168.0.1, 127.0.0.1:8080, 3C:22:FB:10:2B:9E, fe80::1, a UUID: digits and letters one by one."""
+    """192.168.0.1, 127.0.0.1:8080, 3C:22:FB:10:2B:9E, fe80::1, a UUID, a DOI: one by one."""
     text, at = cursor.text, cursor.at
     if cursor.char not in _STARTS or cursor.behind_word in _WORD_ENDS:
         return None
     if text.find(".", at, at + 4) > 0 and not cursor.touches_word and (match := _IPV4.match(text, at)):
         first, *rest = match[1].split(".")
         groups = " dot ".join(["ten" if first == "10" else say.digits(first), *map(say.digits, rest)])
-        port = f" colon {say.digits(match[2])}" if match[2] else ""
+        port = f" colon {_spoken_part(cursor, match[2])}" if match[2] else ""
         return Reading(groups + port + (f" slash {say.integer(match[3])}" if match[3] else ""), match.end())
     if not cursor.is_after_blank:
         return None
+    if text.startswith("10.", at) and (match := _DOI.match(text, at)):
+        written = match[0].rstrip(".,;:)")
+        spoken = [_spoken_part(cursor, part) for part in _PARTS.findall(written)]
+        return Reading(" ".join(filter(None, spoken)), at + len(written))
     if text.find(":", at, at + 5) < 0 and text[at + 2 : at + 6 : 3] != "--" and text[at + 8 : at + 9] != "-":
         return None
     if match := _UUID.match(text, at):

@@ -16,6 +16,7 @@ N = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d{1,2}(?:,\d\d){1,4},\d{3}(?!\d)|\d+)(?:\.\d+
 NUMBER = re.compile(N)
 WORD = re.compile(rf"{LETTER}+(?:'{LETTER}+)*")
 _NEXT = re.compile(rf"\s*(\d+|{LETTER}+|[^\w\s])?")
+_WHOLE_WORD = re.compile(r"(?<![\w-])[A-Za-z]{2,}(?![\w-])")  # no code: "AB-12"
 _FORMULA = re.compile("[∫∑∏√∂∇∀∃∈⧸⇒⇔∝≡]")
 _AROUND = 60  # characters: a search of all of a long text at each place would take quadratic time
 _LONG = 100  # characters; no rule compares what was read before with anything so long
@@ -120,7 +121,7 @@ def first_reading(rules: tuple[Rule, ...], cursor: Cursor) -> Reading:
 
 def begin(text: str, is_british: bool = False) -> Cursor:
     """The cursor at the beginning of a sentence."""
-    words = re.findall(r"[A-Za-z]{2,}", text)
+    words = _WHOLE_WORD.findall(text)
     capitals = sum(word.isupper() for word in words)
     return Cursor(
         text,

@@ -277,7 +277,9 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
         return f"{say.cardinal(top)} number {say.cardinal(bottom)}"
     if len(m[3]) > 2 and m[3][0] == "0":  # "INV-2024/0087"
         return f"{say.group(m[2])} slash {say.digits(m[3])}"
-    if before[-1:] == "/":  # "ref. AB/1234/24"
+    is_docket = before[-1:] == "-" and before[0].isalpha()  # "C-131/12"
+    is_docket = is_docket or (len(m[2]) == 4 and len(m[3]) == 3)  # "Regulation 2016/679"
+    if before[-1:] == "/" or is_docket:  # "ref. AB/1234/24"
         return f"{say.short(m[2])} slash {say.short(m[3])}"
     is_bracketed = (
         before == "(" and cursor.text.startswith(")", m.end()) and bottom not in _QUARTERED and bottom < 13
@@ -351,6 +353,21 @@ def _with_unit(cursor: Cursor, spoken: str, end: int, is_more_than_one: bool) ->
         return Reading(f"{spoken} {plural_unit(name)}", end)
     article = "an" if name[0] in "aeio" or name.startswith("hour") else "a"
     return Reading(f"{spoken} of {article} {name}", end)
+
+
+@form(r"(\d{1,3}\.\d{1,3})(?:st|nd|rd|th)(?!\w)")
+def decimal_ordinal(cursor: Cursor, m: re.Match) -> str:
+    """The 99.9th percentile."""
+    head, _, last = say.decimal(m[1]).rpartition(" ")
+    return f"{head} {say.ordinal(int(m[1][-1]))}" if last else ""
+
+
+@form(
+    r"([35])['′](?=-[A-Z]|-to-|[→\s](?:end|UTR|cap|overhang|splice|RACE|exonuclease|phosphate)\b|(?<=[A-Z]-.['′]))"
+)
+def strand(cursor: Cursor, m: re.Match) -> str:
+    """5′-ATG-3′, the 3' end, of DNA."""
+    return f"{say.integer(m[1])} prime"
 
 
 @form(r"(\d{1,3}(?:,\d{3})+|\d+)(?:\s?(?:st|nd|rd|th|ST|ND|RD|TH)(s|ly|'s)?(?!\w)|([ºª])(?!\s?[CFK]))")
@@ -470,6 +487,7 @@ NUMBERS: tuple[Rule, ...] = (
         dotted_numbers,
         degrees,
         minutes_and_seconds,
+        strand,
         feet,
         height,
         stone,
@@ -489,6 +507,7 @@ NUMBERS: tuple[Rule, ...] = (
         short_fraction,
         decade,
         ordinal_range,
+        decimal_ordinal,
         ordinal,
         scientific,
         duration,

@@ -49,7 +49,7 @@ _HTML = words("""abbr address article aside audio base bdi bdo big blockquote bo
     voice phoneme""")
 _ADDRESS = re.compile(r"@\w|://")
 _ENCLOSED_ADDRESS = re.compile(r"<[^<>\s@:]{1,64}(?:@|://)[^<>\s]{1,200}>")  # "<jo@example.com>"
-_CITATION = re.compile(r"\[(?:\d{1,3}|\^\w{1,20})\]")
+_CITATION = re.compile(r"\[(?:[1-9]\d{0,2}|\^\w{1,20})\]")
 _APOSTROPHE_YEAR = re.compile(r"'(\d0)s(?!\w)|'(\d\d)(?![\w'])")
 _PRIMES = re.compile(r"('{1,2})(?!\w)(\(?)")
 _ELISION = re.compile(r"'(twas|tis|em|til|cause|bout|round|n)(?!\w)'?", re.IGNORECASE)

@@ -52,7 +52,9 @@ UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm �
     amp; Nm: newton-meter; pc pcs: piece; µL μL uL: microliter; mM: millimolar; µM μM: micromolar; nM:
     nanomolar; ng: nanogram; kDa: kilodalton; pct: percent; cts: cent; sqft: square foot; sqm: square
     meter; Mbit: megabit; kbit: kilobit; Gbit: gigabit; Sv: sievert; mSv: millisievert; µSv μSv:
-    microsievert; cwt: hundredweight; doz: dozen; nts: night; pk: pack""")
+    microsievert; cwt: hundredweight; doz: dozen; nts: night; pk: pack; mEq: milliequivalent; kVA:
+    kilovolt-amp; VA: volt-amp; bp: base-pair; kbp: kilobase-pair; Mbp: megabase-pair; sf: square foot;
+    dBm: decibel-milliwatt""")
 # Written otherwise than is correct, mostly in other capitals.
 LIKE_UNITS = _pairs("""Pct PCT: pct; KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm cms: cm; MM: mm; ML Ml:
     mL; MG: mg; LB LBS Lbs: lb; OZ Oz: oz; FT: ft; YD YDS: yd; KMH Kmh: kmh; KPH: kph; MPH Mph: mph; PSI:
@@ -62,7 +64,7 @@ LIKE_UNITS = _pairs("""Pct PCT: pct; KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm
     mi; gals: gal; qts: qt; Mi: mi; TBSP Tbsp: tbsp; TSP: tsp; PPM: ppm; KCAL: kcal; CC: cc""")
 # What something happens or is paid per, behind a slash.
 PERIODS = words("s mi km sec min hr hour day wk week mo month yr year")
-PER_ONLY = _pairs("d: day; nt: night; y: year; pp: person; ea: each; p: person; u: unit")
+PER_ONLY = _pairs("d: day; nt: night; y: year; pp: person; p: person; u: unit")
 # These stand for a unit only where they touch the number ("5in"): apart from it they are words or letters.
 TOUCHING_UNITS = words("in t au AU MP IU mo v w CC mw MI")
 PLURALS = {
@@ -233,7 +235,7 @@ ACRONYM_WORDS = words("""NASA NATO UNESCO UNICEF OPEC AIDS LASER RADAR SONAR SCU
     DARPA SWAT RAM ROM PIN SIM COVID SARS NASDAQ CRISPR BIOS LAN WAN ASEAN MENSA NIMBY YOLO FOMO ERISA DACA
     HIPAA LIDAR MIDI PIXAR IKEA FIAT EPCOT UNIX CAD DRAM POTUS FLOTUS ICANN""")
 ACRONYMS = _pairs("""JPEG JPG: jay peg; SQL: sequel; WYSIWYG: wizzy wig; OK: okay; TOEFL: toe full; ASCII:
-    askey; iOS: IOS; YoY: year over year; IMDb: IMDB;
+    askey; iOS: IOS; arXiv: archive; YoY: year over year; IMDb: IMDB;
     CoV: COV; QoQ: quarter over quarter; MoM: month over month; PCIe:
     PCI E; NOAA: Noah; SCSI: scuzzy; PhD: PHD; MSc: MSC; BSc: BSC; WWI WW1: World War One; WWII WW2: World
     War Two; GIF: giff; FICA: fie ka; MOMA: moma; SCOTUS: scotus; IPv4: IPV four; IPv6: IPV six""")

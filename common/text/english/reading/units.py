@@ -70,7 +70,8 @@ _AMP_THINGS = words("max min fuse current circuit breaker plug charger supply lo
 LETTERED = words("""# apt apartment unit suite ste room rm flat gate seat row section figure fig exhibit
     class grade line platform bus route rte rt highway hwy road exit pier dock lot bay bed building bldg
     floor deck cell door house table page appendix form part question step type zone track hall stand stall
-    studio tower wing block ward terminal flight train tram no number bus berth aisle locker pixel""")
+    studio tower wing block ward terminal rwy runway ils flight train tram no number bus berth aisle locker
+    pixel""")
 _NO_HOURS = words("HR HRs")  # home runs, mostly, or a department
 ROADS = words("I US Hwy Highway Route Rte Rt Interstate Road Exit")
 _OPEN_QUOTE = re.compile(r'(?<!\d)"')  # behind a digit it means inches
@@ -135,7 +136,7 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
     if not match or not name:
         return "", end
     gap, square, _, power = match.groups()
-    if match[3] in ("pc", "bps") and (special := _said_in_business(cursor, match)):
+    if match[3] in ("pc", "bp", "bps") and (special := _said_in_business(cursor, match)):
         return special, match.end()
     if match[3] in _NO_HOURS or not _is_unit(cursor, match):
         return "", end
@@ -187,6 +188,8 @@ def _said_in_business(cursor: Cursor, match: re.Match) -> str:
     if match[3] == "pc":
         return "" if match[1] or cursor.next(match.end()) in _OF_PIECES else " percent"
     around = cursor.text[max(cursor.at - 80, 0) : match.end() + 80]
+    if match[3] == "bp" and "%" in around:
+        return " basis points"
     return " basis points" if _OF_RATES.search(around) else ""
 
 
@@ -253,6 +256,8 @@ def per_unit(cursor: Cursor, end: int) -> tuple[str, int]:
         names = [unit_name(part) or tables.PER_ONLY.get(part) or part for part in twice.groups()]
         if names[1] in _PERIODS and len(names[0]) > 2:
             return f" per {names[0]} per {names[1]}", twice.end()
+    if cursor.text.startswith("/ea", end) and not cursor.text[end + 3 : end + 4].isalnum():
+        return " each", end + 3
     match = _PER.match(cursor.text, end)
     name = unit_name(match[1]) or tables.PER_ONLY.get(match[1]) if match else None
     if not match or (not name and len(match[1]) < 3):

@@ -68,6 +68,7 @@ _PERIODS = words("second minute hour day week month year person night")
 _DOSES = words("mg mcg g kg ng mL mmol mol IU min")
 _COUNTDOWN = words("minute minutes second seconds hour hours day days")
 _DAYS_FOLLOW = re.compile(r"\s\d{1,3}\s(?:days?|weeks?|wks?|months?)\b")
+_DEGREE = re.compile(r"([IViv]+)[°o]?(7?)")
 _ROMAN_ORDINAL = re.compile(r"([IVXLC]{1,6})(?:th|st|nd|rd)")
 
 
@@ -84,12 +85,22 @@ def said_version(numbers: str, name: str | None = None, joint: str | None = "", 
     return said + (f" {'point ' if joint == '.' else ''}{say.integer(last)}" if last else "")
 
 
-@form(r"([A-Z])(\d{1,2})\s?[-–]\s?\1(\d{1,2})(?![\w-])")
+@form(r"([A-Z]{1,2})(\d{1,4})(?:\s?[-–]\s?(?=\1)|:)([A-Z]{1,2})(\d{1,4})(?![\w-])")
 def code_range(cursor: Cursor, m: re.Match) -> str:
-    """Q1-Q3, C3–C5."""
-    if cursor.touches_word or int(m[2]) >= int(m[3]):
+    """Q1-Q3, C3–C5, cells A1:B10."""
+    first, last = int(m[2]), int(m[4])
+    if cursor.touches_word or first > last or (first == last and m[1] >= m[3]):
         return ""
-    return f"{letter_name(m[1])} {say.integer(m[2])} to {letter_name(m[1])} {say.integer(m[3])}"
+    return f"{letter_name(m[1])} {say.integer(m[2])} to {letter_name(m[3])} {say.integer(m[4])}"
+
+
+@form(r"[IiVv]{1,3}[°o]?7?(?:\s?[-–]\s?(?:[IViv]{1,3})[°o]?7?){2,7}(?![\w-])")
+def chord_degrees(cursor: Cursor, m: re.Match) -> str:
+    """ii–V–I, I-IV-V7: chords by the degrees of a scale."""
+    degrees = [(say.roman(part.upper()), seven) for part, seven in _DEGREE.findall(m[0])]
+    if cursor.touches_word or not all(number for number, _ in degrees):
+        return ""
+    return ", ".join(say.cardinal(number or 0) + (" seven" if seven else "") for number, seven in degrees)
 
 
 def word_with_digits(cursor: Cursor) -> Reading | None:
@@ -124,6 +135,8 @@ def letter_with_sign(cursor: Cursor) -> Reading | None:
     if letter[1:] == "b" and letter[0] in "ABDEG":  # "the key of Bb"
         is_key = cursor.earlier == "key" or cursor.next(end).lower() in _OF_KEYS
         return Reading(f"{letter_name(letter[0])} flat", end) if is_key else None
+    if letter == "Ø" and sign.isdecimal():
+        return Reading("diameter", end)
     if len(letter) != 1 or not sign or not letter.isascii():
         return None
     name = letter_name(letter.upper())
@@ -216,6 +229,8 @@ def in_notation(cursor: Cursor) -> Reading | None:
         return chord(cursor) or chess_move(cursor) or circa(cursor) or hourly(cursor) or numbered(cursor)
     if behind == "-" and cursor.word == "O":
         return chess_move(cursor)
+    if behind in ("-", "–") and len(cursor.word) < 4:
+        return chord_degrees(cursor)
     if behind == "/" and cursor.word == "f":
         return aperture(cursor)
     return too_long(cursor) if behind == ";" else None
@@ -393,7 +408,9 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
         is_era = is_era or (word in ("am", "pm") and cursor.previous[-1:].isdecimal())  # "7-8pm"
         return word.upper() if is_era else word
     if word in _SHORTENED:
-        is_date = cursor.next(end)[:1].isdecimal() or (cursor.previous.isdecimal() and word in _SHORT_MONTHS)
+        following = cursor.next(end)
+        is_date = following[:1].isdecimal() or (cursor.previous.isdecimal() and word in _SHORT_MONTHS)
+        is_date = is_date or following in _SHORTENED or cursor.previous in _SHORTENED  # the head of a table
         return calendar_name(word) if is_date else word
     if (ordinal := _ROMAN_ORDINAL.fullmatch(word)) and (number := say.roman(ordinal[1])):
         return say.ordinal(number)  # "XXth"
