@@ -46,7 +46,8 @@ _BEFORE_NUMBER = _words("""no nos n° nº lat long dep arr exp fig figs vol vols
     eqs op par para ext tel apt ste rm bldg mar dec hwy rte rt fl ser pt ph rs sun sat wed hr hrs min mins
     sec secs lb lbs oz arts cl chs pg pgs ll sc mk bk bks prop reg ref acct lot qty pkt gen ex exod lev num
     deut josh judg sam kgs chr chron ps pss prov eccl isa jer ezek dan hos matt mt mk lk jn rom cor gal eph
-    phil col thess tim tit heb jas pet stat cir plat app""")
+    phil col thess tim tit heb jas pet stat cir plat app sched thm
+    tol suppl evid""")
 _WEEKDAYS = _words("sat sun wed")
 _MONTHS = _words("""jan feb mar apr may jun jul aug sep sept oct nov dec january february march april june
     july august september october november december""")

@@ -31,7 +31,7 @@ _FENCE = re.compile(r"[ \t]{0,3}(?:`{3,}|~{3,})[ \t]*([\w+#.-]*)[^`\n]{0,80}$")
 _RULE = re.compile(r"[ \t]*([=*~#-])(?:\1|[ \t]\1){2,200}[ \t]*$")  # "=====", "* * *"
 _HEADING = re.compile(r"[ \t]{0,3}#{1,6}[ \t]+(?=\S)(?!\d+\s*$)")
 _CLOSING = re.compile(r"(?<=\S)[ \t]+#+[ \t]*$")  # "## Title ##"
-_QUOTE = re.compile(rf"(?:[ \t]*>{FILL}*)+[ \t]*")
+_QUOTE = re.compile(rf"(?:[ \t]*>(?!=){FILL}*)+[ \t]*")
 _QUOTED_LINE = re.compile(r"^[ \t]*(?:>|&gt;)", re.MULTILINE)
 _PROSE = ("", "text", "txt", "plain", "plaintext", "md", "markdown", "quote")  # fences of these are read
 # What a page of HTML holds besides words, and where each ends.

@@ -44,7 +44,7 @@ _SLASHED_WORDS = {
     **{"y/y": "year over year", "m/m": "month over month", "q/q": "quarter over quarter"},
     **{"km/h": "kilometers per hour", "m/s": "meters per second"},
 }
-_SLASHED_LETTERS = re.compile(r"[A-Z](?:/[A-Z]){1,3}(?![\w/.'])")
+_SLASHED_LETTERS = re.compile(r"[A-Z](?:/[A-Z]){1,3}(?![\w/.'+#])")
 _BRACKETED_NUMBER = re.compile(r"\s\(\d")
 _NUMBERED_WITH_I = words("war part act book volume vol chapter scene phase type class world")
 _TITLES = {"Dr": "Doctor", "St": "Saint", "Mt": "Mount", "Prof": "Professor", "Ft": "Fort", "Sgt": "Sergeant"}
@@ -269,7 +269,10 @@ def _is_abbreviated(cursor: Cursor, word: str, key: str, end: int, following: st
     if key in tables.BEFORE_NUMBERS and not is_number:
         is_small = following.islower() and len(following) > 1 and key in _ROMAN_IN_SMALL
         is_roman = (following.isupper() or is_small) and say.roman(following.upper()) is not None
-        if not (is_roman or is_code) and (key == "no" or not _BRACKETED_NUMBER.match(cursor.text, end)):
+        is_counted = key in ("pp", "vols") and cursor.previous.isdecimal()  # "320 pp."
+        if not (is_roman or is_code or is_counted) and (
+            key == "no" or not _BRACKETED_NUMBER.match(cursor.text, end)
+        ):
             return False
     is_number = is_number or following in tables.CURRENCIES
     goes_on = (

@@ -8,7 +8,7 @@ from melforge.common.text.english.pronounce import is_known
 from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.capitals import camel, letter_name, part_of_name
-from melforge.common.text.english.reading.cursor import WORD, Cursor, Reading
+from melforge.common.text.english.reading.cursor import WORD, Cursor, Reading, form
 from melforge.common.text.english.reading.latin import left_out_of
 from melforge.common.text.english.reading.words import plain
 from melforge.common.text.english.word_parts import words
@@ -27,7 +27,7 @@ _URL = re.compile(
     re.IGNORECASE,
 )
 _FILE = re.compile(
-    rf"(?:[\w.-]{{1,100}}[/\\]){{0,12}}[\w-]{{1,100}}(?:\.[\w-]{{1,40}}){{0,3}}\.(?:{_ENDINGS}|{_LARGE_ENDINGS})(?!\w)(?:\?\w+=[\w=&%.+-]{{0,200}})?(?:\.\d{{1,4}}(?!\w)){{0,3}}"
+    rf"(?![a-z]\.[a-z]\.)(?:[\w.-]{{1,100}}[/\\]){{0,12}}[\w-]{{1,100}}(?:\.[\w-]{{1,40}}){{0,3}}\.(?:{_ENDINGS}|{_LARGE_ENDINGS})(?!\w)(?:\?\w+=[\w=&%.+-]{{0,200}})?(?:\.\d{{1,4}}(?!\w)){{0,3}}"
 )
 _DOTTED_NAME = re.compile(
     r"[A-Za-z_]\w{1,60}\.[a-z_]\w{1,60}(?:\.[A-Za-z_]\w{1,60}){1,8}(?!\w)"
@@ -135,6 +135,12 @@ def _spoken_part(cursor: Cursor, part: str) -> str:
     if part.islower():
         return part if len(part) > 3 or (len(part) > 1 and is_known(part)) else letter_name(part.upper())
     return part_of_name(cursor, part) if part.isupper() else camel(cursor, part)
+
+
+@form(r"\*{1,2}(?:/\*{1,2}){0,3}/?(?:\.[a-z]\w{0,5})+(?!\w)")
+def glob(cursor: Cursor, m: re.Match) -> str:
+    """*.log, **/*.ts."""
+    return " ".join(filter(None, (_spoken_part(cursor, part) for part in _PARTS.findall(m[0]))))
 
 
 def tag(cursor: Cursor) -> Reading | None:

@@ -218,6 +218,7 @@ def dated_fraction(cursor: Cursor, first: int, second: int) -> str:
         key = "on"
     is_date = key in _DATED or key.removesuffix("day") in _DAY_NAMES or key in tables.WEEKDAYS
     month, day = in_order(cursor, first, second)
+    month, day = (day, month) if month > 12 else (month, day)  # "by 14/2"
     return f"{tables.MONTHS[month - 1]} {say.ordinal(day)}" if is_date and is_day(month, day) else ""
 
 

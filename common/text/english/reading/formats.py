@@ -22,7 +22,7 @@ from melforge.common.text.english.reading.money import european_price, pence, pe
 from melforge.common.text.english.reading.streets import house_in_queens, house_number
 from melforge.common.text.english.reading.telephone import DIGITS, is_access_code
 from melforge.common.text.english.reading.times import TIMES, duration
-from melforge.common.text.english.reading.units import plural_unit, unit_after, unit_name
+from melforge.common.text.english.reading.units import per_unit, plural_unit, unit_after, unit_name
 from melforge.common.text.english.reading.word_classes import CLOSED, FINITE, PREPOSITIONS
 from melforge.common.text.english.reading.words import RELEASE, said_version
 from melforge.common.text.english.word_parts import words
@@ -37,7 +37,7 @@ _SCIENTIFIC = re.compile(
 )
 _MAGNITUDES = words("k K M B T bn mn tn mln bln")
 _BY = re.compile(r"(?:x\d+){1,3}(?:[cmk]?m|ft|in|px)?")
-_OF_MUSIC = re.compile(r"[♩♪𝅘𝅥]|\bkey of [A-G]|\btime signature\b")
+_OF_MUSIC = re.compile(r"[♩♪𝅘𝅥]|\b[A-G][#♯♭b]?\s(?:minor|major)\b|\bkey of [A-G]|\btime signature\b")
 _OF_BETS = re.compile(r"\b(?:odds|bookies|favourites?\sat)\b")
 _SECONDS = re.compile(r"\s?s(?:ecs?)?(?!\w)")
 _BEFORE_TO = words("""able back come easy glad go going good got hard happy have like listen love need nice
@@ -53,7 +53,8 @@ _CRICKET = re.compile(
     r"\b(?:posted|declared|wickets?|innings|overs|cricket|batting|Test|stumps|runs|ov|all\sout)\b"
 )
 _SIZES = words("thick wide long deep high tall by of x in and")
-_CODES = words("section sec article art rule clause paragraph para § §§ code subsection exception title")
+_CODES = words("""section sec article art rule clause cl paragraph para § §§ code subsection exception title
+    s ss r reg""")
 _PORTS = words("""80 443 3000 3001 3306 4000 4200 5000 5173 5432 6379 8000 8001 8080 8081 8443 8888 9000
     9090 27017""")
 _SCORES = {("24", "7"): "twenty-four seven", ("9", "11"): "nine eleven", ("7", "11"): "seven eleven"}
@@ -101,7 +102,8 @@ def airliner(cursor: Cursor, m: re.Match) -> str:
 @form(r"(\d{1,4}(?:\.\d{1,4})?)((?:\((?:[a-zA-Z]|\d{1,2}|[ivx]{2,4})\)){1,5})(?!\w)")
 def clause_of_code(cursor: Cursor, m: re.Match) -> str:
     """401(k), 501(c)(3), Rule 12(b)(6)."""
-    if cursor.is_equation or (m[2][1].isdecimal() and cursor.previous.rstrip(".").lower() not in _CODES):
+    is_named = cursor.previous.rstrip(".").lower() in _CODES or m[2][-2].isalpha()  # "s 14(1)(b)"
+    if cursor.is_equation or (m[2][1].isdecimal() and not is_named):
         return ""
     number = say.short(m[1]) if len(m[1]) == 3 and m[1].isdecimal() else say.decimal(m[1])
     return f"{number} {_clauses(m[2])}"
@@ -174,6 +176,15 @@ def height(cursor: Cursor, m: re.Match) -> str:
 def stone(cursor: Cursor, m: re.Match) -> str:
     """12st 4lb, 14st; not 21st."""
     return f"{say.integer(m[1])} stone {_counted(m[2], 'pound')}" if m[1] else f"{say.integer(m[3])} stone"
+
+
+@form(r"(\d{1,3})([A-Z])\s?[-–]\s?(\d{1,3})?([A-Z])(?!\w)")
+def lettered_range(cursor: Cursor, m: re.Match) -> str:
+    """Figs. 1A-1C, rows 12A–C; not 5A-10A."""
+    if m[2] >= m[4] or (m[3] and int(m[1]) > int(m[3])):
+        return ""
+    last = f"{say.integer(m[3])} " if m[3] else ""
+    return f"{say.integer(m[1])} {letter_name(m[2])} to {last}{letter_name(m[4])}"
 
 
 @form(r"(\d{1,3})\s?[-–]\s?(\d{1,3})(?:st|nd|rd|th)(?!\w)")
@@ -279,11 +290,14 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
         return f"{say.group(m[2])} slash {say.digits(m[3])}"
     is_docket = before[-1:] == "-" and before[0].isalpha()  # "C-131/12"
     is_docket = is_docket or (len(m[2]) == 4 and len(m[3]) == 3)  # "Regulation 2016/679"
+    is_docket = is_docket or "0" in (m[2][0], m[3][0])  # "wind 080/12"
     if before[-1:] == "/" or is_docket:  # "ref. AB/1234/24"
         return f"{say.short(m[2])} slash {say.short(m[3])}"
     is_bracketed = (
         before == "(" and cursor.text.startswith(")", m.end()) and bottom not in _QUARTERED and bottom < 13
     )
+    if before in ("grade", "phase", "class", "type", "category"):  # "Grade 3/4"
+        return f"{say.cardinal(top)} slash {say.cardinal(bottom)}"
     if before.rstrip(".") in _PAGES or (is_bracketed and top <= bottom):
         return f"{say.cardinal(top)} of {say.cardinal(bottom)}"
     if top > 30 and bottom <= 10 and _CRICKET.search(cursor.text[max(cursor.at - 60, 0) : m.end() + 60]):
@@ -391,6 +405,8 @@ def scientific(cursor: Cursor) -> Reading | None:
     minus = "minus " if power[0] == "-" else ""
     mantissa = f"{say.decimal(m[1])} times " if m[1] else ""
     unit, end = unit_after(cursor, m.end(), is_one=False)
+    if not unit:  # "10^9/L"
+        unit, end = per_unit(cursor, end)
     return Reading(f"{mantissa}ten to the {minus}{say.cardinal(int(power.lstrip('+-')))}{unit}", end)
 
 
@@ -507,6 +523,7 @@ NUMBERS: tuple[Rule, ...] = (
         short_fraction,
         decade,
         ordinal_range,
+        lettered_range,
         decimal_ordinal,
         ordinal,
         scientific,

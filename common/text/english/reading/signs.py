@@ -8,10 +8,10 @@ from dataclasses import replace
 from melforge.common.text.english.pronounce import is_known
 from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
-from melforge.common.text.english.reading.addresses import address, tag
+from melforge.common.text.english.reading.addresses import address, glob, tag
 from melforge.common.text.english.reading.capitals import NUMBERED, letter_name
 from melforge.common.text.english.reading.chess import MOVE
-from melforge.common.text.english.reading.cursor import Cursor, Reading, Rule
+from melforge.common.text.english.reading.cursor import Cursor, Reading, Rule, begin
 from melforge.common.text.english.reading.dates import is_month
 from melforge.common.text.english.reading.formats import number, short_fraction
 from melforge.common.text.english.reading.formulas import FUNCTIONS
@@ -25,6 +25,8 @@ from melforge.common.text.phonemes import in_braces
 from melforge.common.text.symbols import ARPABET, BRITISH, BRITISH_VOWELS
 
 _MONEY = re.compile(r"[$£€¥₹₩₽₪₺₴₫₱₦฿₿¢]([-−–]?)(?=[ .]?\d)\s?")
+_LOSS = re.compile(r"([$£€])\((\d[\d,]{0,15}(?:\.\d{1,3})?)\)(\s?(?:mn?|bn|k|[MBK]|[mb]illion)(?!\w))?")
+_THOUSANDS = re.compile(r"[$£€]'?000s?(?!\w)")
 _DOLLARS_OF = re.compile(r"\$(US|AU|A|NZ|CA|C|HK|S)\s?(?=\d)")  # "$US46"
 _SIGNED = re.compile(r"([-−–+±])(\s?)([$£€¥₹]?)(?=\.?\d)")
 _POWER = re.compile(
@@ -58,12 +60,15 @@ _MARKS = ".,;:?!…"
 _DRAWN = frozenset("=*_~#+.<>/\\|^")  # three of these in a row are a line, which is silent
 _BEFORE_NUMBER = {"<": "less than", ">": "greater than", "~": "about"}
 _IN_ROWS = tables.SILENT | {s for s in tables.SYMBOLS if s.isascii() or s in "§¶" or s in tables.CURRENCIES}
+_OPTION = re.compile(r"[a-z][a-z\d]*(?:-[a-z\d]+)*(?=[\s=`'\"),.;]|$)")  # of a command: "--dry-run"
+_PAUSES = (",", ";", "—", "-")
 _BEFORE_TERM = ("=", "(", "⧸", "/", "→", "≥", "≤")
 _BEFORE_OPERATOR = frozenset("0123456789)")
 _NUMBER_WORDS = words("one two three four five six seven eight nine ten eleven twelve noon midnight")
 _BEFORE_DOLLARS = _NUMBER_WORDS | words("in of into many cost costs")
 _LENGTHS = re.compile(r"\d{1,5}(?:\.\d+)?\s?(?:\"|″|in|cm|mm|m|ft|inch|inches|feet)")
 _STARRED = words("hotel hotels rated rating ratings review reviews resort resorts service out")
+_DECIMALS = re.compile(r"\d{1,4}(?![\w.]\d)")
 _NUMBERED = re.compile(r"[IVXL]{1,7}|\d{1,3}(?:st|nd|rd|th)")
 _LONGEST_SIGN = max(map(len, tables.SIGNS))
 _SIGN_STARTS = frozenset(sign[0] for sign in tables.SIGNS)
@@ -71,7 +76,7 @@ _VARIABLE = re.compile(r"[xyznk](?!\w)")
 _KEYS = words("press presses pressed pressing dial dialed dialing hit enter key")
 _PRESSED = re.compile(r"\b(?:press|dial|hit|enter)\b[^.!?]{0,60}$", re.IGNORECASE)
 _QUANTITY = re.compile(r"\d{1,6}(?:\.\d+)?\s?(?!st|nd|rd|th)[°%a-zA-Z]")  # "mark 6 / 200°C"
-_CODE_AHEAD = re.compile(r"\d{1,6}/[A-Z]")
+_CODE_AHEAD = re.compile(r"\d{1,6}/[A-Z]|\d{5}")
 _CODE_BEFORE = re.compile(r"[A-Za-z]-?\d+$")  # "MK-12/448120"
 _TICKER = re.compile(r"[A-Z]{1,5}(?!\w)")
 _COMMAND = re.compile(r"\s[a-z]")  # behind the "$" of a shell
@@ -94,7 +99,7 @@ _ABSOLUTE_TERM = re.compile(
     r"\|(?=(?:[a-zA-Z]{1,2}|\d[\d.]{0,8})(?:\s?[-−+*/×·^²]\s?(?:[a-zA-Z]{1,2}|\d[\d.]{0,8})){1,3}\|)"
 )
 _LIMITS = re.compile(
-    r"[∫∑∏]\s?_?\{?(?:([a-z])\s?=\s?)?([\w∞-]{1,3})\}?(?:\^[{(]?([\w∞]{1,3})[)}]?|([⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ]{1,3}))"
+    r"[∫∑∏](?:\s?_?\{?(?:([a-z])\s?=\s?)?([\w∞-]{1,3})\}?\^[{(]?([\w∞]{1,3})[)}]?|(\w{1,2})([⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ]{1,3}))"
 )
 _KEYED = re.compile(r"(?:\*#|[*#])(?:\d{1,16}[*#]){0,3}\d{1,16}#(?!\w)")
 _COUNTER = re.compile(r"\s*\d{1,2}/(?=\s)")
@@ -111,6 +116,10 @@ def money(cursor: Cursor) -> Reading | None:
     """$5, £3 million."""
     if cursor.char == "$" and (country := _DOLLARS_OF.match(cursor.text, cursor.at)):
         return price(replace(cursor, at=country.end()), country[1] + "$")
+    if loss := _LOSS.match(cursor.text, cursor.at):
+        return Reading(f"minus {price(begin(loss[2] + (loss[3] or '')), cursor.char).spoken}", loss.end())
+    if thousands := _THOUSANDS.match(cursor.text, cursor.at):
+        return Reading(f"thousands of {tables.CURRENCIES[cursor.char][1]}", thousands.end())
     match = _MONEY.match(cursor.text, cursor.at)
     if not match:
         return None
@@ -121,7 +130,7 @@ def money(cursor: Cursor) -> Reading | None:
 def signed_number(cursor: Cursor) -> Reading | None:
     """-3, +5, ±2, -$7."""
     char, match = cursor.char, _SIGNED.match(cursor.text, cursor.at)
-    if not match or not (cursor.is_after_blank or cursor.text[cursor.at - 1] in "?!"):
+    if not match or not (cursor.is_after_blank or cursor.text[cursor.at - 1] in "?!/"):
         return None
     _, blank, currency = match.groups()
     last = cursor.previous[-1:]
@@ -169,6 +178,8 @@ def sign(cursor: Cursor) -> Reading | None:
     if cursor.char not in _SIGN_STARTS:
         return None
     text, start = cursor.text, cursor.at
+    if text.startswith(cursor.char * 3, start):  # a line
+        return None
     for size in range(_LONGEST_SIGN, 1, -1):
         sign = text[start : start + size]
         if sign in tables.SIGNS and len(sign) == size:
@@ -226,6 +237,12 @@ def mark(cursor: Cursor) -> Reading | None:
         return Reading(",", end)  # "1.e4"
     if marks == "." and cursor.touches_word and after.islower():
         return Reading("dot", end)  # node.js
+    if (
+        marks == "."
+        and cursor.text[end - 2 : end - 1].isdecimal()
+        and (digits := _DECIMALS.match(cursor.text, end))
+    ):
+        return Reading(f"point {say.digits(digits[0])}", digits.end())  # "M8x1.25", "17p13.1"
     is_short = _NUMBERED.fullmatch(cursor.previous) or (cursor.earlier, cursor.previous) == ("per", "cent")
     if marks == "." and is_short and cursor.next(end).islower():
         return Reading("", end)  # "Louis XVI. lost", "the 5th. of May", "per cent. of"
@@ -255,6 +272,13 @@ def dash(cursor: Cursor) -> Reading | None:
         return None
     text, end = cursor.text, _row(cursor, cursor.char)
     dashes, following = text[cursor.at : end], cursor.next(end)
+    if (
+        dashes == "--"
+        and cursor.is_after_blank
+        and cursor.previous not in _PAUSES
+        and _OPTION.match(text, end)
+    ):
+        return Reading("dash dash", end)
     if following == "∞" and text[end] == "∞" and cursor.is_after_blank:
         return Reading("minus", end)
     before, after = text[max(cursor.at - 1, 0) : cursor.at], text[end : end + 1]
@@ -356,7 +380,7 @@ def bracket(cursor: Cursor) -> Reading | None:
         return Reading("the absolute value of", cursor.at + 1)
     if cursor.char == "|" and cursor.is_argument and cursor.next(cursor.at + 1).isupper():
         return Reading("given", cursor.at + 1)  # P(A|B)
-    if cursor.char == ")" and cursor.text.startswith(")(", cursor.at):
+    if cursor.char == ")" and cursor.is_equation and cursor.text.startswith(")(", cursor.at):
         return Reading("times", cursor.at + 2)
     if cursor.char == "(" and cursor.touches_word and cursor.previous in FUNCTIONS:
         return Reading("of", cursor.at + 1)
@@ -421,11 +445,10 @@ def limits(cursor: Cursor) -> Reading | None:
     match = _LIMITS.match(cursor.text, cursor.at) if cursor.char in "∫∑∏" else None
     if not match:
         return None
-    last = match[3] or "".join(tables.SUPERSCRIPTS[char] for char in match[4])
-    last = _said_term(last)
+    last = _said_term(match[3] or "".join(tables.SUPERSCRIPTS[char] for char in match[5]))
     first = f"{_said_term(match[1])} equals " if match[1] else ""
     name = tables.SYMBOLS[cursor.char].removesuffix(" of")
-    return Reading(f"{name} from {first}{_said_term(match[2])} to {last} of", match.end())
+    return Reading(f"{name} from {first}{_said_term(match[2] or match[4])} to {last} of", match.end())
 
 
 def keyed(cursor: Cursor) -> Reading | None:
@@ -465,8 +488,10 @@ def symbol(cursor: Cursor) -> Reading | None:
         spoken = "for"  # 3/$10
     elif char == "/" and before_number and (last.isdigit() or cursor.previous == ")"):
         is_rating = "." in cursor.previous and _RATING.match(cursor.text, end)
-        is_code = _CODE_AHEAD.match(cursor.text, end) or _CODE_BEFORE.search(
-            cursor.text, max(cursor.at - 20, 0), cursor.at
+        is_code = (
+            len(cursor.previous) > 4
+            or _CODE_AHEAD.match(cursor.text, end)
+            or _CODE_BEFORE.search(cursor.text, max(cursor.at - 20, 0), cursor.at)
         )
         is_pair = cursor.text[end : end + 1] == " " and _QUANTITY.match(cursor.text, end + 1)
         spoken = "out of" if is_rating else "slash" if is_code else "," if is_pair else "divided by"
@@ -655,5 +680,5 @@ SIGNS: tuple[Rule, ...] = (
         phone_abroad,
         signed_number,
     ),
-    *(limits, keyed, enclosed, tag, dash, drawn_line, bracket, power, symbol, flag, named),
+    *(limits, keyed, glob, enclosed, tag, dash, drawn_line, bracket, power, symbol, flag, named),
 )

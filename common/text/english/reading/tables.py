@@ -31,7 +31,7 @@ UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm �
     nanometer; mi: mile; ft: foot; yd yds: yard; kg: kilogram; g: gram; mg: milligram; µg μg mcg:
     microgram; lb lbs: pound; oz: ounce; t: ton; L l: liter; mL ml: milliliter; cL cl: centiliter; dL dl:
     deciliter; gal: gallon; qt: quart; tsp tsps: teaspoon; tbsp tbsps: tablespoon; cc: cubic centimeter;
-    ha: hectare; s sec secs: second; ms: millisecond; µs μs: microsecond; ns: nanosecond; min mins:
+    ha: hectare; ac: acre; s sec secs: second; ms: millisecond; µs μs: microsecond; ns: nanosecond; min mins:
     minute; h hr hrs: hour; wk wks: week; yr yrs: year; mo mos: month; Hz: hertz; kHz: kilohertz; MHz:
     megahertz; GHz: gigahertz; THz: terahertz; KB kB: kilobyte; MB: megabyte; GB: gigabyte; TB: terabyte;
     PB: petabyte; KiB: kibibyte; MiB: mebibyte; GiB: gibibyte; TiB: tebibyte; kb: kilobit; Mb: megabit;
@@ -305,7 +305,16 @@ GREEK = _pairs("""α: alpha; β: beta; γ: gamma; δ: delta; ε: epsilon; ζ: ze
 # Two signs or more that make one.
 SIGNS = {
     **{"+/-": "plus or minus", "<=": "less than or equal to", ">=": "greater than or equal to"},
-    **{"==": "equals", "!=": "is not equal to", "->": "to", "=>": "to", "<->": "to and from", "<-": "from"},
+    **{
+        "==": "equals",
+        "!=": "is not equal to",
+        "->": "to",
+        "-->": "to",
+        "=>": "to",
+        "==>": "to",
+        "<->": "to and from",
+        "<-": "from",
+    },
     **{
         "&c": "et cetera",
         "&&": "and",

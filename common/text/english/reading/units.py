@@ -21,7 +21,10 @@ _IN_CENTIMETERS = re.compile(r"\s\(\d{1,5}(?:\.\d{1,3})?\s?[cm]?m\)")
 _BEFORE_LAST_INCH = ("", ",", ":", "x", "×", "by", "of", "is", "about", "to", "only")
 _OF_PIECES = words("set sets kit kits bundle bundles pack packs puzzle jigsaw")
 _OF_RATES = re.compile(
-    r"\b(?:rates?|yields?|spreads?|cut|hike[sd]?|Fed|bank|bonds?|margins?|basis|mortgage|repo)\b"
+    r"\b(?:rates?|yields?|spreads?|cut|hike[sd]?|Fed|bank|bonds?|margins?|basis|mortgage|repo|LIBOR|SOFR|swaps?|coupon)\b"
+)
+_OF_WIND = re.compile(
+    r"\b(?:\d+\s?kn?ts?|[Ww]inds?|vis(?:ibility)?|port|sail(?:ed|ing)?|offshore|island|range)\b"
 )
 _SCREEN = re.compile(
     r"\s(?:[48]K|HD|Full\sHD|Ultra\sHD|O?LED|QLED|AMOLED|LCD|TVs?|HDTV|IPS|[FUQ]HD|W?Q?UXGA|Retina)\b"
@@ -64,7 +67,7 @@ _THINGS = words("""film lens camera monitor screen display tv television battery
     breaststroke butterfly medley relay final individual read break nap delay warning wait stay interval
     intervals timeout countdown vial syringe ampule dose pill tablet capsule mug jug carton crate keg
     sachet container bucket sack rope chain ladder bottles
-    cans jars bags packs boxes tubes pouches cartons""")
+    lot cans jars bags packs boxes tubes pouches cartons""")
 _AMP_THINGS = words("max min fuse current circuit breaker plug charger supply load")
 # Before a number and a letter that belong together: "Apt 4B", "Bus 42A".
 LETTERED = words("""# apt apartment unit suite ste room rm flat gate seat row section figure fig exhibit
@@ -136,8 +139,10 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
     if not match or not name:
         return "", end
     gap, square, _, power = match.groups()
-    if match[3] in ("pc", "bp", "bps") and (special := _said_in_business(cursor, match)):
+    if match[3] in ("pc", "bp", "bps", "nm") and (special := _said_in_business(cursor, match)):
         return special, match.end()
+    if power in ("2", "3") and not _raised(name, power).endswith(name):  # "DIN 933 A2"
+        return "", end
     if match[3] in _NO_HOURS or not _is_unit(cursor, match):
         return "", end
     end = _past_stop(cursor, match.end())
@@ -188,6 +193,8 @@ def _said_in_business(cursor: Cursor, match: re.Match) -> str:
     if match[3] == "pc":
         return "" if match[1] or cursor.next(match.end()) in _OF_PIECES else " percent"
     around = cursor.text[max(cursor.at - 80, 0) : match.end() + 80]
+    if match[3] == "nm":
+        return " nautical miles" if _OF_WIND.search(around) else ""
     if match[3] == "bp" and "%" in around:
         return " basis points"
     return " basis points" if _OF_RATES.search(around) else ""
@@ -201,6 +208,10 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
         return False  # "Bus 42A"
     if not gap and len(symbol) == 1 and cursor.previous[-1:] == "-" and cursor.previous[0].isupper():
         return False  # "F-35A"
+    if symbol == "ac" and not gap:
+        return False  # "4ac"
+    if cursor.char == "0" and not gap and symbol in "LRCNSEW" and cursor.text[cursor.at + 1] != ".":
+        return False  # "runway 09L"
     if len(symbol) == 1 and _FACTOR_FOLLOWS.match(cursor.text, match.end()):
         return False  # "½ m v²"
     is_inch = symbol == "in" and (
@@ -260,7 +271,7 @@ def per_unit(cursor: Cursor, end: int) -> tuple[str, int]:
         return " each", end + 3
     match = _PER.match(cursor.text, end)
     name = unit_name(match[1]) or tables.PER_ONLY.get(match[1]) if match else None
-    if not match or (not name and len(match[1]) < 3):
+    if not match or (not name and (len(match[1]) < 3 or " " in match[0])):
         return "", end
     below, power = name or match[1], match[2] or ""
     return f" per {_raised(below, power[-1:])}", match.end()

@@ -68,6 +68,7 @@ _PERIODS = words("second minute hour day week month year person night")
 _DOSES = words("mg mcg g kg ng mL mmol mol IU min")
 _COUNTDOWN = words("minute minutes second seconds hour hours day days")
 _DAYS_FOLLOW = re.compile(r"\s\d{1,3}\s(?:days?|weeks?|wks?|months?)\b")
+_POLES = {"N": "north", "S": "south", "E": "east", "W": "west"}
 _DEGREE = re.compile(r"([IViv]+)[°o]?(7?)")
 _ROMAN_ORDINAL = re.compile(r"([IVXLC]{1,6})(?:th|st|nd|rd)")
 
@@ -116,6 +117,8 @@ def word_with_digits(cursor: Cursor) -> Reading | None:
         return Reading(cursor.word, cursor.word_end)
     if match[0][:3] in tables.CURRENCY_CODES and match[0][3:].isdecimal():  # USD5
         return price(replace(cursor, at=cursor.at + 3), tables.CURRENCY_CODES[match[0][:3]])
+    if cursor.word in _POLES and cursor.text.startswith("°", match.end()):  # "N52°22'"
+        return Reading(_POLES[cursor.word], cursor.word_end)
     own = cursor.possessive(match.end())
     end = _past_hyphen(cursor, match.end() + len(own))
     said = one_by_one(match[0]) if is_access_code(cursor, match[0]) else letters_and_digits(cursor, match[0])
@@ -391,7 +394,7 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
     if (
         word == "x"
         and (cursor.previous[:1].isdecimal() or cursor.previous in _DIMENSIONS)
-        and cursor.next(end)[:1].isdecimal()
+        and (cursor.next(end)[:1].isdecimal() or cursor.next(end) in _DIMENSIONS)
     ):  # 10" x 12"
         return "times" if cursor.is_equation else "by"
     if len(word) == 1:
