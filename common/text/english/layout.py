@@ -117,7 +117,9 @@ def _plain_line(line: str, at: int, left_out: list[LeftOut], is_reply: bool, rea
             return (html.unescape(f"&{match[kind]}") or "\ufffd").ljust(len(written), FILL)
         if kind in ("apostrophe", "escape"):
             return "'" if kind == "apostrophe" else FILL
-        if kind == "formula" and not _OPERATOR.search(match[kind]):  # "$HOME or $PATH"
+        if (
+            kind == "formula" and len(match[kind]) > 1 and not _OPERATOR.search(match[kind])
+        ):  # "$HOME or $PATH"
             return written
         if kind == "block":
             left_out.append(LeftOut(written[:40], at + match.start(), written[:40]))

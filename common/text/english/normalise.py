@@ -199,6 +199,8 @@ def _clean_char(char: str, out: list[str], left_out: list[LeftOut], position: in
         left_out.append(LeftOut(char, position, char))
         return " " if category == "Cc" else ""
     plain = unicodedata.normalize("NFKC", char)
+    if plain.isalpha() and plain.isascii() and unicodedata.decomposition(char).startswith("<sub>"):
+        return f"_{plain}"  # "aₙ"
     if plain != char and all((c.isascii() and c.isalnum()) or c in _PLAIN_MARKS for c in plain):
         return plain.replace("\u2044", "/")
     return char

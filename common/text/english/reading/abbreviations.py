@@ -190,10 +190,11 @@ def book(cursor: Cursor) -> Reading | None:
     return Reading(name, verse.end()) if name and verse else None
 
 
-@form(r"[Nn][º°]\.?\s?(?=\d)")
+@form(r"(?:[Nn][º°]\.?\s?|(No\s))(?=\d)")
 def numero(cursor: Cursor, m: re.Match) -> str:
-    """Nº 5, n° 5."""
-    return "" if cursor.touches_word else "number "
+    """Nº 5, n° 5, at No 10."""
+    is_word = m[1] and (not cursor.previous or cursor.previous in ".!?:;-–—")
+    return "" if cursor.touches_word or is_word else "number "
 
 
 def title(cursor: Cursor) -> Reading | None:

@@ -185,6 +185,9 @@ def roman(cursor: Cursor, word: str, end: int) -> str | None:
     base = word.removesuffix("'s")
     if len(base) > 8 or not (base.isupper() or base.islower()):
         return None
+    if base[-1:] in ("A", "B", "C") and cursor.previous.lower() in _ALWAYS_NUMBERED:  # "stage IIIB"
+        number = say.roman(base[:-1])
+        return f"{say.cardinal(number)} {letter_name(base[-1])}{word[len(base) :]}" if number else None
     number = say.roman(base.upper())
     if number is None:
         return None

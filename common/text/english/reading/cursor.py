@@ -105,7 +105,7 @@ class Cursor:
 
     @property
     def is_after_blank(self) -> bool:
-        return self.at == 0 or self.text[self.at - 1] in " \t\n\r\"'([{<—–=,;:"
+        return self.at == 0 or self.text[self.at - 1] in " \t\n\r\"'`([{<—–=,;:"
 
 
 Rule = Callable[[Cursor], Reading | None]  # None: the rule does not apply at the cursor

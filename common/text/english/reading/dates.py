@@ -29,7 +29,8 @@ _DAY_FOLLOWS = re.compile(r"\s(?:the\s)?(?:\d{1,2}(?i:st|nd|rd|th)?|\d{4})(?![\w
 _WORDS_TOO = words("may march mar dec sep")
 _BEFORE_MONTH = words("""on in by of since until till from before after to the and during between early late
     mid this last next every each""")
-_DATED = words("on by until since before after dated due")
+_DATED = words("""on by until since before after dated due shipped filed arrived delivered mailed expires
+    issued signed""")
 _NO_WORDS = words("tue tues weds thu thur thurs")  # days in small letters too
 _DAYS_TOO = words("mon wed sat sun tu th")  # in capitals they are names and words as well
 _REVISED = words("update updated edit edited posted revised effective news")

@@ -28,7 +28,7 @@ from melforge.common.text.english.reading.words import RELEASE, said_version
 from melforge.common.text.english.word_parts import words
 
 _FRACTION = re.compile(
-    r"(?:(\d{1,4})[ -])?(\d{1,4})/(\d{1,4})(?:rds?|ths?|nds?|RD|TH|ND)?(?!(?!s(?!\w))[\w/]|\.\d)"
+    r"(?:(\d{1,4})[ -])?(\d{1,4})/(\d{1,4})(?:rds?|ths?|nds?|RD|TH|ND)?(?!(?!s(?!\w))[\w/]|\.\d|,\d{3})"
 )
 _SHORT_FRACTION = re.compile(r"(\d{1,6})?\s?([½¼¾⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞⅐⅑⅒])")
 _SCIENTIFIC = re.compile(
@@ -127,7 +127,7 @@ def motor_oil(cursor: Cursor, m: re.Match) -> str:
     return f"{say.integer(m[1][:-1])} W {say.integer(m[2])}"
 
 
-@form(r"([23])d(?=\s[A-Z])(?!\s[A-Z]{2})|([2-9][23])d(?!\w)")
+@form(r"([23])d(?=\s(?:[A-Z]|ed\.))(?!\s[A-Z]{2})|([2-9][23])d(?!\w)")
 def ordinal_in_law(cursor: Cursor, m: re.Match) -> str:
     """The 2d Amendment, 3d Cir., the 22d."""
     return say.ordinal(int(m[1] or m[2]))
@@ -289,7 +289,7 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
     if len(m[3]) > 2 and m[3][0] == "0":  # "INV-2024/0087"
         return f"{say.group(m[2])} slash {say.digits(m[3])}"
     is_docket = before[-1:] == "-" and before[0].isalpha()  # "C-131/12"
-    is_docket = is_docket or (len(m[2]) == 4 and len(m[3]) == 3)  # "Regulation 2016/679"
+    is_docket = is_docket or (len(m[2]) == 4 and len(m[3]) > 2)  # "Regulation 2016/679"
     is_docket = is_docket or "0" in (m[2][0], m[3][0])  # "wind 080/12"
     if before[-1:] == "/" or is_docket:  # "ref. AB/1234/24"
         return f"{say.short(m[2])} slash {say.short(m[3])}"

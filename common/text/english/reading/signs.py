@@ -51,7 +51,7 @@ _HTML = words("""abbr address article aside audio base bdi bdo big blockquote bo
     voice phoneme""")
 _ADDRESS = re.compile(r"@\w|://")
 _ENCLOSED_ADDRESS = re.compile(r"<[^<>\s@:]{1,64}(?:@|://)[^<>\s]{1,200}>")  # "<jo@example.com>"
-_CITATION = re.compile(r"\[(?:[1-9]\d{0,2}|\^\w{1,20})\]")
+_CITATION = re.compile(r"\[(?:[1-9]\d{0,2}|\^\w{1,20})\](?!: )")  # not "cron[811]: "
 _APOSTROPHE_YEAR = re.compile(r"'(\d0)s(?!\w)|'(\d\d)(?![\w'])")
 _PRIMES = re.compile(r"('{1,2})(?!\w)(\(?)")
 _ELISION = re.compile(r"'(twas|tis|em|til|cause|bout|round|n)(?!\w)'?", re.IGNORECASE)
@@ -73,10 +73,11 @@ _NUMBERED = re.compile(r"[IVXL]{1,7}|\d{1,3}(?:st|nd|rd|th)")
 _LONGEST_SIGN = max(map(len, tables.SIGNS))
 _SIGN_STARTS = frozenset(sign[0] for sign in tables.SIGNS)
 _VARIABLE = re.compile(r"[xyznk](?!\w)")
+_OF_BYTES = re.compile(r"\d{1,5}(?:\.\d{1,2})?\s?[KMGT]i?B\b")  # "3.2/16 GB"
 _KEYS = words("press presses pressed pressing dial dialed dialing hit enter key")
 _PRESSED = re.compile(r"\b(?:press|dial|hit|enter)\b[^.!?]{0,60}$", re.IGNORECASE)
 _QUANTITY = re.compile(r"\d{1,6}(?:\.\d+)?\s?(?!st|nd|rd|th)[°%a-zA-Z]")  # "mark 6 / 200°C"
-_CODE_AHEAD = re.compile(r"\d{1,6}/[A-Z]|\d{5}")
+_CODE_AHEAD = re.compile(r"\d{1,6}/[A-Z]|\d{5}|\d{1,3},\d{3}")
 _CODE_BEFORE = re.compile(r"[A-Za-z]-?\d+$")  # "MK-12/448120"
 _TICKER = re.compile(r"[A-Z]{1,5}(?!\w)")
 _COMMAND = re.compile(r"\s[a-z]")  # behind the "$" of a shell
@@ -102,6 +103,8 @@ _LIMITS = re.compile(
     r"[∫∑∏](?:\s?_?\{?(?:([a-z])\s?=\s?)?([\w∞-]{1,3})\}?\^[{(]?([\w∞]{1,3})[)}]?|(\w{1,2})([⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ]{1,3}))"
 )
 _KEYED = re.compile(r"(?:\*#|[*#])(?:\d{1,16}[*#]){0,3}\d{1,16}#(?!\w)")
+_LETTERED = re.compile(r"\d{1,3}[a-e]")  # "Rule 10b-5"
+_CLAUSES = re.compile(r"\w\)[-–]\(\w")  # "(a)–(c)"
 _COUNTER = re.compile(r"\s*\d{1,2}/(?=\s)")
 _ABSOLUTE = re.compile(r"\|([-−]?)([A-Za-z]|\d{1,9}(?:\.\d{1,9})?)\|")
 
@@ -299,7 +302,7 @@ def dash(cursor: Cursor) -> Reading | None:
         return Reading("to", end)
     if cursor.previous.lower() in _FULL_WEEKDAYS and following.lower() in _FULL_WEEKDAYS:
         return Reading("to", end)
-    if _is_numeral_range(cursor, following):
+    if _is_numeral_range(cursor, following) or _CLAUSES.match(text, cursor.at - 2):
         return Reading("to", end)
     if before.strip() and after.isalnum():  # "737-800", "x86-64", "1999–present"
         if before.isdecimal() and _EQUATION_FOLLOWS.match(text, end):
@@ -308,10 +311,12 @@ def dash(cursor: Cursor) -> Reading | None:
             cursor.is_equation or text[max(cursor.at - 2, 0)] in "(+*/^"
         )
         is_power = cursor.previous[0] in tables.SUPERSCRIPTS or cursor.previous[0] == "^"
+        is_power = is_power and (after.isdecimal() or len(following) == 1)
         if (is_term and (after.isdecimal() or _is_variable(following))) or is_power:
             return Reading("minus", end)
         is_letters = dashes == "–" and len(cursor.previous) == len(following) == 1 and following.isupper()
         is_range = cursor.previous[:1].isdecimal() and (after in "123456789" or dashes == "–")
+        is_range = is_range and not (dashes == "-" and _LETTERED.fullmatch(cursor.previous))
         is_range = is_range or is_letters or (before.isdecimal() and following in _NOW)
         is_range = is_range or (cursor.previous in _ERAS and (after.isdecimal() or following in _ERAS))
         return Reading("to" if is_range else "", end)
@@ -494,7 +499,18 @@ def symbol(cursor: Cursor) -> Reading | None:
             or _CODE_BEFORE.search(cursor.text, max(cursor.at - 20, 0), cursor.at)
         )
         is_pair = cursor.text[end : end + 1] == " " and _QUANTITY.match(cursor.text, end + 1)
-        spoken = "out of" if is_rating else "slash" if is_code else "," if is_pair else "divided by"
+        is_share = not cursor.is_equation and _OF_BYTES.match(cursor.text, end)
+        spoken = (
+            "out of"
+            if is_rating
+            else "of"
+            if is_share
+            else "slash"
+            if is_code
+            else ","
+            if is_pair
+            else "divided by"
+        )
     elif char == "/" and last.isdigit() and _VARIABLE.match(cursor.text, end):
         spoken = "over"  # 1/x
     elif char == "/" and cursor.is_equation and _is_quotient(cursor, end):

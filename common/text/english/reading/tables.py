@@ -27,7 +27,7 @@ WEEKDAYS = _pairs("""mon: Monday; tu tue tues: Tuesday; wed weds: Wednesday; th 
     fri: Friday; sat: Saturday; sun: Sunday""")
 
 # Singular names; plurals are made by rule but for these.
-UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm μm um: micrometer; nm:
+UNITS = _pairs("""km: kilometer; m: meter; dm: decimeter; cm: centimeter; mm: millimeter; µm μm um: micrometer; nm:
     nanometer; mi: mile; ft: foot; yd yds: yard; kg: kilogram; g: gram; mg: milligram; µg μg mcg:
     microgram; lb lbs: pound; oz: ounce; t: ton; L l: liter; mL ml: milliliter; cL cl: centiliter; dL dl:
     deciliter; gal: gallon; qt: quart; tsp tsps: teaspoon; tbsp tbsps: tablespoon; cc: cubic centimeter;

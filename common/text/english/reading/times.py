@@ -53,7 +53,9 @@ def time(cursor: Cursor, m: re.Match) -> str:
         second = None
     if second and not half and not (point and minute):
         seconds = (
-            f"{say.decimal(second.lstrip('0') + point)} seconds" if point else counted(int(second), "second")
+            f"{say.decimal((second.lstrip('0') or '0') + point)} seconds"
+            if point
+            else counted(int(second), "second")
         )
         said = f"{counted(hour, 'hour')} {counted(minute, 'minute')}"
         return said + ("" if is_whole else f" and {seconds}") + zone

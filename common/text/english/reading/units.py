@@ -23,6 +23,9 @@ _OF_PIECES = words("set sets kit kits bundle bundles pack packs puzzle jigsaw")
 _OF_RATES = re.compile(
     r"\b(?:rates?|yields?|spreads?|cut|hike[sd]?|Fed|bank|bonds?|margins?|basis|mortgage|repo|LIBOR|SOFR|swaps?|coupon)\b"
 )
+_OF_LINKS = re.compile(
+    r"\b(?:modem|baud|link|line|serial|data|bit|bandwidth|network|connection|throughput)\b"
+)
 _OF_WIND = re.compile(
     r"\b(?:\d+\s?kn?ts?|[Ww]inds?|vis(?:ibility)?|port|sail(?:ed|ing)?|offshore|island|range)\b"
 )
@@ -70,7 +73,7 @@ _THINGS = words("""film lens camera monitor screen display tv television battery
     lot cans jars bags packs boxes tubes pouches cartons""")
 _AMP_THINGS = words("max min fuse current circuit breaker plug charger supply load")
 # Before a number and a letter that belong together: "Apt 4B", "Bus 42A".
-LETTERED = words("""# apt apartment unit suite ste room rm flat gate seat row section figure fig exhibit
+LETTERED = words("""# § §§ apt apartment unit suite ste room rm flat gate seat row section figure fig exhibit
     class grade line platform bus route rte rt highway hwy road exit pier dock lot bay bed building bldg
     floor deck cell door house table page appendix form part question step type zone track hall stand stall
     studio tower wing block ward terminal rwy runway ils flight train tram no number bus berth aisle locker
@@ -195,9 +198,10 @@ def _said_in_business(cursor: Cursor, match: re.Match) -> str:
     around = cursor.text[max(cursor.at - 80, 0) : match.end() + 80]
     if match[3] == "nm":
         return " nautical miles" if _OF_WIND.search(around) else ""
-    if match[3] == "bp" and "%" in around:
-        return " basis points"
-    return " basis points" if _OF_RATES.search(around) else ""
+    if match[3] == "bps":
+        is_fast = match.start() - cursor.at > 3 or _OF_LINKS.search(around)
+        return "" if is_fast else " basis points"
+    return " basis points" if "%" in around or _OF_RATES.search(around) else ""
 
 
 def _is_unit(cursor: Cursor, match: re.Match) -> bool:

@@ -286,7 +286,10 @@ def plain_word(cursor: Cursor) -> Reading | None:
         is_or = word.lower() in _OR and (word.lower(), following.lower()) not in _PRONOUNS
         is_or = is_or or (word.lower(), following) == ("s", "he")
         is_per = word[-1] == "s" and len(word) > 3 and (unit_name(following) or following in _PERIODS)
-        if is_per and (following in _PERIODS or len(following) < 4):  # "cells/mL"
+        is_counted = cursor.previous[-1:].isdigit() and len(following) > 1 and unit_name(following)
+        if is_counted or (
+            is_per and (following in _PERIODS or len(following) < 4)
+        ):  # "cells/mL", "10⁵ CFU/mL"
             below = following if following in _PERIODS else unit_name(following)
             return Reading(f"{spoken} per {below}", end + 1 + len(following), left_out)
         if word in _DOSES and (below := unit_name(following)):  # "mg/dL"
@@ -426,7 +429,9 @@ def _is_letter(cursor: Cursor, end: int) -> bool:
         return _NO_NOUN.match(cursor.text, end) is not None
     if cursor.behind_word == ",":
         return _LETTER_FOLLOWS.match(cursor.text, end) is not None
-    return cursor.behind_word in ("", ".", "?", "!", ";", ":", ")") and not cursor.text.startswith("..", end)
+    return cursor.behind_word in ("", ".", "?", "!", ";", ":", ")", "_") and not cursor.text.startswith(
+        "..", end
+    )
 
 
 def _foreign(cursor: Cursor, word: str) -> str:
