@@ -27,7 +27,7 @@ WEEKDAYS = _pairs("""mon: Monday; tu tue tues: Tuesday; wed weds: Wednesday; th 
     fri: Friday; sat: Saturday; sun: Sunday""")
 
 # Singular names; plurals are made by rule but for these.
-UNITS = _pairs("""km: kilometer; m: meter; dm: decimeter; cm: centimeter; mm: millimeter; µm μm um: micrometer; nm:
+UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm μm um: micrometer; nm:
     nanometer; mi: mile; ft: foot; yd yds: yard; kg: kilogram; g: gram; mg: milligram; µg μg mcg:
     microgram; lb lbs: pound; oz: ounce; t: ton; L l: liter; mL ml: milliliter; cL cl: centiliter; dL dl:
     deciliter; gal: gallon; qt: quart; tsp tsps: teaspoon; tbsp tbsps: tablespoon; cc: cubic centimeter;
@@ -52,8 +52,8 @@ UNITS = _pairs("""km: kilometer; m: meter; dm: decimeter; cm: centimeter; mm: mi
     amp; Nm: newton-meter; pc pcs: piece; µL μL uL: microliter; mM: millimolar; µM μM: micromolar; nM:
     nanomolar; ng: nanogram; kDa: kilodalton; pct: percent; cts: cent; sqft: square foot; sqm: square
     meter; Mbit: megabit; kbit: kilobit; Gbit: gigabit; Sv: sievert; mSv: millisievert; µSv μSv:
-    microsievert; cwt: hundredweight; doz: dozen; nts: night; pk: pack; mEq: milliequivalent; kVA:
-    kilovolt-amp; VA: volt-amp; bp: base-pair; kbp: kilobase-pair; Mbp: megabase-pair; sf: square foot;
+    microsievert; cwt: hundredweight; doz: dozen; nts: night; pk: pack; dm: decimeter; mEq: milliequivalent;
+    kVA: kilovolt-amp; VA: volt-amp; bp: base pair; kbp: kilobase pair; Mbp: megabase pair; sf: square foot;
     dBm: decibel-milliwatt""")
 # Written otherwise than is correct, mostly in other capitals.
 LIKE_UNITS = _pairs("""Pct PCT: pct; KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm cms: cm; MM: mm; ML Ml:

@@ -34,6 +34,7 @@ _SCREEN = re.compile(
 )
 _PER_TWICE = re.compile(r"/([A-Za-z]{1,6})/([A-Za-z]{1,6})(?![\w/])")
 _FACTOR_FOLLOWS = re.compile(r"\s?[a-z](?:[²³]|\^\d)")
+_BEHIND_HEAD = re.compile(r"(?= (?:per|of|A)\b)")
 _BELOW = re.compile(r"(?:⁻|\^\{?-)([1-4¹²³⁴])\}?(?!\w)")
 # What a unit is multiplied with or is per: "·m²", "-lb", "/s²", "/(mol", "·K)", " s⁻²".
 _TERM = re.compile(
@@ -155,9 +156,8 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
     product, per, end = _terms(cursor, end)
     if square or power:
         name = _raised(name, "2" if square == "sq" else "3" if square else power[-1])
-    if product:
-        name += " " + (product if is_one else plural_unit(product))
-    elif not is_one:
+    name += product
+    if not is_one:
         name = plural_unit(name)
     rest, end = per_unit(cursor, end)
     return ("-" if gap == "-" else " ") + name + per + rest, end
@@ -177,7 +177,7 @@ def _terms(cursor: Cursor, end: int) -> tuple[str, str, int]:
         elif per:
             per += f" {name}"
         else:
-            product = f"{product} {name}".lstrip()
+            product += f" {name}"
         is_open = (is_open or "(" in joint) and not closing
         end = match.end()
     return product, per, end
@@ -305,11 +305,10 @@ def bare_per_unit(cursor: Cursor, end: int) -> tuple[str, int]:
 
 
 def plural_unit(name: str) -> str:
-    """ "mile per hour" -> "miles per hour", "square foot" -> "square feet" (without what follows)."""
-    head, *tail = name.split(" ")
-    if head in ("cubic", "square"):
-        return f"{head} {tables.PLURALS.get(tail[0], tail[0] + 's')}"
-    return " ".join([tables.PLURALS.get(head, head + "s"), *tail])
+    """ "mile per hour" -> "miles per hour", "square foot" -> "square feet"."""
+    head, *tail = _BEHIND_HEAD.split(name, maxsplit=1)
+    before, blank, last = head.rpartition(" ")
+    return f"{before}{blank}{tables.PLURALS.get(last, last + 's')}{''.join(tail)}"
 
 
 def singular_unit(name: str) -> str:

@@ -303,7 +303,8 @@ def plain_word(cursor: Cursor) -> Reading | None:
         spoken = word if word.lower() == "and" else f"{spoken} {'or' if is_or else 'slash'}"
         return Reading(spoken, end + 1, left_out)
     phones = "" if word.isascii() else tables.ACCENTED.get(word.lower(), "")
-    joined = _past_hyphen(cursor, end)
+    is_magnitude = word in ("k", "K", "M", "B") and cursor.touches_word  # "10k-20k"
+    joined = end if is_magnitude else _past_hyphen(cursor, end)
     if joined > end and word.lower() in ("noon", "midnight") and cursor.next(joined)[:1].isdecimal():
         return Reading(f"{spoken} to", joined)
     if joined > end and spoken[-1:].isalnum() and cursor.next(joined)[:1].isalpha():
