@@ -321,6 +321,9 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
         return f"{say.cardinal(top)} {say.cardinal(bottom)}"
     if top > bottom > 1 and top % bottom == 0:
         return f"{say.cardinal(top)} divided by {say.cardinal(bottom)}"
+    is_counted = top < bottom and following.islower() and following[-1:] == "s" and len(following) > 3
+    if is_counted and bottom > 4 and bottom not in (8, 16) and following not in CLOSED | FINITE:
+        return f"{say.cardinal(top)} of {say.cardinal(bottom)}"  # "12/15 files"
     month, day = in_order(cursor, top, bottom)
     is_date = 12 < day < 32 and day not in (16, 20) and m[0][-1].isdecimal() and not cursor.is_equation
     is_date = is_date and cursor.next(m.end()) not in ("of", "scale")  # "1/25 of them"

@@ -335,7 +335,8 @@ def dash(cursor: Cursor) -> Reading | None:
         is_minus = following[:1].isdecimal() and (
             has_digit or cursor.previous[:1] == "^" or len(cursor.previous) == 1
         )
-        is_minus = is_minus or (_is_variable(cursor.previous) and _is_variable(following))
+        are_variables = _is_variable(cursor.previous) and _is_variable(following)
+        is_minus = is_minus or (are_variables and (cursor.is_equation or dashes == "-"))
         return Reading("minus" if is_minus and cursor.previous[-1:].isalnum() else "-", end)
     if cursor.previous[:1] in "'1234567890" and after == "'" and following == "'":  # "'70s-'80s"
         return Reading("to" if _DECADE.match(text, end) else "", end)

@@ -277,7 +277,8 @@ def plain_word(cursor: Cursor) -> Reading | None:
     word, end, text = cursor.word, cursor.word_end, cursor.text
     if not word:
         return None
-    if cursor.behind_word == "(" and (bracket := _PLURAL_BRACKET.match(text, end)):
+    is_cased = word[1:].islower() or (len(word) > 1 and word.isupper())  # not "CaO(s)"
+    if cursor.behind_word == "(" and is_cased and (bracket := _PLURAL_BRACKET.match(text, end)):
         word, end = word + bracket[1], bracket.end()
     spoken = plain(cursor, word, end)
     left_out = () if word.isascii() else left_out_of(cursor, [word])
@@ -286,11 +287,13 @@ def plain_word(cursor: Cursor) -> Reading | None:
         is_or = word.lower() in _OR and (word.lower(), following.lower()) not in _PRONOUNS
         is_or = is_or or (word.lower(), following) == ("s", "he")
         is_per = word[-1] == "s" and len(word) > 3 and (unit_name(following) or following in _PERIODS)
-        is_counted = cursor.previous[-1:].isdigit() and len(following) > 1 and unit_name(following)
+        is_plural = word[-1] == "s" and following.islower() and following[-1] != "s"
+        is_counted = cursor.previous[-1:].isdigit() and len(following) > 1
+        is_counted = is_counted and bool(is_plural or unit_name(following))
         if is_counted or (
             is_per and (following in _PERIODS or len(following) < 4)
         ):  # "cells/mL", "10⁵ CFU/mL"
-            below = following if following in _PERIODS else unit_name(following)
+            below = following if following in _PERIODS else unit_name(following) or following
             return Reading(f"{spoken} per {below}", end + 1 + len(following), left_out)
         if word in _DOSES and (below := unit_name(following)):  # "mg/dL"
             return Reading(
