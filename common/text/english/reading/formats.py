@@ -83,6 +83,9 @@ def verse(cursor: Cursor, m: re.Match) -> str:
 @form(r"(\d+(?:\.\d+)?)(?::|\s:\s)(\d{1,3}(?:,\d{3})+|\d+)(?::(\d{1,3}))?(?![\d:])")
 def ratio(cursor: Cursor, m: re.Match) -> str:
     """16:9, 1:2:3."""
+    before = cursor.text[max(cursor.at - 2, 0) : cursor.at]
+    if before[1:] == ":" and before[0].isalpha() and not m[3]:  # "node:internal/process:95:5"
+        return f"line {say.integer(m[1])}, column {say.integer(m[2])}"
     if m[1] in _PORTS and m[2] in _PORTS:
         return f"{say.short(m[1])} colon {say.short(m[2])}"
     said = f"{say.decimal(m[1])} to {say.integer(m[2])}"

@@ -19,7 +19,7 @@ from melforge.common.text.english.reading.money import price
 from melforge.common.text.english.reading.telephone import phone_abroad
 from melforge.common.text.english.reading.units import unit_name
 from melforge.common.text.english.reading.word_classes import CLOSED
-from melforge.common.text.english.reading.words import size_by
+from melforge.common.text.english.reading.words import SMALL_WORDS, size_by
 from melforge.common.text.english.word_parts import words
 from melforge.common.text.phonemes import in_braces
 from melforge.common.text.symbols import ARPABET, BRITISH, BRITISH_VOWELS
@@ -305,7 +305,8 @@ def dash(cursor: Cursor) -> Reading | None:
     if _is_numeral_range(cursor, following) or _CLAUSES.match(text, cursor.at - 2):
         return Reading("to", end)
     if before.strip() and after.isalnum():  # "737-800", "x86-64", "1999–present"
-        if before.isdecimal() and _EQUATION_FOLLOWS.match(text, end):
+        is_difference = cursor.is_equation and _is_variable(following)  # "1-x"
+        if before.isdecimal() and (is_difference or _EQUATION_FOLLOWS.match(text, end)):
             return Reading("minus", end)
         is_term = _is_variable(cursor.previous) and (
             cursor.is_equation or text[max(cursor.at - 2, 0)] in "(+*/^"
@@ -510,7 +511,7 @@ def symbol(cursor: Cursor) -> Reading | None:
             if is_code
             else ","
             if is_pair
-            else "divided by"
+            else _divided(cursor, end)
         )
     elif char == "/" and last.isdigit() and _VARIABLE.match(cursor.text, end):
         spoken = "over"  # 1/x
@@ -533,6 +534,12 @@ def symbol(cursor: Cursor) -> Reading | None:
     else:
         spoken = "" if char in tables.SILENT else tables.SYMBOLS[char]
     return Reading(spoken, end)
+
+
+def _divided(cursor: Cursor, end: int) -> str:
+    """ "8 / 2" is divided by; "310/18G28KT" is a code."""
+    is_sum = cursor.is_equation or cursor.text[end : end + 1] == " " or not cursor.touches_word
+    return "divided by" if is_sum else "slash"
 
 
 def _is_quotient(cursor: Cursor, end: int) -> bool:
@@ -650,7 +657,10 @@ def _without_subject(cursor: Cursor, said: str) -> str:
     """ "is greater than", without its verb where nothing is compared: "≥ 18", "aged ≥65"."""
     before = cursor.previous
     is_word = (
-        before.isalpha() and before.islower() and len(before) > 2 and before not in tables.GREEK.values()
+        before.isalpha()
+        and before.islower()
+        and (len(before) > 2 or before in SMALL_WORDS)
+        and before not in tables.GREEK.values()
     )
     if said == "is approximately" and is_word:
         return "about"

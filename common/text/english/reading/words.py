@@ -47,7 +47,7 @@ _SHORTENED = _SHORT_MONTHS | words("Mon Tue Tues Wed Thu Thur Thurs Fri")
 _BLANK_DIGIT = re.compile(r"\.?\s?(?=\d)")
 _LETTERS_AND_DIGITS = re.compile(r"[A-Za-z]+\d[A-Za-z\d]*")
 _PLURAL_BRACKET = re.compile(r"\((e?s)\)(?!\w)")
-_SMALL_WORDS = words("is if of to in or so we by at as on an be do no he it me my up us go hi ok pi am")
+SMALL_WORDS = words("is if of to in or so we by at as on an be do no he it me my up us go hi ok pi am")
 _DOLLAR = re.compile(r"\$\s?(?=\d)")
 _AND = re.compile(r"&([A-Z]{1,3})(?!\w)")
 _CLOSINGS = words("faithfully truly sincerely ever affectionately respectfully obediently")
@@ -75,8 +75,9 @@ _ROMAN_ORDINAL = re.compile(r"([IVXLC]{1,6})(?:th|st|nd|rd)")
 
 @form(rf"(?:v\.?\s?|V(?=\d+\.))(\d+(?:\.\d+)*){RELEASE}?(?!\w)")
 def version(cursor: Cursor, m: re.Match) -> str:
-    """v2.0, v1.2.3-beta.4; not V8."""
-    return "" if cursor.touches_word else f"version {said_version(*m.groups())}"
+    """v2.0, v1.2.3-beta.4; not V8, v₀."""
+    is_variable = cursor.is_equation and m[0][1:].isdecimal()
+    return "" if cursor.touches_word or is_variable else f"version {said_version(*m.groups())}"
 
 
 def said_version(numbers: str, name: str | None = None, joint: str | None = "", last: str | None = "") -> str:
@@ -394,7 +395,7 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
         return full if word.islower() else word if word.isupper() and len(word) < 5 else full.capitalize()
     if word in _BEHIND_NAMES and cursor.previous:
         return _BEHIND_NAMES[word]
-    if len(word) == 2 and cursor.is_equation and word[0].islower() and word not in _SMALL_WORDS:  # "F = ma"
+    if len(word) == 2 and cursor.is_equation and word[0].islower() and word not in SMALL_WORDS:  # "F = ma"
         return word.upper()
     if word == "x" and not cursor.previous[:1].isdecimal() and _DAYS_FOLLOW.match(cursor.text, end):
         return "for"  # twice daily x 7 days
