@@ -23,14 +23,15 @@ _NAMES = words("sin cos tan log ln exp max min det gcd lim arcsin arccos arctan 
 _SILENT = words("""left right big Big bigl bigr Bigl Bigr displaystyle limits quad qquad item noindent
     centering text textbf textit texttt textsc textrm emph underline mathrm mathbf mathbb mathcal mathit
     mathsf operatorname boldsymbol""")
-_COMMAND = re.compile(rf"\\({'|'.join(sorted({*_SIGNS, *_NAMES, *_SILENT}))})(?![A-Za-z])")
+_ONE_COMMAND = rf"\\({'|'.join(sorted({*_SIGNS, *_NAMES, *_SILENT}))})(?![A-Za-z])"
 _HEADING = r"\\(?:chapter|(?:sub){0,2}section|paragraph|title|caption)\*?"
-_TOLD = re.compile(
+_ONE_TOLD = (
     r"\\(?:vec|hat|bar|tilde|d?dot|overline|wide(?:hat|tilde))(?=[\s{\\])"
     r"|\\(?:cite[pt]?|(?:eq|auto)?ref|label|begin|end|includegraphics|usepackage|documentclass|[vh]space)\*?"
     r"(?:\[[^\[\]\n]{0,80}\])?\{[^{}\n]{0,200}\}"
 )
-_LATEX = re.compile(rf"{_COMMAND.pattern}|{_TOLD.pattern}|(?:\\[dt]?frac|{_HEADING})\{{")
+_COMMAND, _TOLD = re.compile(_ONE_COMMAND), re.compile(_ONE_TOLD)
+_LATEX = re.compile(rf"{_ONE_COMMAND}|{_ONE_TOLD}|(?:\\[dt]?frac|{_HEADING})\{{")
 _WINDOWS = re.compile(r"\b[A-Za-z]:\\\w")
 _DEGREES = re.compile(r"\^\{?\\circ(?![A-Za-z])\}?")
 _ESCAPED = re.compile(r"\\([^\w\s*`>|]|\s)|(?<=[.\w])(~)(?=[\\\w])")

@@ -293,7 +293,8 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
         return f"{say.group(m[2])} slash {say.digits(m[3])}"
     is_docket = before[-1:] == "-" and before[0].isalpha()  # "C-131/12"
     is_docket = is_docket or (len(m[2]) == 4 and len(m[3]) > 2)  # "Regulation 2016/679"
-    is_docket = is_docket or "0" in (m[2][0], m[3][0])  # "wind 080/12"
+    is_coded = "0" in (m[2][0], m[3][0]) and not is_day(*in_order(cursor, top, bottom))  # "wind 080/12"
+    is_docket = is_docket or is_coded
     if before[-1:] == "/" or is_docket:  # "ref. AB/1234/24"
         return f"{say.short(m[2])} slash {say.short(m[3])}"
     is_bracketed = (
