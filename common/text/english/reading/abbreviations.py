@@ -190,7 +190,7 @@ def book(cursor: Cursor) -> Reading | None:
     return Reading(name, verse.end()) if name and verse else None
 
 
-@form(r"(?:[Nn][º°]\.?\s?|(No\s))(?=\d)")
+@form(r"(?:[Nn][º°]\.?\s?|(No\s))(?=\d)(?!\d{1,3}\s?%)")
 def numero(cursor: Cursor, m: re.Match) -> str:
     """Nº 5, n° 5, at No 10."""
     is_word = m[1] and (not cursor.previous or cursor.previous in ".!?:;-–—")
