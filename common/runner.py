@@ -351,6 +351,8 @@ class TextToSpeech:
 
 def start_text_processes(frontend: FrontendSpec | None, count: int) -> TextProcesses | None:
     """So many, where there are any."""
+    if count < 0:
+        raise InputError(f"text_processes must be at least 0, not {count}")
     if not count or frontend is None:
         return None
     from melforge.common.text.processes import TextProcesses

@@ -28,9 +28,13 @@ def connected(address: str, variables: Mapping[str, str] | None = None) -> Itera
     `variables`: of the environment of what is begun there.
     """
     ray = require_ray()
-    how: dict[str, Any] = {"runtime_env": {"env_vars": dict(variables)}} if variables else {}
+    how: dict[str, Any] = {}
+    if address != LOCAL and variables:
+        how = {"runtime_env": {"env_vars": dict(variables)}}
     if address == LOCAL:
-        how |= {"object_store_memory": OBJECT_STORE_BYTES, "include_dashboard": False}
+        for name, value in (variables or {}).items():  # not by runtime_env, which no process begun ahead has
+            os.environ.setdefault(name, value)
+        how = {"object_store_memory": OBJECT_STORE_BYTES, "include_dashboard": False}
         # As many as this process may use: Ray counts those of the machine.
         if hasattr(os, "sched_getaffinity"):
             how["num_cpus"] = len(os.sched_getaffinity(0))

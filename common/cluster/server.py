@@ -150,16 +150,16 @@ def serve_on_ray(
     set_up_logging()
     with closing(bind(settings.host, settings.port)) as free:  # Ray's proxies share a port in silence
         port = free.getsockname()[1]
-    with connected(address, PROXY_VARIABLES):
+    with connected(address, PROXY_VARIABLES) as ray:
         serve = import_module("ray.serve")
         ended = threading.Event()
         for number in SIGNALS:
             signal.signal(number, lambda *_: ended.set())
         listening = {"host": settings.host, "port": port}
-        serve.start(http_options=listening, logging_config={"enable_access_log": False})
         try:
+            serve.start(http_options=listening, logging_config={"enable_access_log": False})
             serve.run(make_application(settings, options, access, how), name=NAME)
-        except RuntimeError as error:
+        except (RuntimeError, ray.exceptions.RayError) as error:  # the latter on a machine that is too busy
             raise InputError(f"Ray could not begin the server: {' '.join(str(error).split())}") from None
         log("listening", url=f"http://{settings.host}:{port}", replicas=how.replicas)
         ended.wait()

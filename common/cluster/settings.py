@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from melforge.common.errors import InputError
 from melforge.common.serve.settings import setting, setting_fields
 
-# Of the environment of Ray's proxies, which import what is named so.
-PROXY_VARIABLES = {"RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "melforge.common.cluster.proxies:middlewares"}
+# Of the environment of Ray Serve: what its proxies import, and how long one may take to begin, of which a
+# busy machine needs more than the usual 5 seconds.
+PROXY_VARIABLES = {
+    "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "melforge.common.cluster.proxies:middlewares",
+    "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "30",
+}
 
 
 @dataclass(frozen=True)

@@ -50,9 +50,9 @@ class LexiconEntry:
         return value if name == "words" else in_braces(value, name.replace("_", "-"))
 
 
-def read_lexicon(path: Path) -> Lexicon:
+def read_lexicon(path: str | Path) -> Lexicon:
     """The lexicon of a file. An InputError names the line that is wrong."""
-    return Lexicon(lexemes(read_yaml(path)))
+    return Lexicon(lexemes(read_yaml(Path(path))))
 
 
 def lexemes(entries: Mapping[str, Entry], patterns: bool = True) -> Iterator[Lexeme]:

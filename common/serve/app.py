@@ -136,7 +136,9 @@ async def answer_api_error(request: Request, error: ApiError) -> JSONResponse:
 
 async def answer_http_error(request: Request, error: HTTPException) -> JSONResponse:
     code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code)
-    message = f"{request.method} {request.url.path[:100]}: {error.detail}"
+    path = request.url.path
+    hint = "; the API is at /v1" if code == "not_found" and not path.startswith("/v1") else ""
+    message = f"{request.method} {path[:100]}: {error.detail}{hint}"
     return ApiError(error.status_code, message, code=code, headers=error.headers).response
 
 

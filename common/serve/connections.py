@@ -18,6 +18,7 @@ from melforge.common.serve.metrics import log
 from melforge.common.serve.settings import ServeSettings
 
 HEAD_SECONDS = 20.0  # in which a connection's next request must have begun and its headers have come
+READ_AT_ONCE = 1 << 13  # bytes: thousands of tiny chunks or frames of 256 KiB, asyncio's number, take long
 UNREAD_SECONDS = 600.0  # for which the end of an answer may wait to be read after that
 SHARE = (
     0.75  # of the system's limit of open files; the rest is for files, ffmpeg's pipes and what is accepted
@@ -46,6 +47,7 @@ class HttpConnection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        transport.max_size = READ_AT_ONCE  # type: ignore[attr-defined]  # also of the WebSocket that it may be
         if len(self.connections) > self._most:
             self._take_a_place()
         self._note_state()

@@ -202,9 +202,13 @@ def bearer_of(scope: Scope) -> bytes:
 def require_known_site(
     scope: Scope, headers: Mapping[bytes, bytes], hosts: frozenset[str] | None, origins: frozenset[str]
 ) -> None:
-    """421 for a name that is not this machine's, 403 for what a page of another site sends."""
+    """421 for a name that is not this machine's, 403 for what a page of another site sends.
+
+    No page can have the address itself for its own name, and by that a cluster's probes ask.
+    """
     host = headers.get(b"host", b"").decode("latin-1").lower()
-    if host and hosts is not None and host_name(host) not in hosts:
+    address = (one.removeprefix("::ffff:") for one in (scope.get("server") or ())[:1])
+    if host and hosts is not None and host_name(host) not in {*hosts, *address}:
         message = f"this server is not {host[:100]!r}: start it with --hosts and that name if it is"
         raise ApiError(421, message, code="host_not_allowed")
     origin = headers.get(b"origin", b"").decode("latin-1").lower()

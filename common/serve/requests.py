@@ -34,6 +34,7 @@ MOST_RETRIES = 5
 LARGEST_NUMBER = 2**63 - 1
 NOT_USED = ("instructions",)  # accepted because some clients always send them
 MOST_ERRORS = 100  # of a request, of which the first is named
+MOST_PARTS = 30_000  # objects, lists or fields of a request's JSON: what others wait for while it is read
 MOST_ENTRIES, MOST_SAID = 200, 20_000  # of a request's lexicon, and characters that it says
 MOST_NAMES = 16  # of unknown fields that are named in a header
 LONGEST_NAME = 64  # of an unknown field that is named in a header
@@ -171,14 +172,27 @@ class BatchFields(BaseModel):
 
     @property
     def texts(self) -> list[dict[str, Any]]:
-        """The fields of each."""
-        return [{**self.defaults, **given(item)} for item in self.items]
+        """The fields of each, without unknown ones."""
+        defaults = known_fields(self.defaults)
+        return [{**defaults, **known_fields(given(item))} for item in self.items]
+
+
+def known_fields(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name in SpeechRequest.model_fields}
+
+
+def require_few_parts(json: bytes) -> None:
+    """413 for JSON that takes long to read; what stands in texts counts too."""
+    if max(map(json.count, (b"{", b"[", b":"))) > MOST_PARTS:
+        message = f"there are more than {MOST_PARTS} objects, lists or fields"
+        raise ApiError(413, message, code="request_too_large")
 
 
 def parse(body: bytes | dict[str, Any], kind: type[BaseModel]) -> Any:
     """A request from JSON or from a form's fields; 400 names the field that is wrong."""
     try:
         if isinstance(body, bytes):
+            require_few_parts(body)
             return kind.model_validate_json(body.removeprefix(codecs.BOM_UTF8))
         return kind.model_validate(body)
     except ValidationError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import functools
+import gc
 import logging
 import signal
 import socket
@@ -174,7 +175,7 @@ async def answer(service: Service, listening: socket.socket | None, wyoming: str
         scheme = "https" if service.settings.certificate else "http"
         url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
         log("listening", url=url, workers=service.scheduler.workers)
-    failing = asyncio.create_task(end_on_failure(service, over))
+    settling = asyncio.create_task(settle(service, over))
     try:
         async with AsyncExitStack() as stack:
             if wyoming is not None:
@@ -188,7 +189,7 @@ async def answer(service: Service, listening: socket.socket | None, wyoming: str
                 await stack.enter_async_context(upkeep(service))
                 await over.wait()
     finally:
-        failing.cancel()
+        settling.cancel()
         service.stop()
         log("stopped")
     if service.fault is not None:
@@ -226,9 +227,12 @@ async def serving_riva(service: Service) -> AsyncIterator[int | None]:
         await server.stop(CLOSING_SECONDS)
 
 
-async def end_on_failure(service: Service, over: asyncio.Event) -> None:
-    await service.failed.wait()
-    over.set()
+async def settle(service: Service, over: asyncio.Event) -> None:
+    """Ends the server where its first pair cannot be loaded."""
+    await service.settled.wait()
+    if service.fault is not None:
+        over.set()
+    gc.freeze()  # all threads would wait each time that Python looks through what is loaded for garbage
 
 
 async def drain(service: Service, over: asyncio.Event) -> None:

@@ -79,7 +79,7 @@ class Service:
         encoders = 0 if self._shared else ENCODING_THREADS
         self.orders: Orders | None = Orders(self.change_voice, self.state)
         self.fault: Exception | None = None  # why the first pair could not be loaded
-        self.failed = asyncio.Event()
+        self.settled = asyncio.Event()  # the first pair is there, or cannot be
         self.last_step = float("-inf")
         largest = settings.texts_together(self._shared)
         batches = Batches(attrgetter("batch_key"), self._speak_ahead, largest)
@@ -220,14 +220,15 @@ class Service:
         }
 
     async def load_first(self) -> None:
-        """Loads the pair that /ready checks; sets `failed` if that is impossible."""
+        """Loads the pair that /ready checks; `fault` says why that is impossible."""
         begun = self.scheduler.clock()
         try:
             await self.load(self.pairs.first)
         except Exception as error:
             self.fault = error
-            self.failed.set()
+            self.settled.set()
             return
+        self.settled.set()
         self.last_step = self.scheduler.clock()  # loading spoke a few words
         log("ready", pair=self.pairs.first.name, seconds=round(self.last_step - begun, 3))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -18,9 +18,6 @@ from melforge.common.synthesis.driver import Driver
 from melforge.common.synthesis.stage_engines import StageEngines
 from melforge.common.text.style import Style
 from melforge.common.weights.voices import ModelSource
-
-if TYPE_CHECKING:
-    pass
 
 
 class AcousticConfig(Protocol):

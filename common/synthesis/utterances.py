@@ -155,14 +155,14 @@ class _Attempts:
                 best[i] = _better(best[i], replace(attempt, note=f"spoken again with seed {other.seed}"))
         if not cuts:
             return best
-        parted = {i: cut(utterances[i], self.symbols) for i in _troubled(best)}
-        parted = {i: segments for i, segments in parted.items() if len(segments) > 1}
+        divided = {i: cut(utterances[i], self.symbols) for i in _troubled(best)}
+        parted = {i: segments for i, segments in divided.items() if len(segments) > 1}
         parts = [segment.utterance for segments in parted.values() for segment in segments]
         theirs = [controls[i] for i, segments in parted.items() for _ in segments]
-        parts_spoken = self.again(parts, self.batches(parts, theirs), theirs, cuts - 1)
-        for number, (i, segments) in enumerate(parted.items()):
-            joined = _join(parts_spoken[2 * number : 2 * number + 2], segments, len(utterances[i].ids))
-            best[i] = _better(best[i], joined)
+        parts_spoken = iter(self.again(parts, self.batches(parts, theirs), theirs, cuts - 1))
+        for i, segments in parted.items():
+            its_parts = list(itertools.islice(parts_spoken, len(segments)))
+            best[i] = _better(best[i], _join(its_parts, segments, len(utterances[i].ids)))
         return best
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -39,6 +40,7 @@ class TextProcesses:
 
 def _begin(build: Callable[[], Frontend]) -> None:
     global _frontend
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C, a notebook's stop are for the program
     _frontend = build()
 
 

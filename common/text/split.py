@@ -40,14 +40,14 @@ def _words(text: str) -> frozenset[str]:
 _NEVER_LAST = _words("""mr mrs ms mx dr drs prof rev hon gen brig col maj capt cmdr lt sgt cpl pvt adm sen
     rep gov pres supt insp msgr messrs mme mlle fr amb atty e.g i.e eg ie vs v cf viz ca approx esp incl
     asst mgr pfc cpt cpo mmes sra srta emer wm jas geo thos chas robt benj saml edw jno eliz regt lieut
-    sergt agg arr civ crim educ feat bef bur inj nr""")
+    sergt agg arr civ crim educ feat bef bur inj nr vit conf bt def abt""")
 # Not the end before a number: "No. 5", "p. 12".
 _BEFORE_NUMBER = _words("""no nos n° nº lat long dep arr exp fig figs vol vols p pp ch chap sec sect art eq
     eqs op par para ext tel apt ste rm bldg mar dec hwy rte rt fl ser pt ph rs sun sat wed hr hrs min mins
     sec secs lb lbs oz arts cl chs pg pgs ll sc mk bk bks prop reg ref acct lot qty pkt gen ex exod lev num
     deut josh judg sam kgs chr chron ps pss prov eccl isa jer ezek dan hos matt mt mk lk jn rom cor gal eph
-    phil col thess tim tit heb jas pet stat cir plat app sched thm
-    tol suppl evid""")
+    phil col thess tim tit heb jas pet stat cir plat app dem ind per grp lv lvl wt ht sz cat
+    req ep gm platf sched thm tol suppl evid""")
 _WEEKDAYS = _words("sat sun wed")
 _MONTHS = _words("""jan feb mar apr may jun jul aug sep sept oct nov dec january february march april june
     july august september october november december""")
@@ -58,7 +58,8 @@ _PERHAPS_LAST = _words("""tex calif fla okla ariz colo conn minn wis mich tenn e
     apr jun jul aug sep sept oct nov mon tue tues thu thur thurs fri sq cu expy pkwy pl ct rte mi lb lbs oz
     hr hrs mins sec secs pc pcs pkg pkgs qty amt acct doz pr ea cath hosp mo mos wk wks yr yrs tbsp tsp gal
     gals qt qts pt pts ctr dist intl natl mfg cont alt elev pop wt ht sc det dir exec comm cond prop amend
-    misc orig mtg lg med b.sc m.sc""")
+    misc orig mtg lg med gr dep arr b.sc m.sc""")
+_SPANS = _words("min mins hr hrs sec secs yr yrs wk wks mo mos mi km ft yd yds")
 _STARTERS = _words("""a after all also although an and another are as at because before both but by can
     could did do does each even every finally first for from had has have he her here his how however i if
     in is it its let many may meanwhile might most must my next no not now of on one only or our she should
@@ -234,7 +235,7 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
         return False
     if word == "App" and len(next_word.rstrip(".")) == 1:  # "App. A"
         return False
-    if abbreviation in ("dep", "arr") and len(next_word) == 3 and next_word.isupper():  # "Dep. JFK"
+    if abbreviation in ("dep", "arr") and len(next_word) == 3:  # "Dep. JFK", "arr. Sun"
         return False
     if abbreviation in ("no", "nos") and next_word == "of" and not text.startswith(" of course", end):
         return False  # "no. of items"
@@ -261,7 +262,7 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
         return False
     if abbreviation in ("no", "nos", "ref", "lot") and _CODE_FOLLOWS.match(text, end):
         return False
-    is_inch = abbreviation == "in" and len(words) > 1 and words[-2][-1].isdigit()
+    is_inch = abbreviation == "in" and (word[0].isdigit() or (len(words) > 1 and words[-2][-1].isdigit()))
     known = is_inch or abbreviation in _PERHAPS_LAST or _DOTTED.fullmatch(word) is not None
     if lowercase and abbreviation == "cent" and words[-2:-1] == ["per"]:
         return False
@@ -269,6 +270,9 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
         return not capitals and not known
     if not known:
         return True
+    is_counted = len(words) > 1 and words[-2][-1].isdigit() and words[-3:-2] != ["a"]
+    if word in _SPANS and is_counted and next_word[1:2].islower():  # "ETA 20 min. Traffic is bad."
+        return next_word.lower().rstrip(".") not in _AFTER_TIME
     if abbreviation in ("a.m", "p.m"):
         if _BEGINS_WITH_TIME.match(text, start, end):  # "At 5 a.m. Mr. Smith left."
             return False

@@ -41,14 +41,18 @@ def write_model(
     exported, checks = export_source(kept, weights.parent, stages, known=graphs_of_voices(kept))
     if get_model(source.model).kind == "vocoder":
         require_even_chunks(exported)
+    return entry_of(exported, draft), checks
+
+
+def entry_of(source: ModelSource, folder: Path) -> dict[str, Any]:
+    """Of a model whose files are in this folder, what the folder's YAML file says."""
     extra = set_by_voice(source)
-    entry = {
+    return {
         "config": dataclasses.asdict(source.config),
-        "weights": weights.relative_to(draft).as_posix(),
-        "graphs": {name: graph.relative_to(draft).as_posix() for name, graph in exported.graphs.items()},
+        "weights": source.weights.relative_to(folder).as_posix(),
+        "graphs": {name: graph.relative_to(folder).as_posix() for name, graph in source.graphs.items()},
         **({"extra": extra} if extra else {}),
     }
-    return entry, checks
 
 
 def require_even_chunks(source: ModelSource) -> None:

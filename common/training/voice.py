@@ -13,7 +13,7 @@ from melforge.common.errors import InputError, unknown
 from melforge.common.registry import KIND_WORDS, get_model
 from melforge.common.speech import Controls
 from melforge.common.stages.choose import KINDS
-from melforge.common.training.model_folders import put_in_place, require_place, write_model
+from melforge.common.training.model_folders import entry_of, put_in_place, require_place, write_model
 from melforge.common.weights.voices import VOICE_FILE, WEIGHTS, FrontendSpec, ModelSource, Voice, load_voice
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ def write_voice(
     about: Mapping[str, str] | None = None,
     in_int8: Sequence[str] = (),
 ) -> list[Check]:
-    """Makes `folder` a voice of these models; its other files stay. Nothing is written unless all is well.
+    """Makes `folder` a voice of these models; its other files stay, and so do the models that are in it with
+    their graphs. Nothing is written unless all is well.
 
     The weights of the models `in_int8` are stored in 8 bits.
     """
@@ -82,7 +83,11 @@ def write_voice(
     entries, checks = {}, []
     with tempfile.TemporaryDirectory(prefix=".voice-", dir=folder.parent) as name:
         for source in sources:
-            entries[source.model], made = write_model(Path(name), source, in_int8=source.model in in_int8)
+            in_8_bits = source.model in in_int8
+            if source.graphs and source.weights.is_relative_to(folder) and not in_8_bits:
+                entries[source.model] = entry_of(source, folder)
+                continue
+            entries[source.model], made = write_model(Path(name), source, in_int8=in_8_bits)
             checks += made
         content = {
             "name": folder.name,
@@ -91,7 +96,8 @@ def write_voice(
             "mel": dataclasses.asdict(first.mel),
             "models": entries,
         }
-        put_in_place(Path(name), folder, entries, VOICE_FILE, content)
+        drafted = [model for model in entries if (Path(name) / model).is_dir()]
+        put_in_place(Path(name), folder, drafted, VOICE_FILE, content)
     return checks
 
 

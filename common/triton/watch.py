@@ -84,6 +84,8 @@ def run(command):
                 os.killpg(server, signal.SIGKILL)
     with suppress(ProcessLookupError):  # models whose server has gone
         os.killpg(server, signal.SIGKILL)
+    for path in Path("/dev/shm").glob(f"melforge-{server}-*"):  # counts of its models
+        path.unlink()
     with suppress(ChildProcessError):
         while True:
             os.waitpid(-1, 0)

@@ -7,6 +7,7 @@ What follows the repository are options of tritonserver's. The wheel has the Pyt
 starts again when the process of a model dies.
 """
 
+import importlib.util
 import os
 import sys
 import sysconfig
@@ -20,16 +21,20 @@ def fail(sentence: str) -> NoReturn:
     sys.exit(2)
 
 
-try:
-    import pytriton
+def fail_without(package: str | None) -> NoReturn:
+    fail(f"{package} is missing: the environment of pip install -e '.[tritonserver]' has it")
 
+
+# Not imported: a thread that numpy begins would take signals that watch.py waits for, and end this process.
+WHEEL = importlib.util.find_spec("pytriton") or fail_without("pytriton")
+try:
     from melforge.common.triton import watch
 except ImportError as error:
-    fail(f"{error.name} is missing: the environment of pip install -e '.[tritonserver]' has it")
+    fail_without(error.name)
 
 
 def main(repository: str, *options: str) -> None:
-    package = Path(str(pytriton.__file__)).parent
+    package = Path(str(WHEEL.origin)).parent
     server = package / "tritonserver"
     backends = Path(tempfile.mkdtemp(prefix="tritonserver-"))
     (backends / "python").mkdir()

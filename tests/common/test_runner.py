@@ -5,8 +5,10 @@ import dataclasses
 import gc
 import itertools
 import math
+import os
 import pickle
 import re
+import signal
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -481,6 +483,8 @@ def test_what_was_launched_before_an_error_is_not_lost(tts):
 def test_texts_are_analysed_by_processes_as_by_one(tiny_voice, tts):
     texts = [f"{TEXT} Number {number}." for number in range(20)]
     other = TextToSpeech.load(voice=tiny_voice, text_processes=2)
+    for process in other._text_processes._pool._processes:
+        os.kill(process, signal.SIGINT)  # a terminal's Ctrl-C, which is for the program alone
     for one, analysed in zip(texts, other.analyse_each(texts, [0] * len(texts)), strict=True):
         alone = tts.analyse(one)
         assert [u.text for u in analysed.utterances] == [u.text for u in alone.utterances]

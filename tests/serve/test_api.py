@@ -371,6 +371,8 @@ def test_what_is_wrong_with_ssml_has_a_place(server):
 def test_wrong_routes_methods_and_bodies(server):
     with server.client() as client:
         require_error(client.get("/v1/nothing"), 404)
+        without_v1 = require_error(client.post(SPEECH.removeprefix("/v1")), 404)
+        assert without_v1["message"] == "POST /audio/speech: Not Found; the API is at /v1"
         assert "POST" in client.get(SPEECH).headers["allow"]
         require_error(client.get(SPEECH), 405)
         require_error(client.post(SPEECH, content=b"x" * (2 << 20), headers=JSON), 413)

@@ -14,7 +14,7 @@ from websockets.sync.client import connect
 
 from melforge.common.serve.gate import host_name, known_hosts
 from melforge.common.serve.settings import ServeSettings
-from tests.serve.conftest import JSON, PATIENCE, SPEECH, running, speech, wait_for
+from tests.serve.conftest import JSON, PATIENCE, SPEECH, running, serving, speech, wait_for
 from tests.serve.test_api import require_error
 
 pytestmark = pytest.mark.serve
@@ -30,6 +30,13 @@ def test_a_server_of_this_machine_answers_to_its_own_names(server):
             error = require_error(client.get("/v1/models", headers={"Host": f"{name}:{port}"}), 421)
             assert error["code"] == "host_not_allowed" and "--hosts" in error["message"]
         assert client.get("/", headers={"Host": "evil.example"}).status_code == 421
+
+
+def test_a_server_with_names_answers_at_its_address_as_a_cluster_s_probes_ask_it():
+    with serving("--host", "0.0.0.0", "--without-keys", "--hosts", "tts.example") as server:
+        here = f"http://127.0.0.2:{server.url.rpartition(':')[2]}/health"
+        for host, status in (("127.0.0.2", 200), ("tts.example", 200), ("127.0.0.3", 421)):
+            assert httpx.get(here, headers={"Host": host}, timeout=PATIENCE).status_code == status
 
 
 @pytest.mark.parametrize(

@@ -227,8 +227,8 @@ def test_who_leaves_a_batch_ends_its_work(made):
     "body",
     [
         {"items": [1] * 300_000},
-        {"items": [{}], **{f"field {number}": 1 for number in range(50_000)}},
-        {**speech(""), **{f"field {number}": 1 for number in range(50_000)}},
+        {"items": [{}], **{f"field {number}": 1 for number in range(20_000)}},
+        {**speech(""), **{f"field {number}": 1 for number in range(20_000)}},
     ],
 )
 def test_mistakes_beyond_number_are_not_written_down(server, body):
@@ -245,3 +245,33 @@ def test_mistakes_beyond_number_are_not_written_down(server, body):
     with server.client() as client:
         route = f"{SPEECH}/batch" if "items" in body else SPEECH
         require_error(client.post(route, json=body), 400)
+
+
+@pytest.mark.parametrize(
+    "more", [{"a": [[]] * 30_000}, {"a": [{}] * 30_000}, dict.fromkeys(map(str, range(30_000)))]
+)
+def test_json_of_very_many_parts_is_not_read(server, more):
+    with server.client() as client:
+        require_error(client.post(SPEECH, json={**speech("a"), **more}), 413)
+
+
+def test_unknown_fields_of_a_batch_are_not_kept_for_each_text():
+    from melforge.common.serve.requests import BatchFields, parse
+
+    fields = dict.fromkeys(map(str, range(20_000)))
+    batch = parse(
+        {"items": [{"input": "a", "b": 1}] * 64, "defaults": {"voice": "hazel", **fields}}, BatchFields
+    )
+    assert batch.texts == [{"voice": "hazel", "input": "a"}] * 64
+
+
+def test_a_body_in_tiny_chunks_is_read_a_few_at_a_time(server, monkeypatch):
+    body = json.dumps(speech("a")).encode() + b" " * 20_000
+    with server.client() as client:
+        client.get("/health")
+        work = timed_steps(monkeypatch)
+        answer = client.post(
+            SPEECH, content=(bytes([one]) for one in body), headers={"content-type": "application/json"}
+        )
+    assert answer.status_code == 200
+    assert max(work) < MOST_WORK

@@ -124,7 +124,8 @@ def tritonserver(repository: Path, workspace: Path) -> Iterator[Running]:
     command = [os.environ["MELFORGE_TRITON_PYTHON"], str(script), str(repository), *words]
     log = workspace / "log"
     with log.open("wb") as output:
-        environment = {**own_environment(), "TMPDIR": str(workspace)}
+        # Where numpy has a second thread, as with users, no signal must go there.
+        environment = {**own_environment(), "TMPDIR": str(workspace), "OPENBLAS_NUM_THREADS": "2"}
         process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
     running = Running(process, *(f"http://127.0.0.1:{port}" for port in names.values()), repository, log)
     try:

@@ -71,7 +71,7 @@ class BatchAnswer(WrittenAnswer):
     async def _speak(self, number: int, fields: dict[str, Any]) -> tuple[dict[str, Any], Audio | None]:
         """What is said of a text, and its audio; None if what is said is an error."""
         try:
-            wanted: SpeechFields = parse(json.dumps(fields).encode(), SpeechRequest)
+            wanted: SpeechFields = parse(fields, SpeechRequest)
             if wanted.stream_format != "audio":
                 raise ApiError(400, "stream_format: the texts of a batch are answered whole", "stream_format")
             most = await self.service.most_together(wanted)

@@ -28,7 +28,7 @@ from melforge.common.serve.answer import answer_for, in_order, pieces
 from melforge.common.serve.errors import ApiError, overloaded
 from melforge.common.serve.gate import CALLER, KEY_PROTOCOL, RECORD
 from melforge.common.serve.metrics import log
-from melforge.common.serve.requests import SpeechFields, SpeechRequest, given, parse
+from melforge.common.serve.requests import SpeechFields, SpeechRequest, given, parse, require_few_parts
 from melforge.common.serve.service import Service, Speaking
 from melforge.common.text.markup import is_ssml
 from melforge.common.text.split import MARK, split_sentences
@@ -325,13 +325,14 @@ class LiveSession(Session):
 
 
 def request_of(fields: Mapping[str, Any], text: str) -> SpeechFields:
-    return parse(json.dumps({**fields, "input": text}).encode(), SpeechRequest)
+    return parse({**fields, "input": text}, SpeechRequest)
 
 
 def message_of(text: str | None) -> dict[str, Any]:
     """A client's message; 400 if it is not one. None: it was binary."""
     if text is None:
         raise ApiError(400, "a message is text, not binary", code="invalid_json")
+    require_few_parts(text.encode())
     try:
         message = from_json(text, allow_inf_nan=False)  # no halves of characters, and no endless depth
     except ValueError:

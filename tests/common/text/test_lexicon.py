@@ -67,7 +67,7 @@ def write(tmp_path):
     ],
 )
 def test_the_longest_entry_is_said(write, text, said):
-    found = read_lexicon(write(ENTRIES)).find(text)
+    found = read_lexicon(str(write(ENTRIES))).find(text)
     assert " / ".join(one.spoken for one in found) == said
 
 

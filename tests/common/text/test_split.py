@@ -26,6 +26,8 @@ and ends."""
         ["George W. Bush took vitamin C.", "He left."],
         ["No. 5 is alive.", "I said no.", "It is on p. 12 of vol. 3."],
         ["On Jan. 5 she came."],
+        ["ETA 20 min. Monday.", "It takes 20 min.", "Traffic is bad."],
+        ["It leaves at 9, arr. Sun 6/8, dep. Boston 7:10.", "Vit. D3, Cat. 4, Conf. Rm. 2; 7 mi. on foot."],
         # marks inside
         ["Pi is 3.14.", "Visit www.example.com.", "Or https://a.b/c?d=e, my friend.", "Bye!"],
         ["In 1990.", "Twenty of 30.", "20 more."],

@@ -11,6 +11,7 @@ from melforge.common.text.english.reading.cursor import LETTER, Cursor, Reading,
 from melforge.common.text.english.reading.dates import month, weekday
 from melforge.common.text.english.reading.formulas import FUNCTIONS, function_name
 from melforge.common.text.english.reading.latin import in_latin
+from melforge.common.text.english.reading.senses import WITH_SENSES, sense
 from melforge.common.text.english.reading.streets import DESIGNATORS, designator, state, street
 from melforge.common.text.english.word_parts import words
 
@@ -21,11 +22,8 @@ _DOTTED = re.compile(
     rf"(?:{LETTER}\.){{2,12}}(?:{LETTER}(?!\w))?|[A-Z][a-z]?\.[A-Z]\.(?:s(?!\w)|(?!\w))|[ap]\.m(?!\w)|[BM]\.Sc\.?(?!\w)"
 )
 _SPACED = re.compile(r"(?:i\. e|e\. g|A\. D|B\. C|U\. S|N\. Y|D\. C)\.")  # in old books
-_YEAR_FOLLOWS = re.compile(r"\s(?:\d{1,2}\s[A-Z][a-z]{2,8}\.?\s)?\d{3,4}(?!\d)")
-_DATED_INITIALS = {"p": "page", "c": "circa", "b": "born", "d": "died", "m": "married", "r": "reigned"}
-_CENTURY = re.compile(r"\d{1,2}(?:st|nd|rd|th)")
 _SLASHED = re.compile(
-    r"(w/o|w/in|w/out|w/e|w/c|w/v|w/w|v/v|w/|f/u|d/c|h/o|s/p|y/y|m/m|q/q|c/o|n/a|y/o|b/c|b/w|a/k/a|d/b/a|f/k/a|km/h|m/s)(?![/\w])|w/(?!/)",
+    r"(w/o|w/in|w/out|w/e|w/c|w/v|w/w|v/v|w/|f/u|d/c|h/o|s/p|y/y|m/m|q/q|c/o|n/a|y/o|b/c|b/w|a/k/a|d/b/a|f/k/a|km/h|m/s|p/h|p/w|p/m|p/a)(?![/\w])|w/(?!/)",
     re.IGNORECASE,
 )
 _SLASHED_WORDS = {
@@ -42,6 +40,7 @@ _SLASHED_WORDS = {
     **{"w/v": "weight by volume", "w/w": "weight by weight", "v/v": "volume by volume"},
     **{"f/u": "follow up", "d/c": "discontinue", "h/o": "history of", "s/p": "status post"},
     **{"y/y": "year over year", "m/m": "month over month", "q/q": "quarter over quarter"},
+    **{"p/h": "per hour", "p/w": "per week", "p/m": "per month", "p/a": "per annum"},
     **{"km/h": "kilometers per hour", "m/s": "meters per second"},
 }
 _SLASHED_LETTERS = re.compile(r"[A-Z](?:/[A-Z]){1,3}(?![\w/.'+#])")
@@ -50,19 +49,11 @@ _NUMBERED_WITH_I = words("war part act book volume vol chapter scene phase type 
 _TITLES = {"Dr": "Doctor", "St": "Saint", "Mt": "Mount", "Prof": "Professor", "Ft": "Fort", "Sgt": "Sergeant"}
 _VERSE_FOLLOWS = re.compile(r"\.?(?=\s\d{1,3}:\d)")
 _CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}[-/ ]?\d")
-_TELEVISION = re.compile(r"\b(?:TV|[Tt]elevision|[Ww]atch)\b")
-_OF_PATIENTS = words("is was has had states denies reports presents complains")
-_COUNTIES = words("""Antrim Armagh Carlow Cavan Clare Cork Derry Donegal Down Dublin Durham Fermanagh
-    Galway Kerry Kildare Kilkenny Laois Leitrim Limerick Longford Louth Mayo Meath Monaghan Offaly
-    Roscommon Sligo Tipperary Tyrone Waterford Westmeath Wexford Wicklow""")
-_REVISION = re.compile(r"\s(?:ed\b|[A-Z](?![\w.]))")
-_KEYS_OF_MUSIC = words("A B C D E F G ♭ ♯ flat sharp")
 _NAME_FOLLOWS = re.compile(r" [A-Z][a-z]")
-_NUMBER_FOLLOWS = re.compile(r":?\s?[+(]?\d")
 SHORT_WORDS = frozenset(
     key.lower()
     for key in (
-        *(*DESIGNATORS, *tables.STREETS, *_TITLES, *tables.WEEKDAYS, *tables.MONTH_NUMBERS, "tel", "ext"),
+        *(*DESIGNATORS, *tables.STREETS, *_TITLES, *tables.WEEKDAYS, *tables.MONTH_NUMBERS, *WITH_SENSES),
         *(*tables.STATES, *tables.STATES_WITH_STOP, *tables.PROVINCES, *FUNCTIONS),
     )
 )
@@ -83,7 +74,8 @@ def calendar_list(cursor: Cursor, m: re.Match) -> str:
 @form(r"(M|Tu?|W|Th|F|Sa)\s?[-–]\s?(Tu|W|Th|F|Sa|Su)(?:(?=[,:]?\s\d)|(?![\w-]))")
 def working_days(cursor: Cursor, m: re.Match) -> str:
     """M-F 9-5, M-Th 8-5, 9-5 M-F."""
-    is_timed = cursor.next(m.end())[:1].isdecimal() or cursor.previous[:1].isdecimal()
+    behind = m.end() + (cursor.text[m.end() : m.end() + 1] in (",", ":"))
+    is_timed = cursor.next(behind)[:1].isdecimal() or cursor.previous[:1].isdecimal()
     if cursor.touches_word or not is_timed:
         return ""
     names = tables.WEEKDAYS.values()
@@ -95,7 +87,7 @@ def slashed_abbreviation(cursor: Cursor) -> Reading | None:
     if cursor.behind_word != "/" or cursor.touches_word:
         return None
     match = _SLASHED.match(cursor.text, cursor.at)
-    if not match:
+    if not match or (match[0] == "W/" and cursor.text[match.end() : match.end() + 1].isupper()):  # "W/D"
         letters = None if cursor.is_equation else _SLASHED_LETTERS.match(cursor.text, cursor.at)
         return Reading(" ".join(map(letter_name, letters[0].split("/"))), letters.end()) if letters else None
     return Reading(_SLASHED_WORDS[match[0].lower()], match.end())
@@ -141,38 +133,10 @@ def abbreviation(cursor: Cursor) -> Reading | None:
     if len(word) == 1:
         letter = in_latin(word)
         return _initial(cursor, letter, end, following) if letter else None
-    if word == "Fr" and following[:1].isdecimal():  # Swiss francs
-        return None
-    if key in ("dr", "st"):
-        spoken = "Doctor" if key == "dr" else "Saint"
-    elif word == "Pt" and following in _OF_PATIENTS:
-        spoken = "patient"
-    elif key == "nr" and following[:1].isupper():
-        spoken = "near"
-    elif key == "dep" and len(following) == 3 and following.isupper():
-        spoken = "departs"
-    elif word == "App" and (following.isdecimal() or (len(following) == 1 and following.isupper())):
-        spoken = "Appendix"
-    elif word in ("Cir", "ed") and _CENTURY.fullmatch(cursor.previous):
-        spoken = "Circuit" if word == "Cir" else "edition"
-    elif (word, cursor.previous) == ("ed", "rev."):
-        spoken = "edition"
-    elif word == "rev" and _REVISION.match(cursor.text, end):  # "3rd rev. ed.", "rev. B"
-        spoken = "revised" if following == "ed" else "revision"
-    elif word == "Rev" and cursor.previous == ".":  # "Phys. Rev. Lett. 95"
-        spoken = "review"
-    elif word == "Co" and following in _COUNTIES:
-        spoken = "County"
-    elif key in ("min", "maj") and cursor.previous in _KEYS_OF_MUSIC:
-        spoken = f"{key}or"
-    elif key in tables.ABBREVIATIONS:
+    if key in tables.ABBREVIATIONS:
         if not _is_abbreviated(cursor, word, key, end, following):
             return None
-        is_channel = key == "ch" and _TELEVISION.search(cursor.text, max(cursor.at - 20, 0), cursor.at)
-        is_year = key == "fl" and _YEAR_FOLLOWS.match(cursor.text, end)
-        spoken = "channel" if is_channel else "flourished" if is_year else tables.ABBREVIATIONS[key]
-        spoken = "generation" if key == "gen" and following[:1].isdecimal() else spoken
-        spoken = "departs" if key == "dep" and following[:1].isdecimal() else spoken
+        spoken = tables.ABBREVIATIONS[key]
     elif key in tables.WEEKDAYS and word[0].isupper():
         is_month = following.lower() in tables.MONTH_NUMBERS
         if not (is_month or following in (",", ")") or following[:1].isdecimal() or following.islower()):
@@ -205,17 +169,8 @@ def title(cursor: Cursor) -> Reading | None:
     return Reading(name, cursor.word_end)
 
 
-def before_colon(cursor: Cursor) -> Reading | None:
-    """Tel: 555-0199, Ext: 12."""
-    name = {"tel": "telephone", "ext": "extension"}.get(cursor.word.lower())
-    is_before_number = (
-        name and cursor.behind_word in (":", " ") and _NUMBER_FOLLOWS.match(cursor.text, cursor.word_end)
-    )
-    return Reading(name, cursor.word_end) if name and is_before_number else None
-
-
 _SHORT_WORD_RULES: tuple[Rule, ...] = (
-    *(state, designator, street, title, weekday, month, before_colon, function_name),
+    *(sense, state, designator, street, title, weekday, month, function_name),
 )
 
 
@@ -238,20 +193,6 @@ def _initial(cursor: Cursor, letter: str, end: int, following: str) -> Reading |
     is_part = not is_name or cursor.previous.lower() in _NUMBERED_WITH_I
     if is_part and (number := roman(cursor, letter, end - 1)) is not None:
         return Reading(number, end - 1)
-    if letter == "c" and _CENTURY.fullmatch(cursor.previous):
-        return Reading("century" + cursor.last_stop(end), end)
-    is_dated = letter in "pc" or (letter in "bdm" and cursor.previous in ("(", ";", ","))
-    if letter == "p" and following.islower() and say.roman(following.upper()):
-        return Reading("page", end)
-    is_dated = is_dated or (letter in "bdmr" and cursor.at == 0 and _YEAR_FOLLOWS.match(cursor.text, end))
-    is_dated = is_dated or (letter == "r" and cursor.previous in ("(", ";", ","))
-    is_note = letter == "n" and (cursor.previous.lower() == "see" or cursor.previous.isdecimal())
-    if is_note and following[:1].isdecimal():
-        return Reading("note", end)
-    if following[:1].isdecimal() and is_dated:
-        return Reading(_DATED_INITIALS[letter], end)
-    if letter == "v" and following:
-        return Reading("versus", end)
     if cursor.at == 0 and following and letter.islower():  # "a. First"
         return Reading(f"{letter_name(letter.upper())},", end)
     if letter.isupper() and (is_name or following == "," or following.islower()):  # also "E. coli"
@@ -261,12 +202,12 @@ def _initial(cursor: Cursor, letter: str, end: int, following: str) -> Reading |
 
 def _is_abbreviated(cursor: Cursor, word: str, key: str, end: int, following: str) -> bool:
     """Whether a known abbreviation is one here, and no word at the end of a sentence."""
-    is_number = following[:1].isdecimal()
-    if word == "Ms":
+    if word == "Ms" or key in ("mt", "ft"):
         return following[:1].isupper()
+    if (word, following[:1].isdecimal()) == ("Fr", True) or (key in tables.MONTH_NUMBERS and word.islower()):
+        return False  # Swiss francs; "mar."
+    is_number = following[:1].isdecimal()
     is_code = key in ("no", "nos", "ref") and _CODE_FOLLOWS.match(cursor.text, end) is not None
-    if key in ("no", "nos") and following == "of":
-        return not cursor.text.startswith(" of course", end)
     if key in tables.BEFORE_NUMBERS and not is_number:
         is_small = following.islower() and len(following) > 1 and key in _ROMAN_IN_SMALL
         is_roman = (following.isupper() or is_small) and say.roman(following.upper()) is not None
@@ -275,20 +216,9 @@ def _is_abbreviated(cursor: Cursor, word: str, key: str, end: int, following: st
             key == "no" or not _BRACKETED_NUMBER.match(cursor.text, end)
         ):
             return False
-    is_number = is_number or following in tables.CURRENCIES
-    goes_on = (
-        is_number
-        or is_code
-        or following.islower()
-        or (following != "" and (word[0].isupper() or cursor.previous in ("(", ",", ";")))
-    )
-    if key in tables.ALSO_WORDS and not goes_on:
-        return False
-    if key in tables.MONTH_NUMBERS and not word[0].isupper():
-        return False
-    if key == "ave" and not following and not cursor.previous:
-        return word[0].isupper()
-    return key not in ("mt", "ft") or following[:1].isupper()
+    goes_on = is_number or is_code or following in tables.CURRENCIES or following.islower()
+    goes_on = goes_on or (following != "" and (word[0].isupper() or cursor.previous in ("(", ",", ";")))
+    return goes_on or key not in tables.ALSO_WORDS
 
 
 def calendar_name(short: str) -> str:

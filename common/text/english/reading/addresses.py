@@ -27,7 +27,8 @@ _URL = re.compile(
     re.IGNORECASE,
 )
 _FILE = re.compile(
-    rf"(?![a-z]\.[a-z]\.)(?:[\w.-]{{1,100}}[/\\]){{0,12}}[\w-]{{1,100}}(?:\.[\w-]{{1,40}}){{0,3}}\.(?:{_ENDINGS}|{_LARGE_ENDINGS})(?!\w|\.[A-Za-z]{{3}})(?:\?\w+=[\w=&%.+-]{{0,200}})?(?:\.\d{{1,4}}(?!\w)){{0,3}}"
+    r"(?!(?:[A-Za-z]\.){1,5}[A-Za-z](?!\w))"  # "p.h."
+    rf"(?:[\w.-]{{1,100}}[/\\]){{0,12}}[\w-]{{1,100}}(?:\.[\w-]{{1,40}}){{0,3}}\.(?:{_ENDINGS}|{_LARGE_ENDINGS})(?!\w|\.[A-Za-z]{{3}})(?:\?\w+=[\w=&%.+-]{{0,200}})?(?:\.\d{{1,4}}(?!\w)){{0,3}}"
 )
 _DOTTED_NAME = re.compile(
     r"[A-Za-z_]\w{1,60}\.[a-z_]\w{1,60}(?:\.[A-Za-z_]\w{1,60}){1,8}(?!\w)"
@@ -148,6 +149,8 @@ def tag(cursor: Cursor) -> Reading | None:
     if cursor.char == "#" and not cursor.touches_word:
         if match := _HASH_NUMBER.match(cursor.text, cursor.at):
             return Reading("number", match.end())
+        if cursor.text[cursor.at : cursor.at + 3] in ("#s", "#s "):
+            return Reading("numbers", cursor.at + 2)  # "your lucky #s"
         if match := _HASHTAG.match(cursor.text, cursor.at):
             return _name(cursor, "hashtag", match)
     elif cursor.char == "@" and (match := _HANDLE.match(cursor.text, cursor.at)):

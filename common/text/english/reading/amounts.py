@@ -19,16 +19,18 @@ _SPACED_RANGE = re.compile(rf"\s-\s({N})(?![-\d])")
 _SPACED_THOUSANDS = re.compile(
     r"[1-9]\d{0,2}([ \u00a0\u2009\u202f])\d{3}(?:\1\d{3}){0,5}(?![\w-]|[.,:/]\d|\1\d)"
 )
+_MONTH_FOLLOWS = re.compile(rf"\s(?:{'|'.join(tables.MONTHS)})\s\d{{3,4}}(?!\d)")
 _GOES_ON = re.compile(r"[/:]\d|\s?=")
 _MILLIONS = re.compile(
     r"[mMBT](?=\s(?:people|users|views|followers|customers|jobs|homes|subscribers|downloads|copies|tonnes|tons|barrels"
     r"|shares|workers|children|viewers|visitors|fans|voters|households|passengers|vehicles|cases|doses|years|Americans|Britons|euros?|pounds|dollars|yen|members|readers|players"
     r"|listeners|students|patients|migrants|refugees|units|phones|devices|computers|laptops|notebooks|sets|items"
-    r"|pages|words|records|visits|hits|songs|albums|tickets|deaths|acres|hectares|residents|adults|employees"
+    r"|pages|words|records|visits|hits|songs|albums|tickets|deaths|dead|killed|homeless|infected|acres|hectares|residents|adults|employees"
     r"|staff|families|messages|emails|orders|clients|accounts|cards|cars|bottles|drivers|visas|tests|games"
     r"|in\s(?:profits?|sales|cash|debt|revenue|damages|funding|bonuses|fees|taxes))\b)"
 )
 _MILLIONS_OF_MONEY = re.compile(r"m(?=\s?(?:USD|EUR|GBP|JPY|INR|CHF|AUD|CAD|NZD|€|£)(?!\w))")
+_AGED = re.compile(r"(?:\(|'[sm]\s)\d\dM(?!\w)")  # a man of that age: "bf (26M)", "he's 28M"
 _BEFORE_QUANTITY = words("""to from over under nearly almost about some around roughly than least most worth
     population reach reached hit exceed exceeded total totaling ~ > <""")
 _POPULATED = words("pop population")
@@ -36,7 +38,8 @@ _HALF_DAY = re.compile(r"\s?[apAP]\.?[mM]\b")
 _SET_FOLLOWS = re.compile(r"(?:\s?\(\d{1,2}(?:-\d{1,2})?\))?,?\s[0-7][-–][0-7](?![\w-])")
 _SET_BEFORE = re.compile(r"\b[0-7][-–][0-7](?:\s?\(\d{1,2}(?:-\d{1,2})?\))?,?\s$")
 _EXTENTS = words("tall high long wide deep thick")
-_HYPHENED = words("table figure fig exhibit")  # "Table 2-1", not "Tables 2-4"
+_OPEN = words("open hours daily")
+_HYPHENED = words("table figure fig exhibit ht height")  # "Table 2-1", not "Tables 2-4"
 _MILLION = re.compile(r"m(?!\w)")
 _TIMES = re.compile(r"x(?!\w)")
 _SCORED = re.compile(
@@ -104,7 +107,8 @@ def amount(cursor: Cursor) -> Reading:
     if joint == "to" and not unit and not after:
         spoken[1] = _end_of_years(numbers, spoken[1])
     is_bare = joint == "to" and not unit and not after
-    is_set = is_bare and (_is_set(cursor, numbers, end) or cursor.previous.lower().rstrip(".") in _HYPHENED)
+    named = (cursor.earlier if cursor.previous == ":" else cursor.previous).lower().rstrip(".")
+    is_set = is_bare and (_is_set(cursor, numbers, end) or named in _HYPHENED)
     if is_bare and _is_code(cursor, numbers):  # "ISO-8859-1", "case #21-1484"
         code = " ".join(
             say.decimal(number)
@@ -115,7 +119,8 @@ def amount(cursor: Cursor) -> Reading:
             for number in numbers
         )
         return Reading(code, end)
-    if is_set or (joint == "to" and numbers[0] == numbers[1]):  # "a 50-50 chance"
+    are_hours = cursor.previous.lower() in _OPEN or cursor.previous[:3].lower() in tables.WEEKDAYS
+    if is_set or (joint == "to" and numbers[0] == numbers[1] and not are_hours):  # "a 50-50 chance"
         joint = ""
     said = f" {joint} ".join(spoken).replace("  ", " ")
     if not (unit or after or joint):
@@ -142,6 +147,7 @@ def _numbers(cursor: Cursor) -> tuple[list[str], str, int]:
             ranged = None
     is_code = ranged and len(ranged[1]) > 2 and ranged[1][0] == "0" and ranged[1][1] != "."  # "2024-0098"
     goes_on = ranged and _GOES_ON.match(text, ranged.end())  # "1-2/3", "5-3=2"
+    goes_on = goes_on or (ranged and _MONTH_FOLLOWS.match(text, ranged.end()))  # "1412 – 30 May 1431"
     if ranged and not is_code and not goes_on:
         return [numbers[0], ranged[1]], "to", ranged.end()
     while len(numbers) < 5 and (by := _BY.match(text, end)):
@@ -211,7 +217,11 @@ def _magnitude(cursor: Cursor, numbers: list[str], end: int) -> tuple[str, int]:
             and not _MILLIONS.match(cursor.text, end)
             and cursor.previous.lower() not in _BEFORE_QUANTITY
         )
-        if is_name or (match[2] in "kK" and "." not in numbers[-1]):
+        is_name = is_name or (
+            match[2] == "M" and _AGED.search(cursor.text, max(cursor.at - 3, 0), match.end()) is not None
+        )
+        is_letter = match[2] in "kK" and "." not in numbers[-1]  # not in "62k mi"
+        if is_name or (is_letter and not unit_after(cursor, match.end(), is_one=False)[0]):
             return "", end
     word = match[1].lower() if match[1] else match[2]
     return f" {_MAGNITUDES.get(word, word)}", match.end()
@@ -234,7 +244,8 @@ def _plain_number(cursor: Cursor, number: str, end: int, is_counted: bool) -> st
     is_room = is_room or (len(number) == 3 and cursor.earlier.lower() == "flight")
     if len(number) in (3, 4) and is_room and number[-2:] != "00" and number[0] != "0":
         return f"{say.cardinal(int(number[:-2]))} {say.two_digits(int(number[-2:]))}"
-    if len(number) == 4 and not is_counted and number[-3:] != "000" and _is_model(cursor, end):
+    is_short = len(number) == 3 and len(cursor.previous) == 2 and number[0] != "0"  # "EK 203"
+    if (len(number) == 4 or is_short) and not is_counted and number[-3:] != "000" and _is_model(cursor, end):
         return say.short(number)
     is_paired = (
         len(number) in (3, 4)

@@ -110,7 +110,7 @@ def _capitals(cursor: Cursor, word: str) -> str:
     if word in tables.ACRONYM_WORDS:
         return word.capitalize()
     lower = word.lower()
-    if word in tables.SPELLED and not cursor.is_shouted:
+    if lower in tables.SMALL_ACRONYMS or (word in tables.SPELLED and not cursor.is_shouted):
         return word
     if word == "BID" and (cursor.previous in _DOSED or cursor.previous[:1].isdecimal()):  # twice a day
         return word
@@ -199,6 +199,7 @@ def _said_roman(cursor: Cursor, base: str, number: int, end: int) -> str:
     before, following = cursor.previous.rstrip("."), cursor.next(end)
     is_name = before[:1].isupper()
     key = before.lower()
+    key = tables.ABBREVIATIONS.get(key, key).lower() if cursor.previous[-1:] == "." else key  # "Wm. I"
     key = key[:-1] if key[-1:] == "s" and key[:-1] in NUMBERED else key  # "Vols. I–III"
     if base == "I":
         if not is_name or following.lower() in _VERBS_OF_I:

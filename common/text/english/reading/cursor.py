@@ -122,11 +122,11 @@ def first_reading(rules: tuple[Rule, ...], cursor: Cursor) -> Reading:
 def begin(text: str, is_british: bool = False) -> Cursor:
     """The cursor at the beginning of a sentence."""
     words = _WHOLE_WORD.findall(text)
-    capitals = sum(word.isupper() for word in words)
+    capitals = [word for word in words if word.isupper()]
     return Cursor(
         text,
         is_equation="=" in text or "hat is " in text or _FORMULA.search(text) is not None,
-        is_shouted=len(words) > 2 and capitals > 0.7 * len(words),
+        is_shouted=len(words) > 2 and len(capitals) > 0.7 * len(words) and max(map(len, capitals)) > 3,
         is_british=is_british,
     )
 

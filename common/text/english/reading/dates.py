@@ -19,7 +19,7 @@ _DAYS_BEHIND_MONTH = re.compile(_DAYS)
 _DAYS_BEFORE_MONTH = re.compile(rf"{_DAYS}\s(?i:({_MONTH})\b)")
 _DAY_AND_MONTH = re.compile(r"(?!0\d\d)(\d{1,2})(?![\d:/])\s?(?:st|nd|rd|th)?[\s-]([A-Za-z]{3,9})\b")
 _DATE_FOLLOWS = re.compile(
-    rf",?\s\(?(?:the\s)?(?:\d{{1,2}}(?:st\b|nd\b|rd\b|th\b|/|:\d|\s?[-–]\s?\d|\s?[ap]\.?m|\s?[,.)\]]|\s?$|\s(?:{_MONTH})\b)|(?:{_MONTH})\b)",
+    rf",?\s\(?(?:the\s)?(?:\d{{1,2}}(?:st\b|nd\b|rd\b|th\b|/|:\d|\s?[-–]\s?\d|\s?[ap]\.?m|\s?[,.)\]]|:\s|\s?$|\s[-–]\s[A-Z]|\s(?:{_MONTH})\b)|(?:{_MONTH})\b)",
     re.IGNORECASE,
 )
 _DAY_OF = re.compile(r"\d(?:st|nd|rd|th)?\sof\s[A-Za-z]{3,9}\.?\s$")  # before "3rd of May 20"
@@ -29,10 +29,12 @@ _DAY_FOLLOWS = re.compile(r"\s(?:the\s)?(?:\d{1,2}(?i:st|nd|rd|th)?|\d{4})(?![\w
 _WORDS_TOO = words("may march mar dec sep")
 _BEFORE_MONTH = words("""on in by of since until till from before after to the and during between early late
     mid this last next every each""")
-_DATED = words("""on by until since before after dated due shipped filed arrived delivered mailed expires
-    issued signed""")
+_DATED = words("""on by until since before after dated due starting beginning effective shipped filed arrived
+    delivered mailed expires issued signed""")
 _NO_WORDS = words("tue tues weds thu thur thurs")  # days in small letters too
 _DAYS_TOO = words("mon wed sat sun tu th")  # in capitals they are names and words as well
+_ZONES = words("ET CT MT PT EST EDT CST CDT MST MDT PST PDT GMT BST")
+_DUE = words("due date when start starts end ends deadline")
 _REVISED = words("update updated edit edited posted revised effective news")
 _ON = words("on next last every each until till by closed open")
 _DAYTIMES = words("night morning afternoon evening nights mornings afternoons evenings noon brunch nite")
@@ -77,6 +79,8 @@ def date(cursor: Cursor, m: re.Match) -> str:
 def joined_date(cursor: Cursor, m: re.Match) -> str:
     """25-Jul-2012, 25/jul/12, 25Jul2012; with blanks only before a year of four digits."""
     day, joint, year = int(m[1]), m[2], m[4].lstrip("'")
+    if is_month(cursor.previous, cursor.earlier):  # "Mar 21-Apr 19"
+        return ""
     if not 1 <= day <= 31 or (len(year) == 2 and joint not in ("-", "/")):
         return ""
     return f"{_the(cursor)}{say.ordinal(day)} of {month_name(m[3])} {say.year(full_year(year))}"
@@ -198,6 +202,9 @@ def _is_day_named(cursor: Cursor, end: int) -> bool:
     following = cursor.next(end).lower()
     if cursor.word in ("Sat", "Wed") and cursor.previous.islower():
         return True
+    is_timed = cursor.previous[:1].isdecimal() and cursor.previous.lower().rstrip(".").endswith(("m", "t"))
+    if is_timed or cursor.previous in _ZONES:  # "4.30pm Sun", "2 p.m. ET Wed."
+        return True
     if cursor.text.startswith(":", end) and cursor.previous.lower() != "the":  # "Mon: rain"
         return True
     before = cursor.earlier if cursor.previous in ("&", "and", ",", "or") else ""
@@ -211,6 +218,8 @@ def dated_fraction(cursor: Cursor, first: int, second: int) -> str:
     """The date of "on 3/14" and "Tues. 3/14", "" for a fraction."""
     before = cursor.earlier if cursor.previous == "," else cursor.previous
     key = before.rstrip(".").lower()
+    if key == ":" and cursor.earlier.lower() in _DUE:
+        key = "on"
     if key == "(" and cursor.earlier.lower() in _REVISED:
         key = "on"
     if key == "of" and cursor.earlier.lower() in ("week", "night", "morning", "evening", "as", "day"):
@@ -219,7 +228,8 @@ def dated_fraction(cursor: Cursor, first: int, second: int) -> str:
         key = "on"
     is_date = key in _DATED or key.removesuffix("day") in _DAY_NAMES or key in tables.WEEKDAYS
     month, day = in_order(cursor, first, second)
-    month, day = (day, month) if month > 12 else (month, day)  # "by 14/2"
+    if month > 12:
+        month, day = day, month
     return f"{tables.MONTHS[month - 1]} {say.ordinal(day)}" if is_date and is_day(month, day) else ""
 
 

@@ -22,7 +22,7 @@ from melforge.common.text.english.reading.money import european_price, pence, pe
 from melforge.common.text.english.reading.streets import house_in_queens, house_number
 from melforge.common.text.english.reading.telephone import DIGITS, is_access_code
 from melforge.common.text.english.reading.times import TIMES, duration
-from melforge.common.text.english.reading.units import per_unit, plural_unit, unit_after, unit_name
+from melforge.common.text.english.reading.units import LETTERED, per_unit, plural_unit, unit_after, unit_name
 from melforge.common.text.english.reading.word_classes import CLOSED, FINITE, PREPOSITIONS
 from melforge.common.text.english.reading.words import RELEASE, said_version
 from melforge.common.text.english.word_parts import words
@@ -38,15 +38,24 @@ _SCIENTIFIC = re.compile(
 _MAGNITUDES = words("k K M B T bn mn tn mln bln")
 _BY = re.compile(r"(?:x\d+){1,3}(?:[cmk]?m|ft|in|px)?")
 _OF_MUSIC = re.compile(r"[♩♪𝅘𝅥]|\b[A-G][#♯♭b]?\s(?:minor|major)\b|\bkey of [A-G]|\btime signature\b")
+_GOES_ON = re.compile(r"[^\w\s]?$|\s?[-–:=+×a-z,;.*%\"'″]")
+_OF_WEIGHT = re.compile(r"\b(?:weigh|lost|gained|heavy|lbs?\b)")
+_OF_GOALS = re.compile(r"\d\+\d{1,2}['′]|\b\d\s?[-–]\s?\d\b(?!\d)|\b(?:[Gg]oals?|[Ss]ub|pen|HT|FT)\b")
 _OF_BETS = re.compile(r"\b(?:odds|bookies|favourites?\sat)\b")
 _SECONDS = re.compile(r"\s?s(?:ecs?)?(?!\w)")
 _BEFORE_TO = words("""able back come easy glad go going good got hard happy have like listen love need nice
     ready talk time trying used want way""")
+_ITS = words("the my your ur")
+_BEFORE_DATES = words("class classes game games exam test due meeting section sections")
+_EVENTS = words("meeting mtg call game party show class event deadline session visit appointment appt")
+_OBJECTS = words("me u us him them")
+_BEHIND_SOUND = words("""u ur me my your be bed b c do get go have hear know leave say see sleep talk work""")
+_DAYS = frozenset((*tables.WEEKDAYS, *(day.lower() for day in tables.WEEKDAYS.values())))
 _BEFORE_FOR = words(
     "good thx thanks thank ready wait waiting luv nice ok okay time perfect all much tix tickets"
 )
 _TO_FRACTION = re.compile(r"(\d{1,3})\s?[-–]\s?(?=\d{0,3}\s?[½¼¾⅓⅔⅛])")
-_EVERY = re.compile(r"/(?:day|week|month|year|wk|mo|yr|d)\b")
+_EVERY = re.compile(r"/(?:day|week|month|year|wk|mo|yr|d|\d{1,2}\s?(?:h|hrs?|hours|days|weeks))\b")
 _PLURAL_SIZE = re.compile(r"x(\d{1,2})s")
 _HALVED_BEHIND_HYPHEN = re.compile(r"-(?:price|off|time)\b")
 _CRICKET = re.compile(
@@ -60,8 +69,8 @@ _PORTS = words("""80 443 3000 3001 3306 4000 4200 5000 5173 5432 6379 8000 8001 
 _SCORES = {("24", "7"): "twenty-four seven", ("9", "11"): "nine eleven", ("7", "11"): "seven eleven"}
 _SCORES |= {("20", "20"): "twenty twenty"}
 _RATED = words("rated rate rates rating score scored scores : gave give gives got get gets solid")
-_PAGES = words("""stop page p slide part step item question track disc photo image frame retry attempt try
-    thread test day week lesson chapter episode round level batch epoch stage phase shard chunk box""")
+_PAGES = words("""stop lap page p slide part step item question track disc photo image frame retry attempt try
+    ep thread test day week lesson chapter episode round level batch epoch stage phase shard chunk box""")
 _QUARTERED = (2, 3, 4, 8, 16)  # the denominators of fractions in brackets
 _HALVED = words("price dozen time marathon way off mast")
 _HEIGHT = r"(\d{1,3})\s?['′](?:\s?-?\s?)(\d{1,2}(?:\.\d)?)\s?(?:\"|″|'')"
@@ -175,9 +184,11 @@ def height(cursor: Cursor, m: re.Match) -> str:
     return f"{say.integer(m[1])} foot {say.integer(m[2])}"
 
 
-@form(r"(\d{1,2})\s?st\s?(\d{1,2})\s?lbs?(?!\w)|(\d?[02-9]|1[1-9])st(?!\w)")
+@form(r"(\d{1,2})\s?st\s?(\d{1,2})\s?lbs?(?!\w)|(\d?[02-9]|1[1-9])\s?st(?!\w)")
 def stone(cursor: Cursor, m: re.Match) -> str:
-    """12st 4lb, 14st; not 21st."""
+    """12st 4lb, 14st, weighs 8 st; not 21st."""
+    if not m[1] and " " in m[0] and not cursor.is_near(_OF_WEIGHT):
+        return ""
     return f"{say.integer(m[1])} stone {_counted(m[2], 'pound')}" if m[1] else f"{say.integer(m[3])} stone"
 
 
@@ -255,7 +266,8 @@ def days_with_months(cursor: Cursor, m: re.Match) -> str:
     """7/1-7/5, 1/5-1/9; not 1/4-1/2."""
     (month, day), (last_month, last) = (in_order(cursor, int(m[n]), int(m[n + 1])) for n in (1, 3))
     is_later = month == last_month and day < last
-    is_later = is_later or (month < last_month and (month > day or last_month > last))
+    is_sure = min(day, last) > 12 and {day, last}.isdisjoint((16, 32, 64))  # "5/21–6/20", no "3/16-5/16"
+    is_later = is_later or (month < last_month and (month > day or last_month > last or is_sure))
     if cursor.is_equation or not (is_later and is_day(month, day) and is_day(last_month, last)):
         return ""
     first = f"{tables.MONTHS[month - 1]} {say.ordinal(day)}"
@@ -287,6 +299,9 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
     if dated := dated_fraction(cursor, top, bottom):
         return dated
     before = cursor.previous.lower()
+    if before == "the" and cursor.next(m.end()) in _EVENTS and is_day(*in_order(cursor, top, bottom)):
+        month, day = in_order(cursor, top, bottom)
+        return f"{tables.MONTHS[month - 1]} {say.ordinal(day)}"
     if before.rstrip(".") in ("op", "opus"):
         return f"{say.cardinal(top)} number {say.cardinal(bottom)}"
     if len(m[3]) > 2 and m[3][0] == "0":  # "INV-2024/0087"
@@ -295,21 +310,21 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
     is_docket = is_docket or (len(m[2]) == 4 and len(m[3]) > 2)  # "Regulation 2016/679"
     is_coded = "0" in (m[2][0], m[3][0]) and not is_day(*in_order(cursor, top, bottom))  # "wind 080/12"
     is_docket = is_docket or is_coded
-    if before[-1:] == "/" or is_docket:  # "ref. AB/1234/24"
+    if (before[-1:] == "/" and not cursor.is_after_blank) or is_docket:  # "ref. AB/1234/24"
         return f"{say.short(m[2])} slash {say.short(m[3])}"
     is_bracketed = (
         before == "(" and cursor.text.startswith(")", m.end()) and bottom not in _QUARTERED and bottom < 13
     )
     if before in ("grade", "phase", "class", "type", "category"):  # "Grade 3/4"
         return f"{say.cardinal(top)} slash {say.cardinal(bottom)}"
-    if before.rstrip(".") in _PAGES or (is_bracketed and top <= bottom):
+    if cursor.at == 0 and top <= bottom > 4 and bottom != 8 and not _GOES_ON.match(cursor.text, m.end()):
+        return f"{say.cardinal(top)} of {say.cardinal(bottom)}"  # "1/5 Why I left", one of several posts
+    is_part = bottom in _QUARTERED and cursor.next(m.end()) == "of"  # "stop 3/4 of the way up"
+    if (before.rstrip(".") in _PAGES and not is_part) or (is_bracketed and top <= bottom):
         return f"{say.cardinal(top)} of {say.cardinal(bottom)}"
     if top > 30 and bottom <= 10 and _CRICKET.search(cursor.text[max(cursor.at - 60, 0) : m.end() + 60]):
         return f"{say.short(m[2])} for {say.cardinal(bottom)}"
-    is_rating = bottom in (5, 10) and (
-        before in _RATED or cursor.next(m.end()) in ("people", "times", "would")
-    )
-    if (bottom > 3 and cursor.next(m.end()) in ("stars", "points")) or is_rating or top == bottom == 10:
+    if _is_rating(cursor, top, bottom, m.end()):
         return f"{say.cardinal(top)} out of {say.cardinal(bottom)}"
     if cursor.is_near(_OF_BETS):
         return f"{say.cardinal(top)} to {say.cardinal(bottom)}"
@@ -334,6 +349,20 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
     if is_date and is_day(month, day):
         return f"{tables.MONTHS[month - 1]} {say.ordinal(day)}"
     return say.fraction(top, bottom)
+
+
+def _is_rating(cursor: Cursor, top: int, bottom: int, end: int) -> bool:
+    """4/5 stars, rated 9/10, an 8/10, 11/10, 5/5; Score: 45/50."""
+    before, following = cursor.previous.lower(), cursor.next(end)
+    if bottom > 3 and following in ("stars", "points"):
+        return True
+    if before in _RATED or following in ("people", "times", "would"):
+        return bottom in (5, 10) or (bottom >= top > 12 and bottom not in (16, 32, 64))
+    if bottom != 10:
+        return top == bottom == 5
+    is_apart = before in ("a", "an") or (before.isalpha() and before not in CLOSED | _BEFORE_DATES)
+    is_tenths = following in ("of", "mi", "mile", "inch")
+    return 10 <= top < 14 or (top > 3 and is_apart and not is_tenths)
 
 
 def short_fraction(cursor: Cursor) -> Reading | None:
@@ -391,7 +420,9 @@ def strand(cursor: Cursor, m: re.Match) -> str:
     return f"{say.integer(m[1])} prime"
 
 
-@form(r"(\d{1,3}(?:,\d{3})+|\d+)(?:\s?(?:st|nd|rd|th|ST|ND|RD|TH)(s|ly|'s)?(?!\w)|([ºª])(?!\s?[CFK]))")
+@form(
+    r"(\d{1,3}(?:,\d{3})+|\d+)(?:(?:(?:st|nd|rd|th)(s|ly|'s)|\s?(?:st|nd|rd|th|ST|ND|RD|TH))(?!\w)|([ºª])(?!\s?[CFK]))"
+)
 def ordinal(cursor: Cursor, m: re.Match) -> str:
     """21st, 5ths, 1º; not 45º, which are degrees."""
     number = m[1].replace(",", "")
@@ -441,31 +472,47 @@ def mixed(cursor: Cursor, m: re.Match) -> str:
     return one_by_one(m[0]) if is_access_code(cursor, m[0]) else letters_and_digits(cursor, m[0])
 
 
+@form(r"0x([\dA-Fa-f]{2,16})(?!\w)")
+def hexadecimal(cursor: Cursor, m: re.Match) -> str:
+    """0x80070005."""
+    return f"zero X {one_by_one(m[1])}"
+
+
 @form(r"(\d{1,4})\((?=[\d(][^()]{0,40}[-+*/×−][^()]{0,40}\))")
 def factor(cursor: Cursor, m: re.Match) -> str:
     """2(3 + 4)."""
     return f"{say.integer(m[1])} times" if cursor.is_equation or not cursor.touches_word else ""
 
 
-@form(
-    r"([24])(?=\s(u|ur|me|be|bed|b|c|do|get|go|have|hear|know|leave|say|see|sleep|talk|the|work|[MTWFS][a-z]{2,4}day|Sat|Sun|Fri|Mon)\b)"
-)
+@form(r"([24])(?=\s([a-zA-Z]{1,12})\b)")
 def sound(cursor: Cursor, m: re.Match) -> str:
-    """Talk 2 u, need 2 know, good 4 me: a digit for its sound, in small letters."""
-    is_to = m[1] == "2" and m[2] != "the" and cursor.previous in _BEFORE_TO
-    return "to" if is_to else "for" if m[1] == "4" and cursor.previous in _BEFORE_FOR else ""
+    """Talk 2 u, went 2 the gym, want me 2 go, sorry 4 my reply: a digit for its sound, in small letters."""
+    before, following, word = cursor.previous, m[2], {"2": "to", "4": "for"}[m[1]]
+    if following in _ITS and before.isalpha() and before.islower() and before not in CLOSED | LETTERED:
+        return word
+    is_plain = following.islower() and following not in CLOSED and following[-1] != "s"
+    if m[1] == "2" and before in _OBJECTS and is_plain:
+        return word
+    known = _BEFORE_TO if m[1] == "2" else _BEFORE_FOR
+    is_behind = (
+        following in _BEHIND_SOUND or following.lower() in _DAYS or (word, following) == ("for", "the")
+    )
+    return word if is_behind and before in known else ""
 
 
-@form(r"(45|90|105|120)\+(\d{1,2})['′](?!\w)")
-def stoppage_time(cursor: Cursor, m: re.Match) -> str:
-    """90+3', the minute of a goal."""
-    return f"{say.cardinal(int(m[1]))} plus {say.cardinal(int(m[2]))}"
+@form(r"(?:(45|90|105|120)\+)?(\d{1,3})['′](?!\w)")
+def minute_of_game(cursor: Cursor, m: re.Match) -> str:
+    """90+3', the minute of a goal; Saka 12'; not a ladder of 12'."""
+    if m[1]:
+        return f"{say.cardinal(int(m[1]))} plus {say.cardinal(int(m[2]))}"
+    is_scored = (cursor.previous[:1].isupper() or cursor.previous in (",", "(")) and cursor.is_near(_OF_GOALS)
+    return _counted(m[2], "minute") if is_scored else ""
 
 
-@form(r"(\d{1,2})/(\d{1,2})c(?!\w)")
+@form(r"(\d{1,2})((?:\s?(?i:[ap]m))?)/(\d{1,2})[cC](?!\w)")
 def in_two_zones(cursor: Cursor, m: re.Match) -> str:
-    """8/7c, of television."""
-    return f"{say.cardinal(int(m[1]))}, {say.cardinal(int(m[2]))} central"
+    """8/7c, 9PM/8C, of television."""
+    return f"{say.cardinal(int(m[1]))}{m[2].upper()}, {say.cardinal(int(m[3]))} central"
 
 
 @form(r"(\d{1,3})s(?![\w']|\s+of\b)")
@@ -524,7 +571,7 @@ NUMBERS: tuple[Rule, ...] = (
         slashed_numbers,
         days_with_months,
         in_two_zones,
-        stoppage_time,
+        minute_of_game,
         sound,
         fraction,
         short_fraction,
@@ -541,7 +588,7 @@ NUMBERS: tuple[Rule, ...] = (
         team,
         factorial,
     ),
-    *(mixed, amount),
+    *(hexadecimal, mixed, amount),
 )
 
 

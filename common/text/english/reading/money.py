@@ -41,6 +41,10 @@ _NO_THINGS = (
     apiece available raised spent paid owed needed required invested lost won earned saved yesterday today
     last next this back away off up down out""")
 )
+_GOES_ON = re.compile(r"[-:]|/(?![a-z])")
+_PER_HEAD = re.compile(r"\s?(pppn|pp|pn|pcm|pw)(?!\w)")
+_PER = {"pp": " per person", "pn": " per night", "pcm": " per calendar month", "pw": " per week"}
+_PER |= {"pppn": " per person per night"}
 _PENCE = re.compile(r"(\d{1,3}(?:\.\d)?)p(?![\w'])")
 _NOTES = re.compile(r"(\d0)s(?!\w)")
 
@@ -66,7 +70,7 @@ def price(cursor: Cursor, currency: str) -> Reading:
     joint = _JOINT.match(cursor.text, prices[0].end)
     if joint and joint[1] in ("", currency[-1:]) and (joint[1] or " " not in joint[0]):
         second = _parse(cursor.text, joint.end(), currency)
-        is_whole = cursor.text[second.end : second.end + 1] not in ("-", "/", ":") or not prices[0].magnitude
+        is_whole = not (_GOES_ON.match(cursor.text, second.end) and prices[0].magnitude)
         prices += [second] if is_whole else []
     return said_price(cursor, prices, currency)
 
@@ -96,6 +100,9 @@ def said_price(cursor: Cursor, prices: list, currency: str) -> Reading:
     if cursor.text.startswith(f" {many}", end) and not cursor.text[end + len(many) + 1 :][:1].isalnum():
         end += len(many) + 1  # "$5 million dollars"
     per, end = per_unit(cursor, end)
+    if not per and (head := _PER_HEAD.match(cursor.text, end)):  # "£499pp"
+        per, end = per_unit(cursor, head.end())  # "€22 pp/night"
+        per = _PER[head[1]] + per
     if cursor.possessive(end):  # "$5bn's worth"
         per, end = per + "'", end + 2
     is_least = not per and cursor.text.startswith("+", end) and not cursor.text[end + 1 : end + 2].isalnum()

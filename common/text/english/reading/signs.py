@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 from melforge.common.text.english.pronounce import is_known
@@ -58,7 +59,6 @@ _ELISION = re.compile(r"'(twas|tis|em|til|cause|bout|round|n)(?!\w)'?", re.IGNOR
 _FULL = {"em": "them", "til": "until", "cause": "because", "bout": "about", "round": "around", "n": "and"}
 _MARKS = ".,;:?!…"
 _DRAWN = frozenset("=*_~#+.<>/\\|^")  # three of these in a row are a line, which is silent
-_BEFORE_NUMBER = {"<": "less than", ">": "greater than", "~": "about"}
 _IN_ROWS = tables.SILENT | {s for s in tables.SYMBOLS if s.isascii() or s in "§¶" or s in tables.CURRENCIES}
 _OPTION = re.compile(r"[a-z][a-z\d]*(?:-[a-z\d]+)*(?=[\s=`'\"),.;]|$)")  # of a command: "--dry-run"
 _PAUSES = (",", ";", "—", "-")
@@ -77,6 +77,7 @@ _OF_BYTES = re.compile(r"\d{1,5}(?:\.\d{1,2})?\s?[KMGT]i?B\b")  # "3.2/16 GB"
 _KEYS = words("press presses pressed pressing dial dialed dialing hit enter key")
 _PRESSED = re.compile(r"\b(?:press|dial|hit|enter)\b[^.!?]{0,60}$", re.IGNORECASE)
 _QUANTITY = re.compile(r"\d{1,6}(?:\.\d+)?\s?(?!st|nd|rd|th)[°%a-zA-Z]")  # "mark 6 / 200°C"
+_HEAT = re.compile(r"\d{2,3}°?[CF](?!\w)")  # "gas mark 6/200C"
 _CODE_AHEAD = re.compile(r"\d{1,6}/[A-Z]|\d{5}|\d{1,3},\d{3}")
 _CODE_BEFORE = re.compile(r"[A-Za-z]-?\d+$")  # "MK-12/448120"
 _TICKER = re.compile(r"[A-Z]{1,5}(?!\w)")
@@ -89,7 +90,7 @@ _IONS = words("Cl Br OH CN SCN NO2 NO3 HCO3 HS HSO4 MnO4 ClO4")
 _NOW = words("present now today date")
 _DECADE = re.compile(r"'\d\ds?(?!\w)")
 _RATING = re.compile(r"(?:4\.00?|5\.0|5|10|100)(?!\w|[.,/]\d)")
-_SHORT_MONTHS = [name[:3] for name in tables.MONTHS]
+_SHORT_MONTHS = [*(name[:3] for name in tables.MONTHS), "Sept"]
 _DATE_AHEAD = re.compile(rf"\s?(?:\d{{1,2}}\s)?(?:{'|'.join([*tables.MONTHS, *_SHORT_MONTHS])})\b\.?\s\d")
 _DAY_AHEAD = re.compile(rf"\s?\d{{1,2}}(?:st|nd|rd|th)?\s(?i:{'|'.join([*tables.MONTHS, *_SHORT_MONTHS])})\b")
 _HALF_DAY = re.compile(r"\d\s?[ap]\.?m\.?$", re.IGNORECASE)
@@ -319,7 +320,8 @@ def dash(cursor: Cursor) -> Reading | None:
         is_range = cursor.previous[:1].isdecimal() and (after in "123456789" or dashes == "–")
         is_range = is_range and not (dashes == "-" and _LETTERED.fullmatch(cursor.previous))
         is_range = is_range or is_letters or (before.isdecimal() and following in _NOW)
-        is_range = is_range or (cursor.previous in _ERAS and (after.isdecimal() or following in _ERAS))
+        is_era = after.isdecimal() or following in _ERAS or text.startswith(("A.D", "B.C"), end)
+        is_range = is_range or (cursor.previous in _ERAS and is_era)
         return Reading("to" if is_range else "", end)
     if not before and after.isspace():  # an item of a list
         return Reading("", end)
@@ -331,12 +333,17 @@ def dash(cursor: Cursor) -> Reading | None:
         return Reading("minus", end)
     if before.isspace() and after.isspace() and ":" in cursor.previous and following[:1].isdecimal():
         return Reading("to", end)  # "8:30 - 9:30"
+    is_era = cursor.previous in _ERAS and following[:1].isdecimal()  # "100 BC - 44 BC"
+    is_days = cursor.earlier.lower() in tables.WEEKDAYS and following.lower() in tables.WEEKDAYS
+    if before.isspace() and after.isspace() and (is_era or is_days):
+        return Reading("to", end)
     if before.isspace() and after.isspace():
         has_digit = any(char.isdecimal() for char in cursor.previous)
         is_minus = following[:1].isdecimal() and (
             has_digit or cursor.previous[:1] == "^" or len(cursor.previous) == 1
         )
-        are_variables = _is_variable(cursor.previous) and _is_variable(following)
+        is_term = _is_variable(cursor.previous) or cursor.previous[:1] in tables.SUPERSCRIPTS
+        are_variables = is_term and _is_variable(following)
         is_minus = is_minus or (are_variables and (cursor.is_equation or dashes == "-"))
         return Reading("minus" if is_minus and cursor.previous[-1:].isalnum() else "-", end)
     if cursor.previous[:1] in "'1234567890" and after == "'" and following == "'":  # "'70s-'80s"
@@ -469,71 +476,77 @@ def keyed(cursor: Cursor) -> Reading | None:
 
 def symbol(cursor: Cursor) -> Reading | None:
     """A row of one symbol: 2 * 3, 6 / 2, <5, ~5, §§ 5, &. Quotation marks and other layout are silent."""
-    char, last = cursor.char, cursor.previous[-1:]
+    char = cursor.char
     if char not in _IN_ROWS:
         return None
     end = _row(cursor, char)
-    before_number = cursor.next(end)[:1].isdecimal()
-    if char in "*#" and end - cursor.at == 1 and _is_key(cursor):
-        spoken = "star" if char == "*" else "pound"  # "press #", "dial *67"
-    elif char == "*" and (operator := _star(cursor, end)):
-        spoken = operator
-    elif char == "~" and last.isalpha() and cursor.touches_word and cursor.text[end : end + 1] == " ":
-        spoken = ""  # "220V~ 50Hz"
-    elif char == "#" and _is_number_sign(cursor, end):
-        spoken = "number"
-    elif char == "~" and _is_before_price(cursor, end):
-        spoken = "about"
-    elif char == "/" and _is_per_period(cursor, end):
-        period = cursor.next(end)
-        return Reading(f"per {unit_name(period) or period}", end + len(period))
-    elif char == "/" and _is_per_amount(cursor, end):
-        spoken = "per"
-    elif char == "~" and last.isalpha() and cursor.touches_word and before_number:
-        spoken = "tilde"  # HEAD~2
-    elif char == "/" and last.isdigit() and cursor.previous[0].isdigit() and _MONEY.match(cursor.text, end):
-        spoken = "for"  # 3/$10
-    elif char == "/" and before_number and (last.isdigit() or cursor.previous == ")"):
-        is_rating = "." in cursor.previous and _RATING.match(cursor.text, end)
-        is_code = (
-            len(cursor.previous) > 4
-            or _CODE_AHEAD.match(cursor.text, end)
-            or _CODE_BEFORE.search(cursor.text, max(cursor.at - 20, 0), cursor.at)
-        )
-        is_pair = cursor.text[end : end + 1] == " " and _QUANTITY.match(cursor.text, end + 1)
-        is_share = not cursor.is_equation and _OF_BYTES.match(cursor.text, end)
-        spoken = (
-            "out of"
-            if is_rating
-            else "of"
-            if is_share
-            else "slash"
-            if is_code
-            else ","
-            if is_pair
-            else _divided(cursor, end)
-        )
-    elif char == "/" and last.isdigit() and _VARIABLE.match(cursor.text, end):
-        spoken = "over"  # 1/x
-    elif char == "/" and cursor.is_equation and _is_quotient(cursor, end):
-        spoken = "over"  # π/2, h/λ, 1/(2π)
-    elif char == "/" and _COUNTER.match(cursor.text) and cursor.at < 4:
-        spoken = ","  # "3/ So what?", one of several posts
-    elif char == "$" and _TICKER.match(cursor.text, end):
-        spoken = "dollar"  # $AAPL
-    elif (
-        char == "$" and cursor.at == 0 and _COMMAND.match(cursor.text, end) and cursor.next(end) not in CLOSED
-    ):
+    rule = _OF_SYMBOLS.get(char)
+    said = rule(cursor, end) if rule else None
+    if said is None:
+        said = "" if char in tables.SILENT else tables.SYMBOLS[char]
+    return Reading(said, end) if isinstance(said, str) else said
+
+
+def _is_before_number(cursor: Cursor, end: int) -> bool:
+    return cursor.next(end)[:1].isdecimal()
+
+
+def _hash(cursor: Cursor, end: int) -> str | None:
+    """Press #, INV#1043, PO# 77; not the sharp of "F#4"."""
+    if end - cursor.at == 1 and _is_key(cursor):
+        return "pound"
+    is_named = cursor.touches_word and len(cursor.previous) > 1 and cursor.previous.isalpha()
+    return "number" if is_named and _is_before_number(cursor, end) else None
+
+
+def _tilde(cursor: Cursor, end: int) -> str | None:
+    """~5, ~$20, HEAD~2, 220V~ 50Hz."""
+    is_behind = cursor.previous[-1:].isalpha() and cursor.touches_word
+    if is_behind and cursor.text[end : end + 1] == " ":
+        return ""
+    if _MONEY.match(cursor.text, end):
+        return "about"
+    return ("tilde" if is_behind else "about") if _is_before_number(cursor, end) else None
+
+
+def _slash(cursor: Cursor, end: int) -> str | Reading | None:
+    """1.5%/mo, 500 mg/5 mL, 3/$10, 8 / 2, 4.5/5, 1/x, π/2."""
+    text, before, following = cursor.text, cursor.previous, cursor.next(end)
+    is_counted = before[:1].isdecimal() and before[-1:] in ("x", "%")
+    if (is_counted and following in tables.PERIODS) or (":" in before and following in ("mi", "km")):
+        return Reading(f"per {unit_name(following) or following}", end + len(following))
+    is_amount = before[:1].isdecimal() and before[-1:].isalpha()
+    is_amount = is_amount or (before[-1:] == "s" and cursor.earlier[:1].isdecimal())  # "8 tabs/24 hrs"
+    if is_amount and _PER_AMOUNT.match(text, end):
+        return "per"
+    is_behind_digit, before_number = before[-1:].isdigit(), following[:1].isdecimal()
+    if is_behind_digit and before[0].isdigit() and _MONEY.match(text, end):
+        return "for"
+    if before_number and (is_behind_digit or before == ")"):
+        is_code = len(before) > 4 or _CODE_AHEAD.match(text, end) or _HEAT.match(text, end)
+        is_code = is_code or _CODE_BEFORE.search(text, max(cursor.at - 20, 0), cursor.at)
+        if "." in before and _RATING.match(text, end):
+            return "out of"
+        is_pair = text[end : end + 1] == " " and _QUANTITY.match(text, end + 1)
+        if not cursor.is_equation and _OF_BYTES.match(text, end):
+            return "of"
+        return "slash" if is_code else "," if is_pair else _divided(cursor, end)
+    is_over = is_behind_digit and _VARIABLE.match(text, end)
+    if is_over or (cursor.is_equation and _is_quotient(cursor, end)):
+        return "over"  # h/λ, 1/(2π)
+    return "," if _COUNTER.match(text) and cursor.at < 4 else None  # "3/ So what?", one of several posts
+
+
+def _currency(cursor: Cursor, end: int) -> str | Reading | None:
+    """$AAPL; "the $ is strong", not "10 $", "in $"; the "$" of a shell."""
+    char, text = cursor.char, cursor.text
+    if char == "$" and _TICKER.match(text, end):
+        return "dollar"
+    if char == "$" and cursor.at == 0 and _COMMAND.match(text, end) and cursor.next(end) not in CLOSED:
         return cursor.leave_out(end)
-    elif char in tables.CURRENCIES and _is_currency(cursor, end):
-        spoken = tables.CURRENCIES[char][0]
-    elif char in "§¶":
-        spoken = tables.SYMBOLS[char] + ("s" if end - cursor.at > 1 else "")
-    elif before_number and char in _BEFORE_NUMBER:
-        spoken = _BEFORE_NUMBER[char]
-    else:
-        spoken = "" if char in tables.SILENT else tables.SYMBOLS[char]
-    return Reading(spoken, end)
+    is_alone = not (cursor.previous[-1:].isdecimal() or text[end : end + 1].isalnum())
+    is_alone = is_alone and cursor.previous.lower() not in _BEFORE_DOLLARS
+    return tables.CURRENCIES[char][0] if is_alone else None
 
 
 def _divided(cursor: Cursor, end: int) -> str:
@@ -549,10 +562,14 @@ def _is_quotient(cursor: Cursor, end: int) -> bool:
     return is_term and (after[:1].isdecimal() or len(after) < 3) and after not in (".", "/")
 
 
-def _is_currency(cursor: Cursor, end: int) -> bool:
-    """Whether a sign by itself names a currency: "the $ is strong"; not "10 $", "in $"."""
-    is_alone = not (cursor.previous[-1:].isdecimal() or cursor.text[end : end + 1].isalnum())
-    return is_alone and cursor.previous.lower() not in _BEFORE_DOLLARS
+def _section(cursor: Cursor, end: int) -> str:
+    """§ 5, §§ 5."""
+    return tables.SYMBOLS[cursor.char] + ("s" if end - cursor.at > 1 else "")
+
+
+def _compared(cursor: Cursor, end: int) -> str | None:
+    """<5."""
+    return {"<": "less than", ">": "greater than"}[cursor.char] if _is_before_number(cursor, end) else None
 
 
 def _is_key(cursor: Cursor) -> bool:
@@ -564,15 +581,17 @@ def _is_key(cursor: Cursor) -> bool:
     )
 
 
-def _star(cursor: Cursor, end: int) -> str:
-    """ "3 * 4", "w * h" and "x*y": times; "f**2": a power; "" for stars of emphasis and in "f*ck"."""
+def _star(cursor: Cursor, end: int) -> str | None:
+    """Press *; "3 * 4", "w * h" and "x*y": times; "f**2": a power; not stars of emphasis and in "f*ck"."""
+    if end - cursor.at == 1 and _is_key(cursor):
+        return "star"
     count, text, before = end - cursor.at, cursor.text, cursor.previous
     following = cursor.next(end)
     if text[max(cursor.at - 1, 0) : end + 1] == "(*)":  # of SQL
         return "star"
     is_behind = before[-1:].isalnum() or before[-1:] == ")"
     if count > 2 or not is_behind or not (following[:1].isalnum() or following == "("):
-        return ""
+        return None
     if before.lower() == "select" or (
         before in list("12345") and following in _STARRED
     ):  # of SQL; a "5* hotel"
@@ -582,33 +601,16 @@ def _star(cursor: Cursor, end: int) -> str:
     has_digit = before[-1:].isdecimal() or following[:1].isdecimal() or before[-1:] == ")"
     if count == 2:
         is_power = (is_apart or is_joined) and (has_digit or cursor.is_equation)
-        return "to the power of" if is_power else ""
+        return "to the power of" if is_power else None
     is_product = has_digit or cursor.is_equation or len(before) == len(following) == 1
-    return "times" if is_apart or (is_joined and is_product) else ""
+    return "times" if is_apart or (is_joined and is_product) else None
 
 
-def _is_per_amount(cursor: Cursor, end: int) -> bool:
-    """Whether this is "500 mg/5 mL"."""
-    is_amount = cursor.previous[:1].isdecimal() and cursor.previous[-1:].isalpha()
-    return is_amount and _PER_AMOUNT.match(cursor.text, end) is not None
-
-
-def _is_number_sign(cursor: Cursor, end: int) -> bool:
-    """Whether this is "INV#1043" or "PO# 77"; not the sharp of "F#4"."""
-    is_named = cursor.touches_word and len(cursor.previous) > 1 and cursor.previous.isalpha()
-    return is_named and cursor.next(end)[:1].isdecimal()
-
-
-def _is_per_period(cursor: Cursor, end: int) -> bool:
-    """Whether this is "1.5%/mo" or "6x/day"."""
-    period = cursor.next(end)
-    is_counted = cursor.previous[:1].isdecimal() and cursor.previous[-1:] in ("x", "%")
-    return (is_counted and period in tables.PERIODS) or (":" in cursor.previous and period in ("mi", "km"))
-
-
-def _is_before_price(cursor: Cursor, end: int) -> bool:
-    """Whether a price begins at `end`: "~$20"."""
-    return _MONEY.match(cursor.text, end) is not None
+_OF_SYMBOLS: dict[str, Callable[[Cursor, int], str | Reading | None]] = {
+    **dict.fromkeys(tables.CURRENCIES, _currency),
+    **{"*": _star, "#": _hash, "~": _tilde, "/": _slash, "§": _section, "¶": _section},
+    **dict.fromkeys("<>", _compared),
+}
 
 
 def flag(cursor: Cursor) -> Reading | None:

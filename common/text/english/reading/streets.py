@@ -105,7 +105,7 @@ def direction(cursor: Cursor) -> Reading | None:
     elif m[3] and cursor.previous.isdecimal() and _AT_HOUSE.match(cursor.text, cursor.at - 1):
         is_meant = len(cursor.previous) > 2  # "1505 N. Clark"
     elif following in _SIDES:
-        is_meant = cursor.previous.lower() == "the"
+        is_meant = cursor.previous.lower() == "the" or m[0].endswith(".")
     elif following in _LANDS or following == "of":
         is_meant = is_two or m[0].endswith(".") or following == "of"
     elif cursor.previous.rstrip(".").lower() in _HEADING or (

@@ -52,21 +52,23 @@ UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm �
     amp; Nm: newton-meter; pc pcs: piece; µL μL uL: microliter; mM: millimolar; µM μM: micromolar; nM:
     nanomolar; ng: nanogram; kDa: kilodalton; pct: percent; cts: cent; sqft: square foot; sqm: square
     meter; Mbit: megabit; kbit: kilobit; Gbit: gigabit; Sv: sievert; mSv: millisievert; µSv μSv:
-    microsievert; cwt: hundredweight; doz: dozen; nts: night; pk: pack; dm: decimeter; mEq: milliequivalent;
-    kVA: kilovolt-amp; VA: volt-amp; bp: base pair; kbp: kilobase pair; Mbp: megabase pair; sf: square foot;
-    dBm: decibel-milliwatt""")
+    microsievert; cwt: hundredweight; doz: dozen; nts: night; pk: pack; reb rebs: rebound; ast: assist; bd:
+    bed; ba: bath; BR: bedroom; ov: over; wkt wkts: wicket; mag: magnitude; dm: decimeter; mEq:
+    milliequivalent; kVA: kilovolt-amp; VA: volt-amp; bp: base pair; kbp: kilobase pair; Mbp: megabase pair;
+    sf: square foot; dBm: decibel-milliwatt""")
 # Written otherwise than is correct, mostly in other capitals.
 LIKE_UNITS = _pairs("""Pct PCT: pct; KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm cms: cm; MM: mm; ML Ml:
     mL; MG: mg; LB LBS Lbs: lb; OZ Oz: oz; FT: ft; YD YDS: yd; KMH Kmh: kmh; KPH: kph; MPH Mph: mph; PSI:
     psi; HR HRS Hrs: hr; MIN MINS: min; SEC SECS: s; HZ hz: Hz; KHZ khz Khz: kHz; MHZ mhz Mhz: MHz; GHZ
-    ghz Ghz: GHz; mb: MB; gb Gig: GB; tb: TB; mbps MBPS: Mbps; gbps GBPS: Gbps; KBPS: kbps; kw KW: kW;
+    ghz Ghz: GHz; mb: MB; gb Gig: GB; tb: TB; mbps MBPS: Mbps; BA: ba; BD: bd; gbps
+    GBPS: Gbps; KBPS: kbps; kw KW: kW;
     kwh KWH Kwh: kWh; mw: MW; db: dB; v: V; w: W; mah MAH: mAh; gms gm: g; ltr ltrs: L; mtr mtrs: m; MI:
     mi; gals: gal; qts: qt; Mi: mi; TBSP Tbsp: tbsp; TSP: tsp; PPM: ppm; KCAL: kcal; CC: cc""")
 # What something happens or is paid per, behind a slash.
 PERIODS = words("s mi km sec min hr hour day wk week mo month yr year")
 PER_ONLY = _pairs("d: day; nt: night; y: year; pp: person; p: person; u: unit")
 # These stand for a unit only where they touch the number ("5in"): apart from it they are words or letters.
-TOUCHING_UNITS = words("in t au AU MP IU mo v w CC mw MI")
+TOUCHING_UNITS = words("BA BD in t au AU MP IU mo v w CC mw MI")
 PLURALS = {
     **{
         "percent": "percent",
@@ -82,6 +84,7 @@ PLURALS = {
         "dozen": "dozen",
         **{name: name for name in ("millimolar", "micromolar", "nanomolar")},
         "hundredweight": "hundredweight",
+        "magnitude": "magnitude",
     },
 }
 
@@ -113,7 +116,9 @@ STREETS = _pairs("""St Str: Street; Dr: Drive; Ave Av: Avenue; Blvd: Boulevard; 
     Turnpike; Plz: Plaza; Pt: Point; Hts: Heights; Way: Way""")
 
 # Written with a full stop. In small letters; the value keeps the case that is spoken.
-ABBREVIATIONS = _pairs("""lg: large; b.sc: BSC; m.sc: MSC;
+ABBREVIATIONS = _pairs("""dr: Doctor; st: Saint; deg: degree; req: required; pref: preferred; equiv:
+    equivalent; sm: small; exc: excellent; prob: probably; dyn: dynasty; ep: episode; platf: platform;
+    gar: garage; lg: large; b.sc: BSC; m.sc: MSC; p.h: per hour; p.w: per week; p.a: per annum;
     wm: William; jas: James; geo: George; thos: Thomas; chas: Charles; robt: Robert;
     benj: Benjamin; saml: Samuel; edw: Edward; jno: John; eliz: Elizabeth; agg: aggregate; feat: featuring;
     civ: Civil; crim: Criminal; educ: Education; fed: Federal; med: medium; const: Constitution; plat:
@@ -162,16 +167,23 @@ SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: acc
     yrs: years; hrs: hours; mins: minutes; secs: seconds; lbs: pounds; tbsp: tablespoon; tsp: teaspoon;
     qtr: quarter; mth: month; mths: months; tkt: ticket; tkts: tickets; txt: text; txts: texts; govts:
     governments; vs: versus; wkly: weekly; yrly: yearly; utd: United; abt: about; stn: station; ea: each;
-    tix: tickets; sry: sorry; mph: miles per hour; kph: kilometers per hour; ctrl: control; cmd: command""")
+    tix: tickets; sry: sorry; mph: miles per hour; kph: kilometers per hour; ctrl: control; cmd: command;
+    btwn: between; hmwk: homework; flt: flight; flts: flights; dbl: double; mkt: market; chk: check; wknd:
+    weekend; wknds: weekends; mtn: mountain; mtns: mountains; bdrm: bedroom; bdrms: bedrooms; bsmt:
+    basement; pwd: password; reqd: required; rqd: required; rdbt: roundabout; sngl: single; frm: from; smth:
+    something; ystrdy: yesterday; hdwd: hardwood; dlx: deluxe; rpt: repeat; jct: junction; blks: blocks;
+    wkends: weekends; alrdy: already; lg: large; bkfst: breakfast; sgl: single;
+    pts: points""")
 # With an apostrophe for what is left out.
 SHORTENED = _pairs("""gov't: government; gov'ts: governments; int'l: international; nat'l: national; dep't:
-    department; ass'n: association; cont'd: continued; sec'y: secretary; o'er: over; ne'er: never""")
+    department; ass'n: association; cont'd: continued; req'd: required; sec'y:
+    secretary; o'er: over; ne'er: never""")
 # Written without their apostrophe.
 SHORTENED |= {
     word.replace("'", ""): word
     for word in words("""they're you're they've you've we've could've should've would've that's what's
-    there's here's who's i'm doesn't didn't don't isn't aren't wasn't weren't hasn't haven't hadn't wouldn't
-    couldn't shouldn't they'll you'll ain't""")
+    there's here's who's can't won't i'm doesn't didn't don't isn't aren't wasn't weren't hasn't haven't
+    hadn't wouldn't couldn't shouldn't they'll you'll ain't""")
 }
 # Digits for sounds, in small letters only.
 RESPELLED = _pairs("""gr8: great; l8r: later; l8: late; m8: mate; h8: hate; w8: wait; b4: before; sk8:
@@ -247,7 +259,7 @@ SHORT_WORDS = words("""a am an as at be by do go he hi if in is it me my no of o
     set she shy sin sit six sky son sun tax tea ten the tip too top try two us use war was way wet who why
     win won wow yes yet you per act add ado age ago aid aim air ale ant ape apt arc arm art ash ate awe axe
     aye bag ban bar bat bay bed bee beg bet bid bin bit bow box bud bug bum bun bus bye cab cap cod cop cot
-    cow cry cub cup dab dam den dew dig dim dip doe dot dry dub due dug dye ear ebb eel egg ego elf elk elm
+    cow cry cub cup dab dam den dew dig dim dip dot dry dub due dug dye ear ebb eel egg ego elf elk elm
     era eve ewe eye fad fan fat fax fed fee fig fin fir fit flu fly foe fog fox fry fur gag gap gas gay gel
     gem gig gin gum gun gut gym ham hay hen hid hip hit hog hop hub hue hug hum hut ice icy ill ink inn ion
     ire ivy jab jam jar jaw jet jog jug kin kit lab lad lag lap law lay leg lid lip lit log mat meh mix mob
@@ -260,7 +272,8 @@ SMALL_ACRONYMS = words("""usb cpu cpus gpu gpus html http https url urls pdf pdf
     faqs diy atm atms css xml gps ssd ssds hdd vpn vpns isp dna rna ssh ftp tcp udp dns fbi cia nba nfl
     nhl mlb usa uk ceo cfo cto pc pcs php sms id3 kpi kpis rgb lcd oled svg api apis ip dj djs ufo ufos
     gdp hiv iq nyc lgbt bbc cnn nhs phd hr gmt rsvp bbq csv ssl tls iot omg wtf idk imo imho afaik tbh smh
-    nvm irl fyi ama aka brb ttyl btw ikr fwiw ffs pov gpa roi bmi gui ide llm llms os pr""")
+    nvm irl fyi ama aka brb obo icymi aita lmk doe hbu wyd lmao mvp
+    ttyl btw ikr fwiw ffs pov gpa roi bmi gui ide llm llms os pr""")
 # ... but for these, which are letters unless the whole sentence is in capitals.
 SPELLED = words("US IT AM PM WHO UN UK EU TV PC AI ID PA MA AC DC CD ER OT PS CV AD MS")
 

@@ -19,18 +19,20 @@ _TO_MINUTES = re.compile(r"\s?[-–]\s?(?:[1-9]|1[0-2]):(?!00)\d\d(?!\d|:)")
 _DEPARTS = re.compile(r"\b(?:leaves?|departs?|arrives?|starts?|begins?|kicks?\soff|meet|opens|ends)\sat\s$")
 _RATIO = re.compile(r"\b(?:ratio|odds|scale|proportion|diluted|mixed)\b[^.!?]{0,12}$", re.IGNORECASE)
 _TO_HALF = re.compile(r"\s?[-–—]\s?\d{1,2}(?:[:.]\d\d)?\s?[AaPp]\.?\s?[Mm]\b")
+_TO_DOTTED_HALF = re.compile(r"\s?[-–]\s?\d{1,2}\.[0-5]\d\s?[AaPp]\.?\s?[Mm]\b")
 _DAYTIME_FOLLOWS = re.compile(
     r"\s(?:tomorrow|tonight|sharp|(?:this|in\sthe)\s(?:morning|afternoon|evening))\b"
 )
 _TIMED = words("prep preparation cook cooking time total duration rest wait elapsed runtime eta")
 _WHILE = words("in every for after within")
+_LASTING = words("for every after within x ×")
 _HOURS = re.compile(r"\d\s?(?:h|hrs?|s|secs?)\b")
 _SUBJECTS = words("the a I he she it we they his her my our ,")
 _BEFORE_TIME = words("at by until till from before after since around about to and between , (")
 
 
 @form(
-    rf"(\d{{1,2}}):(\d{{2}})(?::(\d{{2}})|(?!,\d{{3}}))(?![\d:])((?:\.|(?<=:\d\d:\d\d),)\d+)?{_HALF}?(?:h|(Z))?"
+    rf"(\d{{1,2}}):(\d{{2}})(?::(\d{{2}})|(?!,\d{{3}}))(?!\d|:\d)((?:\.|(?<=:\d\d:\d\d),)\d+)?{_HALF}?(?:h|(Z))?"
     rf"{_IN_ZONE}(?:(?<=[-T:.\d]{{8}})\s?([+−-])(\d\d):?(\d\d)(?!:))?(?!(?!ish\b)\w)"
 )
 def time(cursor: Cursor, m: re.Match) -> str:
@@ -59,6 +61,8 @@ def time(cursor: Cursor, m: re.Match) -> str:
         )
         said = f"{counted(hour, 'hour')} {counted(minute, 'minute')}"
         return said + ("" if is_whole else f" and {seconds}") + zone
+    if not minute and not half and cursor.next(m.end()) in ("left", "remaining"):  # of a game
+        return counted(hour, "minute")
     is_named = not minute and cursor.next(m.end()).lower() in _WHOLE  # "12:00 noon"
     is_named = is_named or (not minute and not half and _TO_MINUTES.match(cursor.text, m.end()) is not None)
     is_named = is_named or (not minute and _TO_HALF.match(cursor.text, m.end()) is not None)  # "7:00-9 PM"
@@ -83,8 +87,10 @@ def dotted_time(cursor: Cursor, m: re.Match) -> str:
 def dotted_hour(cursor: Cursor, m: re.Match) -> str:
     """At 8.30 tomorrow, the train leaves at 17.45."""
     is_departure = _DEPARTS.search(cursor.text, max(cursor.at - 20, 0), cursor.at)
+    if _TO_DOTTED_HALF.match(cursor.text, m.end()):  # "8.00-9.30pm"
+        return clock(int(m[1]), int(m[2]), is_exact=True)
     is_time = is_departure or cursor.text.startswith(" o'clock", m.end())
-    is_time = is_time or (cursor.previous == "At" and cursor.next(m.end()) in _SUBJECTS)
+    is_time = is_time or (cursor.previous in ("At", "By") and cursor.next(m.end()) in _SUBJECTS)
     is_time = is_time or (cursor.previous.lower() == "at" and _DAYTIME_FOLLOWS.match(cursor.text, m.end()))
     return (_past_or_to(cursor, m[1], int(m[2])) or clock(int(m[1]), int(m[2]))) if is_time else ""
 
@@ -129,8 +135,9 @@ def early_time(cursor: Cursor, m: re.Match) -> str:
 
 @form(r"(\d{1,2})(?::([0-5]\d))?([ap])(?:\s?[-–]\s?(\d{1,2})(?::([0-5]\d))?([ap]))?(?![\w'])")
 def short_half(cursor: Cursor, m: re.Match) -> str:
-    """7:30p, 7a-7p; not 50p."""
-    if not (m[2] or m[4]) or int(m[1]) > 12:
+    """7:30p, 7a-7p, til 7p; not 50p."""
+    is_time = m[2] or m[4] or cursor.previous.lower() in ("til", "till", "until", "@")
+    if not is_time or int(m[1]) > 12:
         return ""
     first = f"{clock(int(m[1]), int(m[2] or 0), is_exact=True)} {m[3].upper()}M"
     return first + (f" to {clock(int(m[4]), int(m[5] or 0), is_exact=True)} {m[6].upper()}M" if m[4] else "")
@@ -161,9 +168,11 @@ def hourly(cursor: Cursor, m: re.Match) -> str:
     return f"every {first}{counted(int(m[2] or m[1]), 'hour')}"
 
 
-@form(r"(\d{1,3})d\s?(\d{1,2})h(?:\s?(\d{1,2})m)?(?!\w)")
+@form(r"(\d{1,3})d\s?(\d{1,2})h(?:\s?(\d{1,2})m)?(?!\w)|(\d{1,3})\s?([dw])(?:\.(?=\s?[a-z])|(?![\w'-]))")
 def days(cursor: Cursor, m: re.Match) -> str:
-    """3d 4h."""
+    """3d 4h; for 10 d."""
+    if m[4]:
+        return counted(int(m[4]), _PERIODS[m[5]]) if cursor.previous.lower() in _LASTING else ""
     minutes_ = f" {counted(int(m[3]), 'minute')}" if m[3] else ""
     return f"{counted(int(m[1]), 'day')} {counted(int(m[2]), 'hour')}{minutes_}"
 

@@ -6,7 +6,7 @@ import re
 
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.cursor import Cursor
-from melforge.common.text.english.reading.word_classes import CLOSED
+from melforge.common.text.english.reading.word_classes import CLOSED, FINITE
 from melforge.common.text.english.word_parts import words
 
 _UNIT = re.compile(r"(\s?|-)(?:(sq|cu)\.?\s)?([A-Za-zµμΩΩ]{1,5})(\^?[23²³])?(?![\w²³^])")
@@ -14,14 +14,15 @@ _DOTTED_UNIT = re.compile(r"\s?([mk]\.p\.h|r\.p\.m|m\.p\.g)(?:\.|(?!\w))")
 _FLUID_OUNCE = re.compile(r"\s?fl\.?\s?oz(?!\w)")
 _BARE_SCALE = re.compile(r"\s?([CF])(?![\w'-]|\.\w)")
 _OF_HEAT = re.compile(
-    r"\b(?:temp|degrees|heat|oven|bake|boil|freez|fever|weather|warm|cold|hot\b|cool|high|low|sunny|chill|hi\b|lo\b|rain|snow|showers)|°",
+    r"\b(?:temp|degrees|heat|oven|bake|boil|freez|fever|weather|warm|cold|hot\b|cool|high|low|sunny|chill|hi\b|lo\b|gas\smark|rain|snow|showers)|°",
     re.IGNORECASE,
 )
+_AT_HEAT = words("at below above reach reached reaches hit hits around")
 _IN_CENTIMETERS = re.compile(r"\s\(\d{1,5}(?:\.\d{1,3})?\s?[cm]?m\)")
 _BEFORE_LAST_INCH = ("", ",", ":", "x", "×", "by", "of", "is", "about", "to", "only")
 _OF_PIECES = words("set sets kit kits bundle bundles pack packs puzzle jigsaw")
 _OF_RATES = re.compile(
-    r"\b(?:rates?|yields?|spreads?|cut|hike[sd]?|Fed|bank|bonds?|margins?|basis|mortgage|repo|LIBOR|SOFR|swaps?|coupon)\b"
+    r"\d%|\b(?:rates?|yields?|spreads?|cut|hike[sd]?|Fed|bank|bonds?|margins?|basis|mortgage|repo|LIBOR|SOFR|swaps?|coupon)\b"
 )
 _OF_LINKS = re.compile(
     r"\b(?:modem|baud|link|line|serial|data|bit|bandwidth|network|connection|throughput)\b"
@@ -55,9 +56,9 @@ _IN_RECIPES = re.compile(r"\s(c|C|T|t|pt|pkg|pkgs)\.(?=\s[a-z]|,\s[a-z])")
 _FOODS = words("""flour sugar butter milk water oil salt vanilla honey cream rice yeast cinnamon pepper
     cornstarch oats vinegar cheese stock broth lemon soy brown baking chopped grated ground minced packed
     sifted melted olive""")
-_POINTS = re.compile(r"-pts?(?![\w.-])")  # a 12-pt font, a 3-pt shot
-_WITHOUT_STOP = re.compile(r"\s(c|C|T|t)\s(?=([a-z]{2,12})\b)")  # "3 T butter"
-_RECIPE_UNITS = {"c": "cup", "C": "cup", "T": "tablespoon", "t": "teaspoon", "pt": "pint"}
+_POINTS = re.compile(r"-pts?(?![\w-]|\.\S)(?:\.(?=\s[a-z]))?")  # a 12-pt font, a 3-pt shot
+_WITHOUT_STOP = re.compile(r"\s(c|C|T|t|pts?)\s(?=([a-z]{2,12})\b)")  # "3 T butter"
+_RECIPE_UNITS = {"c": "cup", "C": "cup", "T": "tablespoon", "t": "teaspoon", "pt": "pint", "pts": "pint"}
 _RECIPE_UNITS |= {"pkg": "package", "pkgs": "package"}
 _POLES = {"N": " north", "S": " south", "E": " east", "W": " west"}
 _TURNS = words("angle angles turn turns rotation view heat bend panorama arc swing")
@@ -68,6 +69,7 @@ _THINGS = words("""film lens camera monitor screen display tv television battery
     socket outlet hose pipe bolt drill disk drive motor engine bulb adapter charger supply circuit wheel
     wheels tire tires bottle bag can jar tank pack radius run race sprint walk hike ride dash swim drive
     trip pizza blade knife laptop tablet thermometer caliber cannon mortar freestyle hurdles backstroke
+    apt apartment condo
     breaststroke butterfly medley relay final individual read break nap delay warning wait stay interval
     intervals timeout countdown vial syringe ampule dose pill tablet capsule mug jug carton crate keg
     sachet container bucket sack rope chain ladder bottles
@@ -80,12 +82,13 @@ LETTERED = words("""# § §§ apt apartment unit suite ste room rm flat gate sea
     studio tower wing block ward terminal rwy runway ils flight train tram no number bus berth aisle locker
     pixel""")
 _NO_HOURS = words("HR HRs")  # home runs, mostly, or a department
-ROADS = words("I US Hwy Highway Route Rte Rt Interstate Road Exit")
+ROADS = words("I US SR CR FM Hwy Highway Route Rte Rt Interstate Road Exit")
 _OPEN_QUOTE = re.compile(r'(?<!\d)"')  # behind a digit it means inches
+_LABEL = re.compile(r":\s|/(?![KVANL])[A-Z\d](?!\w)")  # "H: 78 L: 61", "32-4 K/D", "9.4 K/9"
 _BEFORE_FEET = ("ft", "ft.", "foot", "feet", "'")
 _YEAR = re.compile(r"1[1-9]\d\d(?!\d)\s|20\d\d\s")
 _LOOK_BACK = 200  # characters in which an open quotation mark is looked for
-_PERIODS = words("second minute hour day week month year night person item unit share dozen capita")
+_PERIODS = words("second minute hour day week month year night person item unit share dozen capita customer")
 
 
 def unit_name(symbol: str) -> str | None:
@@ -111,8 +114,10 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
         if not _is_size(cursor, '"'):
             return "", end
         following = cursor.next(match.end())
-        is_thing = following.islower() and following not in _SIZES | CLOSED and not following.endswith("s")
-        is_one = is_one or is_thing
+        is_thing = following[:1].islower() and following not in _SIZES | CLOSED
+        is_thing = is_thing and following not in FINITE and not following.endswith("ed")
+        is_range = cursor.previous not in ("a", "an", "the") and "-" in text[cursor.at : end]
+        is_one = is_one or (is_thing and not is_range)
         is_one = is_one or _SCREEN.match(text, match.end()) is not None
         return (" inch" if is_one and following != "and" else " inches"), match.end()
     if (
@@ -208,6 +213,8 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
     """Whether what looks like a unit is one here, and no word or letter."""
     gap, square, symbol, _ = match.groups()
     following = cursor.next(match.end())
+    if gap and len(symbol) < 3 and symbol.isupper() and _LABEL.match(cursor.text, match.end()):
+        return False
     if not gap and len(symbol) == 1 and cursor.previous.rstrip(".").lower() in LETTERED:
         return False  # "Bus 42A"
     if not gap and len(symbol) == 1 and cursor.previous[-1:] == "-" and cursor.previous[0].isupper():
@@ -228,7 +235,8 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
         or (following == "(" and _IN_CENTIMETERS.match(cursor.text, match.end()) is not None)
         or (following in ("", ";") and gap == " " and cursor.previous.lower() in _BEFORE_LAST_INCH)
     )
-    is_apart = gap and not (gap == "-" and symbol == "mo")  # "a 12-mo contract"
+    is_month = symbol == "mo" and (gap == "-" or cursor.text.startswith(".", match.end()))
+    is_apart = gap and not is_month  # "a 12-mo contract", "24 mo."
     if symbol in tables.TOUCHING_UNITS and is_apart and not (square or is_inch):
         return False
     if len(symbol) > 1 or not symbol.isupper():
@@ -254,12 +262,14 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
 
 def _is_temperature(cursor: Cursor, match: re.Match) -> bool:
     """Whether "98.6 F" or "72F" is one: with a decimal, or beside a word of heat."""
-    if cursor.previous.rstrip(".").lower() in LETTERED or cursor.previous[-1:] == "-":
+    is_signed = cursor.text[max(cursor.at - 2, 0) : cursor.at].strip("(") in ("-", " -", "−", " −")
+    if cursor.previous.rstrip(".").lower() in LETTERED or (cursor.previous[-1:] == "-" and not is_signed):
         return False
     number, following = cursor.text[cursor.at : match.start()], cursor.next(match.end())
     if not re.fullmatch(r"\d{1,4}(?:\.\d)?(?:\s?[-–]\s?\d{1,4})?", number) or following[:1].isupper():
         return False
-    if "." in number:
+    is_glued = number.isdecimal() and match.start(1) == match.start()
+    if "." in number or is_signed or (is_glued and cursor.previous.lower() in _AT_HEAT):
         return True
     around = cursor.text[max(cursor.at - 60, 0) : match.end() + 40]
     return _OF_HEAT.search(around) is not None
@@ -278,7 +288,8 @@ def per_unit(cursor: Cursor, end: int) -> tuple[str, int]:
     if not match or (not name and (len(match[1]) < 3 or " " in match[0])):
         return "", end
     below, power = name or match[1], match[2] or ""
-    return f" per {_raised(below, power[-1:])}", match.end()
+    past_stop = _past_stop(cursor, match.end())  # "$1,900/mo. + utilities"
+    return f" per {_raised(below, power[-1:])}", past_stop
 
 
 def unit_behind_per(cursor: Cursor) -> tuple[str, int]:

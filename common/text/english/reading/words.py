@@ -38,6 +38,7 @@ from melforge.common.text.english.reading.streets import county_road, direction,
 from melforge.common.text.english.reading.telephone import code_parts, is_access_code
 from melforge.common.text.english.reading.times import hourly
 from melforge.common.text.english.reading.units import plural_unit, unit_behind_per, unit_name
+from melforge.common.text.english.reading.word_classes import DETERMINERS
 from melforge.common.text.english.word_parts import words
 
 RELEASE = r"(?:-?(alpha|beta|rc|dev|pre|preview|nightly|snapshot|stable|lts|RC|LTS)(?:([.-]?)(\d+))?)"
@@ -237,7 +238,7 @@ def in_notation(cursor: Cursor) -> Reading | None:
         return chord_degrees(cursor)
     if behind == "/" and cursor.word == "f":
         return aperture(cursor)
-    return too_long(cursor) if behind == ";" else None
+    return too_long(cursor) if behind == ";" else paper(cursor) if behind == ":" else None
 
 
 @form(r"[Ss](\d{1,2})\s?[Ee](\d{1,3})(?!\w)|[A-Z]{2}\d{2}(?: [A-Z\d]{4}){3,7}(?: [A-Z\d]{1,3})?(?!\w)")
@@ -246,6 +247,13 @@ def numbered(cursor: Cursor, m: re.Match) -> str:
     if m[1]:
         return f"season {say.cardinal(int(m[1]))} episode {say.cardinal(int(m[2]))}"
     return ", ".join(map(one_by_one, m[0].split(" ")))
+
+
+@form(r"arXiv:(\d{4})\.(\d{4,5})(?:v(\d{1,2}))?(?!\w)")
+def paper(cursor: Cursor, m: re.Match) -> str:
+    """arXiv:2106.06103v2."""
+    version = f" version {say.integer(m[3])}" if m[3] else ""
+    return f"archive {say.digits(m[1])} point {say.digits(m[2])}{version}"
 
 
 @form(r"f/(\d{1,2}(?:\.\d)?)(?!\w|/)")
@@ -390,6 +398,8 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
         return number
     is_plural = len(word) > 2 and word[-1] == "s" and word[:-1].isupper()  # "28 HRs"
     if not is_plural and (full := _SHORT_FORMS.get(word.lower())):
+        if full in ("can't", "won't") and not _is_negated(cursor, end):
+            full = word.lower()
         if full == "years" and cursor.next(end) in _CLOSINGS:  # of a letter
             full = "yours"
         return full if word.islower() else word if word.isupper() and len(word) < 5 else full.capitalize()
@@ -426,6 +436,12 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
     if (ordinal := _ROMAN_ORDINAL.fullmatch(word)) and (number := say.roman(ordinal[1])):
         return say.ordinal(number)  # "XXth"
     return cased(cursor, word)
+
+
+def _is_negated(cursor: Cursor, end: int) -> bool:
+    """Whether "cant" and "wont" lack an apostrophe: not in "the cant", "is wont to"."""
+    is_noun = cursor.previous.lower() in DETERMINERS or cursor.previous.endswith(("'", "'s"))
+    return not is_noun and cursor.next(end)[:1].isalpha() and cursor.next(end) not in ("to", "of")
 
 
 def _is_letter(cursor: Cursor, end: int) -> bool:

@@ -10,6 +10,7 @@ from melforge.common.text.english.reading import (
     dates,
     formats,
     money,
+    senses,
     signs,
     streets,
     telephone,
@@ -41,6 +42,8 @@ from melforge.common.text.english.reading.cursor import Cursor, LeftOut, Reading
         (words.calendar_range, "Mon-Fri", "Monday to Friday"),
         (words.version, "v2.0", "version two point zero"),
         (words.dotted_abbreviation, "e.g.", "for example."),
+        (words.paper, "arXiv:2106.06103", "archive two one zero six point zero six one zero three"),
+        (formats.hexadecimal, "0x8B07", "zero X eight B zero seven"),
         (words.letter_with_sign, "C#", "C sharp"),
         (words.money, "US$5", "five US dollars"),
         (words.joined_capitals, "R&D", "R and D"),
@@ -91,6 +94,23 @@ def test_a_rule_leaves_other_text_alone(rule, text):
 )
 def test_what_was_read_before_decides(rule, context, spoken):
     assert rule(Cursor("3/4", **context)) == Reading(spoken, 3)
+
+
+@pytest.mark.parametrize(
+    "before, text, spoken",
+    [
+        ("2 yrs ", "exp", "experience"),
+        ("the ", "exp", None),
+        ("Nelson ", "d. 1805", "died"),
+        ("Federer ", "d. Nadal 6-4", "defeated"),
+        ("vitamin ", "d. Then", None),
+        ("on TV, ", "ch. 4", "channel"),
+        ("BA 9 ", "dep LHR", "departs"),
+    ],
+)
+def test_neighbours_tell_what_an_abbreviation_means(before, text, spoken):
+    reading = senses.sense(Cursor(before + text, at=len(before)))
+    assert (reading and reading.spoken) == spoken
 
 
 def test_a_year_is_read_as_one_unless_it_counts():

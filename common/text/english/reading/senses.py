@@ -1,0 +1,148 @@
+"""Abbreviations that mean one thing here and another there: what stands around them tells."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import NamedTuple
+
+from melforge.common.text.english.reading.cursor import Cursor, Reading
+
+_LOOK_BACK = 30  # characters
+_MONTH = r"[A-Z][a-z]{2,8}\.?"
+_DAY = rf"\s(?:ca?\.\s?)?(?:\d{{1,2}}\s{_MONTH}\s|{_MONTH}\s\d{{1,2}},\s)?"
+_YEAR = rf"{_DAY}\d{{3,4}}(?!\d)"
+_SURE_YEAR = rf"{_DAY}(?:1\d|20)\d\d(?!\d|,\d)"
+_BEGUN = r"[(;,]\s?"
+_CENTURY = r"(?<!\w)\d{1,2}(?:st|nd|rd|th)[\s-]"
+_NUMBER = r":?\s?[+(]?\d"
+_BEATEN = r"\s[A-Z][a-z][\w' -]{0,30},?\s\d{1,3}[-–]\d"
+_TRAVEL = r"\s?(?:[A-Z]{3}\b|\d|[A-Z][a-z]+\s\d{1,2}:\d\d|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\b)"
+_COUNTIES = (
+    r"\s(?:Antrim|Armagh|Carlow|Cavan|Clare|Cork|Derry|Donegal|Down|Dublin|Durham|Fermanagh|Galway|Kerry|Kildare"
+    r"|Kilkenny|Laois|Leitrim|Limerick|Longford|Louth|Mayo|Meath|Monaghan|Offaly|Roscommon|Sligo|Tipperary|Tyrone"
+    r"|Waterford|Westmeath|Wexford|Wicklow)\b"
+)
+_OF_PATIENTS = r"\s(?:is|was|has|had|states|denies|reports|presents|complains)\b"
+
+# Words (with a capital: only so written), what stands before, what behind, what is said. The first row that
+# fits counts. Behind a word stands its full stop, or with a star perhaps none.
+_ROWS = (
+    ("b", _BEGUN, r"\s\d", "born"),
+    ("b", "^", _YEAR, "born"),
+    ("b", "", _SURE_YEAR, "born"),
+    ("d", _BEGUN, r"\s\d", "died"),
+    ("d", "^", _YEAR, "died"),
+    ("d", "", _SURE_YEAR, "died"),
+    ("m", _BEGUN, r"\s\d", "married"),
+    ("m", "^", _YEAR, "married"),
+    ("r", _BEGUN, r"\s\d", "reigned"),
+    ("r", "^", _YEAR, "reigned"),
+    ("d", r"[a-z]\s", _BEATEN, "defeated"),
+    ("def* bt*", r"[a-z]\s", _BEATEN, "beat"),
+    ("c", _CENTURY, "", "century"),
+    ("c", "", r"\s?\d", "circa"),
+    ("p", "", r"\s?(?:\d|[ivxlc]+\b)", "page"),
+    ("n", r"(?:\b[Ss]ee|\d)\s", r"\s?\d", "note"),
+    ("v", "", r"\s?\S", "versus"),
+    ("ch*", r"\b(?:TV|[Tt]elevision|[Ww]atch)\b.{0,14}|[ap]\.?m\.?(?:,|\son)\s", r"\s?\d", "channel"),
+    ("fl", _CENTURY, "", "Floor"),
+    ("fl", "", _YEAR, "flourished"),
+    ("gen", "", r"\s?\d", "generation"),
+    ("no", "", r"\sof\b(?!\scourse)|:\s?\d", "number"),
+    ("nos", "", r"\sof\b(?!\scourse)|:\s?\d", "numbers"),
+    ("nr*", "", r"\s[A-Z]", "near"),
+    ("dep*", "", _TRAVEL, "departs"),
+    ("arr*", "", _TRAVEL, "arrives"),
+    ("pl", "", r"\s?\d", "platform"),
+    ("tel*", "", _NUMBER, "telephone"),
+    ("ext*", "", _NUMBER, "extension"),
+    ("wt*", "", _NUMBER, "weight"),
+    ("ht*", "", _NUMBER, "height"),
+    ("mag*", "", _NUMBER, "magnitude"),
+    ("Cat", "", r"\s\d", "category"),
+    ("btw*", "", r"\s\d", "between"),
+    ("sq*", "", r"\sft\b", "square"),
+    ("ft*", r"\bsq\.?\s", "", "feet"),
+    ("pt", r"\b[Dd]ew\s", "", "point"),
+    ("pt pts", "", r"\s?\d", "part"),
+    ("blk*", r"\d\s", "", "block"),
+    ("ref", "", r"\sno\b", "reference"),
+    ("no", r"\bref\.?\s", "", "number"),
+    ("mtg*", "", r"\s(?:rates?\b|\d+\.\d)", "mortgage"),
+    ("ep*", "", r"\s?\d", "episode"),
+    ("Gm*", "", r"\s\d", "game"),
+    ("mo", r"\b(?:of|per|each|every|a|last|this|next)\s", "", "month"),
+    ("sz*", "", rf"{_NUMBER}|\s[SMLX]{{1,3}}\b", "size"),
+    ("grp*", "", _NUMBER, "group"),
+    ("lvl* lv*", "", _NUMBER, "level"),
+    ("vit*", "", r"\s[A-K]\d{0,2}(?!\w)", "vitamin"),
+    ("tab", r"(?:\d|½|\bone|m?c?g)\s", "", "tablet"),
+    ("cap", r"(?:\d|\bone|m?c?g)\s", "", "capsule"),
+    ("tabs*", r"\dm?c?g\s|\d\s?m?c?g\s", "", "tablets"),
+    ("caps*", r"\d\s?m?c?g\s", "", "capsules"),
+    ("App", "", r"\s?(?:\d+|[A-Z])(?!\w)", "Appendix"),
+    ("Cir", _CENTURY, "", "Circuit"),
+    ("ed", rf"{_CENTURY}|\brev\.\s", "", "edition"),
+    ("gr*", _CENTURY, r"(?!\s(?:grand|uncle|aunt|neph|niece))", "grade"),
+    ("Per", "", r"\s\d", "period"),
+    ("pp*", r"(?:^|[^$£€\d.,])\d{1,4}\s", "", "pages"),
+    ("rev", "", r"\sed\b", "revised"),
+    ("rev", "", r"\s(?:\d|[A-Z](?![\w.]))", "revision"),
+    ("rev", "", r"\s[$£€]\d", "revenue"),
+    ("est", r"[$£€][\d.]{1,9}[bBmMkK]?\s", "", "estimated"),
+    ("req", "", r"\s#", "requisition"),
+    ("rep", "", r"\s(?:rows?|rnds?|rounds?|steps?|from|until)\b", "repeat"),
+    ("Rep", "", r"\s\d", "Republican"),
+    ("Dem", "", r"\s\d", "Democrat"),
+    ("Ind", "", r"\s\d{1,2}(?!\d)", "Independent"),
+    ("Co", "", _COUNTIES, "County"),
+    ("min", r"(?:[A-G][#b♭♯]?|\bflat|\bsharp)\s", "", "minor"),
+    ("maj", r"(?:[A-G][#b♭♯]?|\bflat|\bsharp)\s", "", "major"),
+    ("Pt", "", _OF_PATIENTS, "patient"),
+    ("exp*", r"(?:\byrs?'?\.?|\byears?'?|\bmonths|\bhrs|\bwork|\bno|\+)\s", "", "experience"),
+    ("exp", "", r"\s(?:w/|[a-z])", "experience"),
+    ("apt*", r"(?:BR|bdrm|bedroom|BD|bd|\bstudio)\s", "", "apartment"),
+    ("Lit*", r"\b(?:Eng|English|World|American|British|French)\.?\s", "", "literature"),
+    ("conf*", "", r"\s(?:[Rr]m|[Rr]oom|[Cc]all|[Cc]tr|[Cc]enter|[Cc]entre)\b", "conference"),
+)
+
+
+class _Sense(NamedTuple):
+    before: str
+    behind: str
+    spoken: str
+    needs_stop: bool
+
+
+def _senses() -> dict[str, list[_Sense]]:
+    table: dict[str, list[_Sense]] = {}
+    for keys, before, behind, spoken in _ROWS:
+        for key in keys.split():
+            table.setdefault(key.rstrip("*"), []).append(_Sense(before, behind, spoken, key[-1] != "*"))
+    return table
+
+
+_SENSES = _senses()
+WITH_SENSES = frozenset(key.lower() for key in _SENSES)
+_pattern = cache(re.compile)
+
+
+def sense(cursor: Cursor) -> Reading | None:
+    """d. 1603, dep. 9:40, arr LHR, 3 yrs exp: a word cut short whose neighbours tell its meaning."""
+    word = cursor.word
+    key = word.lower() if len(word) > 1 else word
+    stop = cursor.behind_word == "."
+    if cursor.touches_word or not (stop or cursor.behind_word in ("", " ", ":", ",", ";", ")")):
+        return None
+    end = cursor.word_end + stop
+    for one in (*_SENSES.get(word, ()), *(_SENSES.get(key, ()) if word != key else ())):
+        if (
+            (stop or not one.needs_stop)
+            and _pattern(one.behind).match(cursor.text, end)
+            and _pattern(f"(?:{one.before})$" if one.before else "").search(
+                cursor.text, max(cursor.at - _LOOK_BACK, 0), cursor.at
+            )
+        ):
+            return Reading(one.spoken + (cursor.last_stop(end) if stop else ""), end)
+    return None
