@@ -111,7 +111,7 @@ def _with_place(name: str) -> Iterator[tuple[str, str, bool]]:
         if line in ("# held out", "# in view"):
             held_out = line == "# held out"
         elif "\t" in line:
-            first, second = line.replace("⏎", "\n").split("\t")
+            first, second = line.replace("⏎", "\n").rsplit("\t", 1)
             yield first, second, _is_held_out(first) if held_out is None else held_out
 
 

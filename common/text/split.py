@@ -47,7 +47,7 @@ _BEFORE_NUMBER = _words("""no nos n° nº lat long dep arr exp fig figs vol vols
     sec secs lb lbs oz arts cl chs pg pgs ll sc mk bk bks prop reg ref acct lot qty pkt gen ex exod lev num
     deut josh judg sam kgs chr chron ps pss prov eccl isa jer ezek dan hos matt mt mk lk jn rom cor gal eph
     phil col thess tim tit heb jas pet stat cir plat app dem ind per grp lv lvl wt ht sz cat
-    req ep gm platf""")
+    req ep gm platf sched thm tol suppl evid""")
 _WEEKDAYS = _words("sat sun wed")
 _MONTHS = _words("""jan feb mar apr may jun jul aug sep sept oct nov dec january february march april june
     july august september october november december""")
@@ -78,7 +78,7 @@ _NEXT_WORD = re.compile(rf"\s*[{re.escape(_OPENING)}]*(\w{{0,24}}\.?)")
 _NUMERAL = re.compile(r"[IVXLC]{2,8}\.?|[VX]\.?")
 _NUMBER_FOLLOWS = re.compile(r"\s*[+(#$£€]?\d")
 _CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}[-/ ]?\d")
-_SUM_FOLLOWS = re.compile(r"\s[=+×÷]\s")  # "5! = 120", "1 + 2 + ... + n"
+_SUM_FOLLOWS = re.compile(r"\s[=+×÷/]\s")  # "5! = 120", "1 + 2 + ... + n"
 _DOTTED = re.compile(r"[^\W\d_](?:\.[^\W\d_])*")  # an initial, or U.S
 _LIST_ITEM = re.compile(r"[-*•‣·–—]\s|\(?(?:\d{1,3}|[a-zA-Z])[.)]\s")
 _CLAUSE_END = re.compile(r"[;:,][\"'”’)\]]*(?=\s)|[—，；：、](?=.)|\s[-–](?=\s)", re.DOTALL)
@@ -91,6 +91,12 @@ _BEGINS_WITH_TIME = re.compile(
 )
 _MOVE_FOLLOWS = re.compile(r"\s(?:[KQRBN][a-h1-8]{0,2}x?[a-h][1-8]|O-O)")  # of chess: "2. Nf3"
 _CHAIN = re.compile(r"\s[A-Z]\.\s[A-Z][a-z]{1,4}\.")  # "Fed. R. Civ. P."
+# Parts of the names of journals: "Phys. Rev. Lett. 95".
+_JOURNALS = _words("""phys rev lett mod chem soc am proc natl acad sci biol mol j trans acc appl math comput
+    med clin exp eng int ann bull mater opt pub ct supp supr exh reg""")
+_CITED_FOLLOWS = re.compile(
+    r"\s(?:\d|(?:[A-Z][a-z]{0,6}|[A-Z]{1,3})\.\s?[\d(,A-Z]|of\s|(?:USA,?\s|[A-Z](?:,?\s|-))\d)"
+)
 _SHILLINGS = re.compile(r"\d{1,2}[ls]")
 _LOOK_BACK = 24  # characters before a full stop that decide on it: room for every abbreviation
 _WRAP_WIDTH = 60  # lines of prose are not wrapped to fewer columns than this
@@ -224,6 +230,8 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
     if abbreviation in _NEVER_LAST:
         return False
     if abbreviation in _BEFORE_NUMBER and _NUMBER_FOLLOWS.match(text, end):
+        return False
+    if abbreviation in _JOURNALS and _CITED_FOLLOWS.match(text, end):
         return False
     if word == "App" and len(next_word.rstrip(".")) == 1:  # "App. A"
         return False

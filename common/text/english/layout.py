@@ -1,4 +1,4 @@
-"""What pasted text has besides words: entities, Markdown, marks of quoted mails, blocks of HTML.
+"""What pasted text has besides words: entities, Markdown, LaTeX, marks of quoted mails, blocks of HTML.
 
 Each becomes what it stands for, padded to its length: every place in the text stays what it was.
 """
@@ -8,10 +8,10 @@ from __future__ import annotations
 import html
 import re
 
-from melforge.common.text.english.reading.cursor import LeftOut
+from melforge.common.text.english.latex import without_latex
+from melforge.common.text.english.reading.cursor import FILL, LeftOut
 
-FILL = "\u2060"  # the word joiner: invisible, and nothing is lost with it
-_LAID_OUT = re.compile(r"[&<>\[`~#=_*]|---|\$[A-Za-z\\]")  # most texts have none of these
+_LAID_OUT = re.compile(r"[&<>\[`~#=_*]|---|\$[A-Za-z\\]|\\[A-Za-z]")  # most texts have none of these
 _INLINE = re.compile(
     r"&(?:amp;)*(?P<entity>#\d{1,7};?|#[xX][\da-fA-F]{1,6};?|[A-Za-z][A-Za-z\d]{1,30};)"
     r"|(?:\[(?=!))?!?\[(?P<link>[^\[\]]{0,200})\](?=\()"
@@ -31,7 +31,7 @@ _FENCE = re.compile(r"[ \t]{0,3}(?:`{3,}|~{3,})[ \t]*([\w+#.-]*)[^`\n]{0,80}$")
 _RULE = re.compile(r"[ \t]*([=*~#-])(?:\1|[ \t]\1){2,200}[ \t]*$")  # "=====", "* * *"
 _HEADING = re.compile(r"[ \t]{0,3}#{1,6}[ \t]+(?=\S)(?!\d+\s*$)")
 _CLOSING = re.compile(r"(?<=\S)[ \t]+#+[ \t]*$")  # "## Title ##"
-_QUOTE = re.compile(rf"(?:[ \t]*>{FILL}*)+[ \t]*")
+_QUOTE = re.compile(rf"(?:[ \t]*>(?!=){FILL}*)+[ \t]*")
 _QUOTED_LINE = re.compile(r"^[ \t]*(?:>|&gt;)", re.MULTILINE)
 _PROSE = ("", "text", "txt", "plain", "plaintext", "md", "markdown", "quote")  # fences of these are read
 # What a page of HTML holds besides words, and where each ends.
@@ -117,7 +117,9 @@ def _plain_line(line: str, at: int, left_out: list[LeftOut], is_reply: bool, rea
             return (html.unescape(f"&{match[kind]}") or "\ufffd").ljust(len(written), FILL)
         if kind in ("apostrophe", "escape"):
             return "'" if kind == "apostrophe" else FILL
-        if kind == "formula" and not _OPERATOR.search(match[kind]):  # "$HOME or $PATH"
+        if (
+            kind == "formula" and len(match[kind]) > 1 and not _OPERATOR.search(match[kind])
+        ):  # "$HOME or $PATH"
             return written
         if kind == "block":
             left_out.append(LeftOut(written[:40], at + match.start(), written[:40]))
@@ -134,6 +136,8 @@ def _plain_line(line: str, at: int, left_out: list[LeftOut], is_reply: bool, rea
         return FILL * start + inner + FILL * (len(written) - end)
 
     line = _INLINE.sub(plain, line)
+    if "\\" in line:
+        line = without_latex(line, at, left_out)
     if quote := _QUOTE.match(line):
         is_quote = is_reply or not line[quote.end() : quote.end() + 1].isdecimal()  # "> 5 kg"
         line = " " * quote.end() + line[quote.end() :] if is_quote else line

@@ -14,11 +14,18 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from melforge.common.text import SaidAs
-from melforge.common.text.english.layout import FILL
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.addresses import address, network_address
 from melforge.common.text.english.reading.british import in_britain
-from melforge.common.text.english.reading.cursor import Cursor, LeftOut, Reading, Rule, begin, first_reading
+from melforge.common.text.english.reading.cursor import (
+    FILL,
+    Cursor,
+    LeftOut,
+    Reading,
+    Rule,
+    begin,
+    first_reading,
+)
 from melforge.common.text.english.reading.formats import NUMBERS
 from melforge.common.text.english.reading.signs import SIGNS
 from melforge.common.text.english.reading.words import WORDS, ordinary_word
@@ -89,6 +96,8 @@ def _read(text: str, given: Sequence[_Given], is_british: bool) -> tuple[list[Sp
             part = next(parts)
             continue
         if char.isspace():
+            if char == "\t":  # between the cells of a table
+                spans.append(Span(",", cursor.at, cursor.at + 1))
             cursor.move(cursor.at + 1)
             continue
         rules = _LETTERS if char.isalpha() else _DIGITS if char.isdecimal() else _RULES.get(char, SIGNS)
@@ -190,6 +199,8 @@ def _clean_char(char: str, out: list[str], left_out: list[LeftOut], position: in
         left_out.append(LeftOut(char, position, char))
         return " " if category == "Cc" else ""
     plain = unicodedata.normalize("NFKC", char)
+    if plain.isalpha() and plain.isascii() and unicodedata.decomposition(char).startswith("<sub>"):
+        return f"_{plain}"  # "aₙ"
     if plain != char and all((c.isascii() and c.isalnum()) or c in _PLAIN_MARKS for c in plain):
         return plain.replace("\u2044", "/")
     return char

@@ -43,7 +43,7 @@ _SLASHED_WORDS = {
     **{"p/h": "per hour", "p/w": "per week", "p/m": "per month", "p/a": "per annum"},
     **{"km/h": "kilometers per hour", "m/s": "meters per second"},
 }
-_SLASHED_LETTERS = re.compile(r"[A-Z](?:/[A-Z]){1,3}(?![\w/.'])")
+_SLASHED_LETTERS = re.compile(r"[A-Z](?:/[A-Z]){1,3}(?![\w/.'+#])")
 _BRACKETED_NUMBER = re.compile(r"\s\(\d")
 _NUMBERED_WITH_I = words("war part act book volume vol chapter scene phase type class world")
 _TITLES = {"Dr": "Doctor", "St": "Saint", "Mt": "Mount", "Prof": "Professor", "Ft": "Fort", "Sgt": "Sergeant"}
@@ -154,10 +154,11 @@ def book(cursor: Cursor) -> Reading | None:
     return Reading(name, verse.end()) if name and verse else None
 
 
-@form(r"[Nn][º°]\.?\s?(?=\d)")
+@form(r"(?:[Nn][º°]\.?\s?|(No\s))(?=\d)(?!\d{1,3}\s?%)")
 def numero(cursor: Cursor, m: re.Match) -> str:
-    """Nº 5, n° 5."""
-    return "" if cursor.touches_word else "number "
+    """Nº 5, n° 5, at No 10."""
+    is_word = m[1] and (not cursor.previous or cursor.previous in ".!?:;-–—")
+    return "" if cursor.touches_word or is_word else "number "
 
 
 def title(cursor: Cursor) -> Reading | None:
@@ -210,7 +211,10 @@ def _is_abbreviated(cursor: Cursor, word: str, key: str, end: int, following: st
     if key in tables.BEFORE_NUMBERS and not is_number:
         is_small = following.islower() and len(following) > 1 and key in _ROMAN_IN_SMALL
         is_roman = (following.isupper() or is_small) and say.roman(following.upper()) is not None
-        if not (is_roman or is_code) and (key == "no" or not _BRACKETED_NUMBER.match(cursor.text, end)):
+        is_counted = key in ("pp", "vols") and cursor.previous.isdecimal()  # "320 pp."
+        if not (is_roman or is_code or is_counted) and (
+            key == "no" or not _BRACKETED_NUMBER.match(cursor.text, end)
+        ):
             return False
     goes_on = is_number or is_code or following in tables.CURRENCIES or following.islower()
     goes_on = goes_on or (following != "" and (word[0].isupper() or cursor.previous in ("(", ",", ";")))

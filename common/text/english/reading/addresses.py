@@ -8,7 +8,7 @@ from melforge.common.text.english.pronounce import is_known
 from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.capitals import camel, letter_name, part_of_name
-from melforge.common.text.english.reading.cursor import WORD, Cursor, Reading
+from melforge.common.text.english.reading.cursor import WORD, Cursor, Reading, form
 from melforge.common.text.english.reading.latin import left_out_of
 from melforge.common.text.english.reading.words import plain
 from melforge.common.text.english.word_parts import words
@@ -28,13 +28,14 @@ _URL = re.compile(
 )
 _FILE = re.compile(
     r"(?!(?:[A-Za-z]\.){1,5}[A-Za-z](?!\w))"  # "p.h."
-    rf"(?:[\w.-]{{1,100}}[/\\]){{0,12}}[\w-]{{1,100}}(?:\.[\w-]{{1,40}}){{0,3}}\.(?:{_ENDINGS}|{_LARGE_ENDINGS})(?!\w)(?:\?\w+=[\w=&%.+-]{{0,200}})?(?:\.\d{{1,4}}(?!\w)){{0,3}}"
+    rf"(?:[\w.-]{{1,100}}[/\\]){{0,12}}[\w-]{{1,100}}(?:\.[\w-]{{1,40}}){{0,3}}\.(?:{_ENDINGS}|{_LARGE_ENDINGS})(?!\w|\.[A-Za-z]{{3}})(?:\?\w+=[\w=&%.+-]{{0,200}})?(?:\.\d{{1,4}}(?!\w)){{0,3}}"
 )
 _DOTTED_NAME = re.compile(
     r"[A-Za-z_]\w{1,60}\.[a-z_]\w{1,60}(?:\.[A-Za-z_]\w{1,60}){1,8}(?!\w)"
 )  # "com.example.Main"
 _PLACE = re.compile(r":(\d{1,6})(?::(\d{1,5}))?(?!\w)")  # "main.c:42:7"
 _HEX = re.compile(r"[\dA-Fa-f]{2}(?:([:-])[\dA-Fa-f]{2})(?:\1[\dA-Fa-f]{2}){4}(?![\w:])")
+_DOI = re.compile(r"10\.\d{4,9}/[\w.()/:;-]{1,100}")
 _IPV4 = re.compile(r"(\d{1,3}(?:\.(?!000)\d{1,3}){3})(?::(\d{1,5})|/(\d{1,2}))?(?![\w.]*\d)")
 _UUID = re.compile(r"[\dA-Fa-f]{8}(?:-[\dA-Fa-f]{4}){3}-[\dA-Fa-f]{12}(?!\w)")
 _IPV6 = re.compile(
@@ -45,7 +46,7 @@ _STARTS = frozenset("0123456789abcdefABCDEF:")
 _WORD_ENDS = (" ", ",", ".")
 _DIGIT_OR_LETTER = re.compile(r"\d|[A-Za-z]+|::|[:.]")
 _PATH = re.compile(
-    r"(?:[A-Za-z]:\\|\\\\|~/|\.{1,2}/|/)(?=[A-Za-z_.])[\w.+%@~-]{1,255}(?:[/\\][\w.+%@~-]{0,255}){0,40}"
+    r"(?:[A-Za-z]:\\|\\\\|~/|\.{1,2}/|/)(?=[A-Za-z_.])[\w.+%@~-]{1,255}(?:[/\\][\w.+%@~{}-]{0,255}){0,40}(?:\?\w+=[\w=&%.+-]{0,200})?"
 )
 _PARTS = re.compile(r"[A-Za-z]+|\d+|.", re.DOTALL)
 _MARKS = {
@@ -64,17 +65,21 @@ _NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|.", re.DOTALL)
 
 
 def network_address(cursor: Cursor) -> Reading | None:
-    """192.168.0.1, 127.0.0.1:8080, 3C:22:FB:10:2B:9E, fe80::1, a UUID: digits and letters one by one."""
+    """192.168.0.1, 127.0.0.1:8080, 3C:22:FB:10:2B:9E, fe80::1, a UUID, a DOI: one by one."""
     text, at = cursor.text, cursor.at
     if cursor.char not in _STARTS or cursor.behind_word in _WORD_ENDS:
         return None
     if text.find(".", at, at + 4) > 0 and not cursor.touches_word and (match := _IPV4.match(text, at)):
         first, *rest = match[1].split(".")
         groups = " dot ".join(["ten" if first == "10" else say.digits(first), *map(say.digits, rest)])
-        port = f" colon {say.digits(match[2])}" if match[2] else ""
+        port = f" colon {_spoken_part(cursor, match[2])}" if match[2] else ""
         return Reading(groups + port + (f" slash {say.integer(match[3])}" if match[3] else ""), match.end())
     if not cursor.is_after_blank:
         return None
+    if text.startswith("10.", at) and (match := _DOI.match(text, at)):
+        written = match[0].rstrip(".,;:)")
+        spoken = [_spoken_part(cursor, part) for part in _PARTS.findall(written)]
+        return Reading(" ".join(filter(None, spoken)), at + len(written))
     if text.find(":", at, at + 5) < 0 and text[at + 2 : at + 6 : 3] != "--" and text[at + 8 : at + 9] != "-":
         return None
     if match := _UUID.match(text, at):
@@ -131,6 +136,12 @@ def _spoken_part(cursor: Cursor, part: str) -> str:
     if part.islower():
         return part if len(part) > 3 or (len(part) > 1 and is_known(part)) else letter_name(part.upper())
     return part_of_name(cursor, part) if part.isupper() else camel(cursor, part)
+
+
+@form(r"\*{1,2}(?:/\*{1,2}){0,3}/?(?:\.[a-z]\w{0,5})+(?!\w)")
+def glob(cursor: Cursor, m: re.Match) -> str:
+    """*.log, **/*.ts."""
+    return " ".join(filter(None, (_spoken_part(cursor, part) for part in _PARTS.findall(m[0]))))
 
 
 def tag(cursor: Cursor) -> Reading | None:

@@ -67,7 +67,7 @@ _NO_YEAR = words("# no nos number")
 _NO_MODEL = words("AD BC CE BCE ISO US UK EU UN AND OR THE OF TO IN FY")
 _VERSIONED = words("version python release ubuntu django kernel golang php")
 _COMPARED = words("≥ ≤ >= <= > < == = ~")
-_LETTERS_FOLLOW = re.compile(r"-[A-Z]{2,5}(?![\w'])")  # "4471-BLK"
+_LETTERS_FOLLOW = re.compile(r"-[A-Z]{1,5}(?![\w'])")  # "4471-BLK"
 _TRACKS = words(
     "track lesson exercise episode day week step disc cd chapters tracks scene slide verse stanza"
 )

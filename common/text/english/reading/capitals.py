@@ -56,6 +56,8 @@ _GIVEN_NAMES = words("""thomas walter arthur albert samuel benjamin donald kenne
     alan todd sean ernest alfred theodore chester hugh earl clarence leonard alvin marcus daniel thurston
     cornelius nelson sterling sam tom joe""")
 _ELEMENT = "He|Li|Be|Ne|Na|Mg|Al|Si|Cl|Ar|Ca|Ti|Cr|Mn|Fe|Co|Ni|Cu|Zn|As|Br|Ag|Sn|Ba|Pt|Au|Hg|Pb|[HBCNOFPSKIU]"
+_ELEMENT = f"{_ELEMENT}|Et|Me|Ph"  # and groups
+_OF_FORMULA = re.compile(r"[A-Za-z\d]\([A-Z]{1,3}\)\d")  # "Fe(OH)3"
 _FORMULA = re.compile(rf"(?=[A-Z]+[a-z0-9])(?:(?:{_ELEMENT})\d{{0,2}}){{2,10}}")
 
 
@@ -112,7 +114,9 @@ def _capitals(cursor: Cursor, word: str) -> str:
         return word
     if word == "BID" and (cursor.previous in _DOSED or cursor.previous[:1].isdecimal()):  # twice a day
         return word
-    if lower in tables.SHORT_WORDS and cursor.next(cursor.word_end) != "=":  # "OR = 2.3"
+    is_term = cursor.next(cursor.word_end) == "="  # "OR = 2.3"
+    is_term = is_term or _OF_FORMULA.match(cursor.text, max(cursor.at - 2, 0)) is not None
+    if lower in tables.SHORT_WORDS and not is_term:
         return lower
     if len(word) <= 3 and not cursor.is_shouted:
         return word
@@ -181,6 +185,9 @@ def roman(cursor: Cursor, word: str, end: int) -> str | None:
     base = word.removesuffix("'s")
     if len(base) > 8 or not (base.isupper() or base.islower()):
         return None
+    if base[-1:] in ("A", "B", "C") and cursor.previous.lower() in _ALWAYS_NUMBERED:  # "stage IIIB"
+        number = say.roman(base[:-1])
+        return f"{say.cardinal(number)} {letter_name(base[-1])}{word[len(base) :]}" if number else None
     number = say.roman(base.upper())
     if number is None:
         return None

@@ -10,11 +10,14 @@ from typing import NamedTuple
 
 # Every pattern of this package is tried at one place only and never looks far beyond what it reads: a long
 # text costs time in proportion to its length.
+FILL = "\u2060"  # the word joiner: invisible, and nothing is lost with it
 LETTER = r"[^\W\d_²³¹¼-¾⁰-ⁿ₀-₉⅐-↏①-⓿]"
 N = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d{1,2}(?:,\d\d){1,4},\d{3}(?!\d)|\d+)(?:\.\d+)?|\.\d+"
 NUMBER = re.compile(N)
 WORD = re.compile(rf"{LETTER}+(?:'{LETTER}+)*")
 _NEXT = re.compile(rf"\s*(\d+|{LETTER}+|[^\w\s])?")
+_WHOLE_WORD = re.compile(r"(?<![\w-])[A-Za-z]{2,}(?![\w-])")  # no code: "AB-12"
+_FORMULA = re.compile("[∫∑∏√∂∇∀∃∈⧸⇒⇔∝≡]")
 _AROUND = 60  # characters: a search of all of a long text at each place would take quadratic time
 _LONG = 100  # characters; no rule compares what was read before with anything so long
 
@@ -102,7 +105,7 @@ class Cursor:
 
     @property
     def is_after_blank(self) -> bool:
-        return self.at == 0 or self.text[self.at - 1] in " \t\n\r\"'([{<—–=,;:"
+        return self.at == 0 or self.text[self.at - 1] in " \t\n\r\"'`([{<—–=,;:"
 
 
 Rule = Callable[[Cursor], Reading | None]  # None: the rule does not apply at the cursor
@@ -118,11 +121,11 @@ def first_reading(rules: tuple[Rule, ...], cursor: Cursor) -> Reading:
 
 def begin(text: str, is_british: bool = False) -> Cursor:
     """The cursor at the beginning of a sentence."""
-    words = re.findall(r"[A-Za-z]{2,}", text)
+    words = _WHOLE_WORD.findall(text)
     capitals = [word for word in words if word.isupper()]
     return Cursor(
         text,
-        is_equation="=" in text or "hat is " in text,
+        is_equation="=" in text or "hat is " in text or _FORMULA.search(text) is not None,
         is_shouted=len(words) > 2 and len(capitals) > 0.7 * len(words) and max(map(len, capitals)) > 3,
         is_british=is_british,
     )

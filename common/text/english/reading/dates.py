@@ -29,7 +29,8 @@ _DAY_FOLLOWS = re.compile(r"\s(?:the\s)?(?:\d{1,2}(?i:st|nd|rd|th)?|\d{4})(?![\w
 _WORDS_TOO = words("may march mar dec sep")
 _BEFORE_MONTH = words("""on in by of since until till from before after to the and during between early late
     mid this last next every each""")
-_DATED = words("on by until since before after dated due starting beginning effective")
+_DATED = words("""on by until since before after dated due starting beginning effective shipped filed arrived
+    delivered mailed expires issued signed""")
 _NO_WORDS = words("tue tues weds thu thur thurs")  # days in small letters too
 _DAYS_TOO = words("mon wed sat sun tu th")  # in capitals they are names and words as well
 _ZONES = words("ET CT MT PT EST EDT CST CDT MST MDT PST PDT GMT BST")
@@ -45,9 +46,10 @@ _TIME_FOLLOWS = re.compile(r"\s?\d\d:\d\d(?!\d)")
 _OF_SECONDS = words("""long delay delays later left timeout timeouts window clip clips break remaining
     elapsed interval countdown wait pause ad limit cooldown ago apart each duration between interval
     intervals rest""")
+_CHANGED = re.compile(r"\s?(?:->|→)")  # "30s -> 60s"
 _FOR_SECONDS = words("in for after within every wait waits waited timeout under over takes took lasts lasted")
-_BEFORE_SECONDS = _FOR_SECONDS | words("""is was to than about only by at of least most = : < > ~ ( , [ until
-    hold last first next another exactly around roughly up nearly almost""")
+_BEFORE_SECONDS = _FOR_SECONDS | words("""is was to than about only by at of least most = : < > ~ ( , [ -> →
+    until hold last first next another exactly around roughly up nearly almost""")
 _SURE_DAY = re.compile(r"\d{1,2}/(?:1[3-57-9]|2\d|3[01])")
 _DAY_NAMES = words("mon tues wednes thurs fri satur sun")
 
@@ -267,6 +269,8 @@ def are_seconds(cursor: Cursor, end: int) -> bool:
     if following in _OF_SECONDS or (following == "-" and cursor.next(end + 1).lower() in _OF_SECONDS):
         return True
     before = cursor.previous.lower()
+    if _CHANGED.match(cursor.text, end):
+        return True
     if following == "of":  # "30s of silence"
         return before not in DETERMINERS and before.rstrip("-") not in ("early", "late", "mid")
     is_range = following in ("and", "or", "-", "–", "to", "&") and before not in _FOR_SECONDS

@@ -22,21 +22,22 @@ from melforge.common.text.english.reading.money import european_price, pence, pe
 from melforge.common.text.english.reading.streets import house_in_queens, house_number
 from melforge.common.text.english.reading.telephone import DIGITS, is_access_code
 from melforge.common.text.english.reading.times import TIMES, duration
-from melforge.common.text.english.reading.units import LETTERED, plural_unit, unit_after, unit_name
+from melforge.common.text.english.reading.units import LETTERED, per_unit, plural_unit, unit_after, unit_name
 from melforge.common.text.english.reading.word_classes import CLOSED, FINITE, PREPOSITIONS
 from melforge.common.text.english.reading.words import RELEASE, said_version
 from melforge.common.text.english.word_parts import words
 
 _FRACTION = re.compile(
-    r"(?:(\d{1,4})[ -])?(\d{1,4})/(\d{1,4})(?:rds?|ths?|nds?|RD|TH|ND)?(?!(?!s(?!\w))[\w/]|\.\d)"
+    r"(?:(\d{1,4})[ -])?(\d{1,4})/(\d{1,4})(?:rds?|ths?|nds?|RD|TH|ND)?(?!(?!s(?!\w))[\w/]|\.\d|,\d{3})"
 )
 _SHORT_FRACTION = re.compile(r"(\d{1,6})?\s?([½¼¾⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞⅐⅑⅒])")
 _SCIENTIFIC = re.compile(
-    r"(\d+(?:\.\d+)?)(?:[eE]|\s?[×x]\s?10(?:\^|(?=[⁻⁺⁰-⁹¹²³])))([+-]?\d{1,4}|[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]{1,4})(?!\w)"
+    r"(?:(\d+(?:\.\d+)?)(?:[eE]|\s?[×x]\s?10(?:\^|(?=[⁻⁺⁰-⁹¹²³])))|10(?:\^(?=-)|(?=⁻)))"
+    r"([+-]?\d{1,4}|[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]{1,4})(?!\w)"
 )
 _MAGNITUDES = words("k K M B T bn mn tn mln bln")
 _BY = re.compile(r"(?:x\d+){1,3}(?:[cmk]?m|ft|in|px)?")
-_OF_MUSIC = re.compile(r"[♩♪𝅘𝅥]|\bkey of [A-G]|\btime signature\b")
+_OF_MUSIC = re.compile(r"[♩♪𝅘𝅥]|\b[A-G][#♯♭b]?\s(?:minor|major)\b|\bkey of [A-G]|\btime signature\b")
 _GOES_ON = re.compile(r"[^\w\s]?$|\s?[-–:=+×a-z,;.*%\"'″]")
 _OF_WEIGHT = re.compile(r"\b(?:weigh|lost|gained|heavy|lbs?\b)")
 _OF_GOALS = re.compile(r"\d\+\d{1,2}['′]|\b\d\s?[-–]\s?\d\b(?!\d)|\b(?:[Gg]oals?|[Ss]ub|pen|HT|FT)\b")
@@ -61,7 +62,8 @@ _CRICKET = re.compile(
     r"\b(?:posted|declared|wickets?|innings|overs|cricket|batting|Test|stumps|runs|ov|all\sout)\b"
 )
 _SIZES = words("thick wide long deep high tall by of x in and")
-_CODES = words("section sec article art rule clause paragraph para § §§ code subsection exception title")
+_CODES = words("""section sec article art rule clause cl paragraph para § §§ code subsection exception title
+    s ss r reg""")
 _PORTS = words("""80 443 3000 3001 3306 4000 4200 5000 5173 5432 6379 8000 8001 8080 8081 8443 8888 9000
     9090 27017""")
 _SCORES = {("24", "7"): "twenty-four seven", ("9", "11"): "nine eleven", ("7", "11"): "seven eleven"}
@@ -90,6 +92,9 @@ def verse(cursor: Cursor, m: re.Match) -> str:
 @form(r"(\d+(?:\.\d+)?)(?::|\s:\s)(\d{1,3}(?:,\d{3})+|\d+)(?::(\d{1,3}))?(?![\d:])")
 def ratio(cursor: Cursor, m: re.Match) -> str:
     """16:9, 1:2:3."""
+    before = cursor.text[max(cursor.at - 2, 0) : cursor.at]
+    if before[1:] == ":" and before[0].isalpha() and not m[3]:  # "node:internal/process:95:5"
+        return f"line {say.integer(m[1])}, column {say.integer(m[2])}"
     if m[1] in _PORTS and m[2] in _PORTS:
         return f"{say.short(m[1])} colon {say.short(m[2])}"
     said = f"{say.decimal(m[1])} to {say.integer(m[2])}"
@@ -109,7 +114,8 @@ def airliner(cursor: Cursor, m: re.Match) -> str:
 @form(r"(\d{1,4}(?:\.\d{1,4})?)((?:\((?:[a-zA-Z]|\d{1,2}|[ivx]{2,4})\)){1,5})(?!\w)")
 def clause_of_code(cursor: Cursor, m: re.Match) -> str:
     """401(k), 501(c)(3), Rule 12(b)(6)."""
-    if cursor.is_equation or (m[2][1].isdecimal() and cursor.previous.rstrip(".").lower() not in _CODES):
+    is_named = cursor.previous.rstrip(".").lower() in _CODES or m[2][-2].isalpha()  # "s 14(1)(b)"
+    if cursor.is_equation or (m[2][1].isdecimal() and not is_named):
         return ""
     number = say.short(m[1]) if len(m[1]) == 3 and m[1].isdecimal() else say.decimal(m[1])
     return f"{number} {_clauses(m[2])}"
@@ -133,7 +139,7 @@ def motor_oil(cursor: Cursor, m: re.Match) -> str:
     return f"{say.integer(m[1][:-1])} W {say.integer(m[2])}"
 
 
-@form(r"([23])d(?=\s[A-Z])(?!\s[A-Z]{2})|([2-9][23])d(?!\w)")
+@form(r"([23])d(?=\s(?:[A-Z]|ed\.))(?!\s[A-Z]{2})|([2-9][23])d(?!\w)")
 def ordinal_in_law(cursor: Cursor, m: re.Match) -> str:
     """The 2d Amendment, 3d Cir., the 22d."""
     return say.ordinal(int(m[1] or m[2]))
@@ -184,6 +190,15 @@ def stone(cursor: Cursor, m: re.Match) -> str:
     if not m[1] and " " in m[0] and not cursor.is_near(_OF_WEIGHT):
         return ""
     return f"{say.integer(m[1])} stone {_counted(m[2], 'pound')}" if m[1] else f"{say.integer(m[3])} stone"
+
+
+@form(r"(\d{1,3})([A-Z])\s?[-–]\s?(\d{1,3})?([A-Z])(?!\w)")
+def lettered_range(cursor: Cursor, m: re.Match) -> str:
+    """Figs. 1A-1C, rows 12A–C; not 5A-10A."""
+    if m[2] >= m[4] or (m[3] and int(m[1]) > int(m[3])):
+        return ""
+    last = f"{say.integer(m[3])} " if m[3] else ""
+    return f"{say.integer(m[1])} {letter_name(m[2])} to {last}{letter_name(m[4])}"
 
 
 @form(r"(\d{1,3})\s?[-–]\s?(\d{1,3})(?:st|nd|rd|th)(?!\w)")
@@ -291,11 +306,17 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
         return f"{say.cardinal(top)} number {say.cardinal(bottom)}"
     if len(m[3]) > 2 and m[3][0] == "0":  # "INV-2024/0087"
         return f"{say.group(m[2])} slash {say.digits(m[3])}"
-    if before[-1:] == "/" and not cursor.is_after_blank:  # "ref. AB/1234/24"
+    is_docket = before[-1:] == "-" and before[0].isalpha()  # "C-131/12"
+    is_docket = is_docket or (len(m[2]) == 4 and len(m[3]) > 2)  # "Regulation 2016/679"
+    is_coded = "0" in (m[2][0], m[3][0]) and not is_day(*in_order(cursor, top, bottom))  # "wind 080/12"
+    is_docket = is_docket or is_coded
+    if (before[-1:] == "/" and not cursor.is_after_blank) or is_docket:  # "ref. AB/1234/24"
         return f"{say.short(m[2])} slash {say.short(m[3])}"
     is_bracketed = (
         before == "(" and cursor.text.startswith(")", m.end()) and bottom not in _QUARTERED and bottom < 13
     )
+    if before in ("grade", "phase", "class", "type", "category"):  # "Grade 3/4"
+        return f"{say.cardinal(top)} slash {say.cardinal(bottom)}"
     if cursor.at == 0 and top <= bottom > 4 and bottom != 8 and not _GOES_ON.match(cursor.text, m.end()):
         return f"{say.cardinal(top)} of {say.cardinal(bottom)}"  # "1/5 Why I left", one of several posts
     is_part = bottom in _QUARTERED and cursor.next(m.end()) == "of"  # "stop 3/4 of the way up"
@@ -319,6 +340,9 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
         return f"{say.cardinal(top)} {say.cardinal(bottom)}"
     if top > bottom > 1 and top % bottom == 0:
         return f"{say.cardinal(top)} divided by {say.cardinal(bottom)}"
+    is_counted = top < bottom and following.islower() and following[-1:] == "s" and len(following) > 3
+    if is_counted and bottom > 4 and bottom not in (8, 16) and following not in CLOSED | FINITE:
+        return f"{say.cardinal(top)} of {say.cardinal(bottom)}"  # "12/15 files"
     month, day = in_order(cursor, top, bottom)
     is_date = 12 < day < 32 and day not in (16, 20) and m[0][-1].isdecimal() and not cursor.is_equation
     is_date = is_date and cursor.next(m.end()) not in ("of", "scale")  # "1/25 of them"
@@ -333,7 +357,7 @@ def _is_rating(cursor: Cursor, top: int, bottom: int, end: int) -> bool:
     if bottom > 3 and following in ("stars", "points"):
         return True
     if before in _RATED or following in ("people", "times", "would"):
-        return bottom in (5, 10) or (min(top, bottom) > 12 and bottom not in (16, 32, 64))
+        return bottom in (5, 10) or (bottom >= top > 12 and bottom not in (16, 32, 64))
     if bottom != 10:
         return top == bottom == 5
     is_apart = before in ("a", "an") or (before.isalpha() and before not in CLOSED | _BEFORE_DATES)
@@ -381,6 +405,21 @@ def _with_unit(cursor: Cursor, spoken: str, end: int, is_more_than_one: bool) ->
     return Reading(f"{spoken} of {article} {name}", end)
 
 
+@form(r"(\d{1,3}\.\d{1,3})(?:st|nd|rd|th)(?!\w)")
+def decimal_ordinal(cursor: Cursor, m: re.Match) -> str:
+    """The 99.9th percentile."""
+    head, _, last = say.decimal(m[1]).rpartition(" ")
+    return f"{head} {say.ordinal(int(m[1][-1]))}" if last else ""
+
+
+@form(
+    r"([35])['′](?=-[A-Z]|-to-|[→\s](?:end|UTR|cap|overhang|splice|RACE|exonuclease|phosphate)\b|(?<=[A-Z]-.['′]))"
+)
+def strand(cursor: Cursor, m: re.Match) -> str:
+    """5′-ATG-3′, the 3' end, of DNA."""
+    return f"{say.integer(m[1])} prime"
+
+
 @form(
     r"(\d{1,3}(?:,\d{3})+|\d+)(?:(?:(?:st|nd|rd|th)(s|ly|'s)|\s?(?:st|nd|rd|th|ST|ND|RD|TH))(?!\w)|([ºª])(?!\s?[CFK]))"
 )
@@ -402,8 +441,10 @@ def scientific(cursor: Cursor) -> Reading | None:
         return None
     power = "".join(tables.SUPERSCRIPTS.get(c, c) for c in m[2])
     minus = "minus " if power[0] == "-" else ""
-    mantissa = "" if m[0].startswith(("10⁰", "10^")) else f"{say.decimal(m[1])} times "
+    mantissa = f"{say.decimal(m[1])} times " if m[1] else ""
     unit, end = unit_after(cursor, m.end(), is_one=False)
+    if not unit:  # "10^9/L"
+        unit, end = per_unit(cursor, end)
     return Reading(f"{mantissa}ten to the {minus}{say.cardinal(int(power.lstrip('+-')))}{unit}", end)
 
 
@@ -516,6 +557,7 @@ NUMBERS: tuple[Rule, ...] = (
         dotted_numbers,
         degrees,
         minutes_and_seconds,
+        strand,
         feet,
         height,
         stone,
@@ -535,6 +577,8 @@ NUMBERS: tuple[Rule, ...] = (
         short_fraction,
         decade,
         ordinal_range,
+        lettered_range,
+        decimal_ordinal,
         ordinal,
         scientific,
         duration,

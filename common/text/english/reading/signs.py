@@ -9,10 +9,10 @@ from dataclasses import replace
 from melforge.common.text.english.pronounce import is_known
 from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
-from melforge.common.text.english.reading.addresses import address, tag
+from melforge.common.text.english.reading.addresses import address, glob, tag
 from melforge.common.text.english.reading.capitals import NUMBERED, letter_name
 from melforge.common.text.english.reading.chess import MOVE
-from melforge.common.text.english.reading.cursor import Cursor, Reading, Rule
+from melforge.common.text.english.reading.cursor import Cursor, Reading, Rule, begin
 from melforge.common.text.english.reading.dates import is_month
 from melforge.common.text.english.reading.formats import number, short_fraction
 from melforge.common.text.english.reading.formulas import FUNCTIONS
@@ -20,18 +20,20 @@ from melforge.common.text.english.reading.money import price
 from melforge.common.text.english.reading.telephone import phone_abroad
 from melforge.common.text.english.reading.units import unit_name
 from melforge.common.text.english.reading.word_classes import CLOSED
-from melforge.common.text.english.reading.words import size_by
+from melforge.common.text.english.reading.words import SMALL_WORDS, size_by
 from melforge.common.text.english.word_parts import words
 from melforge.common.text.phonemes import in_braces
 from melforge.common.text.symbols import ARPABET, BRITISH, BRITISH_VOWELS
 
 _MONEY = re.compile(r"[$£€¥₹₩₽₪₺₴₫₱₦฿₿¢]([-−–]?)(?=[ .]?\d)\s?")
+_LOSS = re.compile(r"([$£€])\((\d[\d,]{0,15}(?:\.\d{1,3})?)\)(\s?(?:mn?|bn|k|[MBK]|[mb]illion)(?!\w))?")
+_THOUSANDS = re.compile(r"[$£€]'?000s?(?!\w)")
 _DOLLARS_OF = re.compile(r"\$(US|AU|A|NZ|CA|C|HK|S)\s?(?=\d)")  # "$US46"
 _SIGNED = re.compile(r"([-−–+±])(\s?)([$£€¥₹]?)(?=\.?\d)")
 _POWER = re.compile(
-    r"([⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ]{1,5})|\^(?:\{([-+]?[A-Za-z\d]{1,5})\}|\(([-+]?[A-Za-z\d]{1,5})\)|([-+]?[A-Za-z\d]{1,5}))"
+    r"([⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ]{1,5})|\^(?:\{([-+]?[A-Za-z\d]{1,5})\}|\(([-+]?[A-Za-z\d]{1,5})\)|([-+]?(?:\d{1,3}\.\d{1,3}|[A-Za-z\d]{1,5})))"
 )
-_POWER_OF_SUM = re.compile(r"\^[({]([A-Za-zα-ω\d]{1,3}(?:\s?[-+−*/]?\s?[A-Za-zα-ω\d]{1,3}){1,3})[)}]")
+_POWER_OF_SUM = re.compile(r"\^[({]([-−]?[A-Za-zα-ω\d]{1,3}(?:\s?[-+−*/×]?\s?[A-Za-zα-ω\d]{1,3}){1,3})[)}]")
 _ION = re.compile(r"([⁰¹²³⁴⁵⁶⁷⁸⁹]?)([⁺⁻])(?![⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ])|\^([1-9]?)([+-])(?!\s?[\w.(])")
 _PER_AMOUNT = re.compile(
     r"\s?\d+(?:\.\d+)?\s?(?:[mdc]?[lL]|[cmk]?m[²³23]?|k?g|mg|hrs?|h|min|days?|mi|lb|oz|tsp|tbsp)(?!\w)"
@@ -50,7 +52,7 @@ _HTML = words("""abbr address article aside audio base bdi bdo big blockquote bo
     voice phoneme""")
 _ADDRESS = re.compile(r"@\w|://")
 _ENCLOSED_ADDRESS = re.compile(r"<[^<>\s@:]{1,64}(?:@|://)[^<>\s]{1,200}>")  # "<jo@example.com>"
-_CITATION = re.compile(r"\[(?:\d{1,3}|\^\w{1,20})\]")
+_CITATION = re.compile(r"\[(?:[1-9]\d{0,2}|\^\w{1,20})\](?!: )")  # not "cron[811]: "
 _APOSTROPHE_YEAR = re.compile(r"'(\d0)s(?!\w)|'(\d\d)(?![\w'])")
 _PRIMES = re.compile(r"('{1,2})(?!\w)(\(?)")
 _ELISION = re.compile(r"'(twas|tis|em|til|cause|bout|round|n)(?!\w)'?", re.IGNORECASE)
@@ -58,20 +60,25 @@ _FULL = {"em": "them", "til": "until", "cause": "because", "bout": "about", "rou
 _MARKS = ".,;:?!…"
 _DRAWN = frozenset("=*_~#+.<>/\\|^")  # three of these in a row are a line, which is silent
 _IN_ROWS = tables.SILENT | {s for s in tables.SYMBOLS if s.isascii() or s in "§¶" or s in tables.CURRENCIES}
+_OPTION = re.compile(r"[a-z][a-z\d]*(?:-[a-z\d]+)*(?=[\s=`'\"),.;]|$)")  # of a command: "--dry-run"
+_PAUSES = (",", ";", "—", "-")
+_BEFORE_TERM = ("=", "(", "⧸", "/", "→", "≥", "≤")
 _BEFORE_OPERATOR = frozenset("0123456789)")
 _NUMBER_WORDS = words("one two three four five six seven eight nine ten eleven twelve noon midnight")
 _BEFORE_DOLLARS = _NUMBER_WORDS | words("in of into many cost costs")
 _LENGTHS = re.compile(r"\d{1,5}(?:\.\d+)?\s?(?:\"|″|in|cm|mm|m|ft|inch|inches|feet)")
 _STARRED = words("hotel hotels rated rating ratings review reviews resort resorts service out")
+_DECIMALS = re.compile(r"\d{1,4}(?![\w.]\d)")
 _NUMBERED = re.compile(r"[IVXL]{1,7}|\d{1,3}(?:st|nd|rd|th)")
 _LONGEST_SIGN = max(map(len, tables.SIGNS))
 _SIGN_STARTS = frozenset(sign[0] for sign in tables.SIGNS)
 _VARIABLE = re.compile(r"[xyznk](?!\w)")
+_OF_BYTES = re.compile(r"\d{1,5}(?:\.\d{1,2})?\s?[KMGT]i?B\b")  # "3.2/16 GB"
 _KEYS = words("press presses pressed pressing dial dialed dialing hit enter key")
 _PRESSED = re.compile(r"\b(?:press|dial|hit|enter)\b[^.!?]{0,60}$", re.IGNORECASE)
 _QUANTITY = re.compile(r"\d{1,6}(?:\.\d+)?\s?(?!st|nd|rd|th)[°%a-zA-Z]")  # "mark 6 / 200°C"
 _HEAT = re.compile(r"\d{2,3}°?[CF](?!\w)")  # "gas mark 6/200C"
-_CODE_AHEAD = re.compile(r"\d{1,6}/[A-Z]")
+_CODE_AHEAD = re.compile(r"\d{1,6}/[A-Z]|\d{5}|\d{1,3},\d{3}")
 _CODE_BEFORE = re.compile(r"[A-Za-z]-?\d+$")  # "MK-12/448120"
 _TICKER = re.compile(r"[A-Z]{1,5}(?!\w)")
 _COMMAND = re.compile(r"\s[a-z]")  # behind the "$" of a shell
@@ -94,9 +101,11 @@ _ABSOLUTE_TERM = re.compile(
     r"\|(?=(?:[a-zA-Z]{1,2}|\d[\d.]{0,8})(?:\s?[-−+*/×·^²]\s?(?:[a-zA-Z]{1,2}|\d[\d.]{0,8})){1,3}\|)"
 )
 _LIMITS = re.compile(
-    r"[∫∑∏]\s?_?\{?(?:([a-z])\s?=\s?)?([\w-]{1,3})\}?(?:\^\{?([\w∞]{1,3})\}?|([⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ]{1,3}))"
+    r"[∫∑∏](?:\s?_?\{?(?:([a-z])\s?=\s?)?([\w∞-]{1,3})\}?\^[{(]?([\w∞]{1,3})[)}]?|(\w{1,2})([⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ]{1,3}))"
 )
 _KEYED = re.compile(r"(?:\*#|[*#])(?:\d{1,16}[*#]){0,3}\d{1,16}#(?!\w)")
+_LETTERED = re.compile(r"\d{1,3}[a-e]")  # "Rule 10b-5"
+_CLAUSES = re.compile(r"\w\)[-–]\(\w")  # "(a)–(c)"
 _COUNTER = re.compile(r"\s*\d{1,2}/(?=\s)")
 _ABSOLUTE = re.compile(r"\|([-−]?)([A-Za-z]|\d{1,9}(?:\.\d{1,9})?)\|")
 
@@ -111,6 +120,10 @@ def money(cursor: Cursor) -> Reading | None:
     """$5, £3 million."""
     if cursor.char == "$" and (country := _DOLLARS_OF.match(cursor.text, cursor.at)):
         return price(replace(cursor, at=country.end()), country[1] + "$")
+    if loss := _LOSS.match(cursor.text, cursor.at):
+        return Reading(f"minus {price(begin(loss[2] + (loss[3] or '')), cursor.char).spoken}", loss.end())
+    if thousands := _THOUSANDS.match(cursor.text, cursor.at):
+        return Reading(f"thousands of {tables.CURRENCIES[cursor.char][1]}", thousands.end())
     match = _MONEY.match(cursor.text, cursor.at)
     if not match:
         return None
@@ -121,7 +134,7 @@ def money(cursor: Cursor) -> Reading | None:
 def signed_number(cursor: Cursor) -> Reading | None:
     """-3, +5, ±2, -$7."""
     char, match = cursor.char, _SIGNED.match(cursor.text, cursor.at)
-    if not match or not (cursor.is_after_blank or cursor.text[cursor.at - 1] in "?!"):
+    if not match or not (cursor.is_after_blank or cursor.text[cursor.at - 1] in "?!/"):
         return None
     _, blank, currency = match.groups()
     last = cursor.previous[-1:]
@@ -169,6 +182,8 @@ def sign(cursor: Cursor) -> Reading | None:
     if cursor.char not in _SIGN_STARTS:
         return None
     text, start = cursor.text, cursor.at
+    if text.startswith(cursor.char * 3, start):  # a line
+        return None
     for size in range(_LONGEST_SIGN, 1, -1):
         sign = text[start : start + size]
         if sign in tables.SIGNS and len(sign) == size:
@@ -226,6 +241,12 @@ def mark(cursor: Cursor) -> Reading | None:
         return Reading(",", end)  # "1.e4"
     if marks == "." and cursor.touches_word and after.islower():
         return Reading("dot", end)  # node.js
+    if (
+        marks == "."
+        and cursor.text[end - 2 : end - 1].isdecimal()
+        and (digits := _DECIMALS.match(cursor.text, end))
+    ):
+        return Reading(f"point {say.digits(digits[0])}", digits.end())  # "M8x1.25", "17p13.1"
     is_short = _NUMBERED.fullmatch(cursor.previous) or (cursor.earlier, cursor.previous) == ("per", "cent")
     if marks == "." and is_short and cursor.next(end).islower():
         return Reading("", end)  # "Louis XVI. lost", "the 5th. of May", "per cent. of"
@@ -255,6 +276,13 @@ def dash(cursor: Cursor) -> Reading | None:
         return None
     text, end = cursor.text, _row(cursor, cursor.char)
     dashes, following = text[cursor.at : end], cursor.next(end)
+    if (
+        dashes == "--"
+        and cursor.is_after_blank
+        and cursor.previous not in _PAUSES
+        and _OPTION.match(text, end)
+    ):
+        return Reading("dash dash", end)
     if following == "∞" and text[end] == "∞" and cursor.is_after_blank:
         return Reading("minus", end)
     before, after = text[max(cursor.at - 1, 0) : cursor.at], text[end : end + 1]
@@ -275,25 +303,30 @@ def dash(cursor: Cursor) -> Reading | None:
         return Reading("to", end)
     if cursor.previous.lower() in _FULL_WEEKDAYS and following.lower() in _FULL_WEEKDAYS:
         return Reading("to", end)
-    if _is_numeral_range(cursor, following):
+    if _is_numeral_range(cursor, following) or _CLAUSES.match(text, cursor.at - 2):
         return Reading("to", end)
     if before.strip() and after.isalnum():  # "737-800", "x86-64", "1999–present"
-        if before.isdecimal() and _EQUATION_FOLLOWS.match(text, end):
+        is_difference = cursor.is_equation and _is_variable(following)  # "1-x"
+        if before.isdecimal() and (is_difference or _EQUATION_FOLLOWS.match(text, end)):
             return Reading("minus", end)
         is_term = _is_variable(cursor.previous) and (
             cursor.is_equation or text[max(cursor.at - 2, 0)] in "(+*/^"
         )
         is_power = cursor.previous[0] in tables.SUPERSCRIPTS or cursor.previous[0] == "^"
+        is_power = is_power and (after.isdecimal() or len(following) == 1)
         if (is_term and (after.isdecimal() or _is_variable(following))) or is_power:
             return Reading("minus", end)
         is_letters = dashes == "–" and len(cursor.previous) == len(following) == 1 and following.isupper()
         is_range = cursor.previous[:1].isdecimal() and (after in "123456789" or dashes == "–")
+        is_range = is_range and not (dashes == "-" and _LETTERED.fullmatch(cursor.previous))
         is_range = is_range or is_letters or (before.isdecimal() and following in _NOW)
         is_era = after.isdecimal() or following in _ERAS or text.startswith(("A.D", "B.C"), end)
         is_range = is_range or (cursor.previous in _ERAS and is_era)
         return Reading("to" if is_range else "", end)
     if not before and after.isspace():  # an item of a list
         return Reading("", end)
+    if cursor.is_equation and _is_variable(following) and cursor.previous in _BEFORE_TERM:
+        return Reading("minus", end)  # "y = -x"
     if dashes == "-" and before in ("", " ") and _is_flag(cursor, following, end):
         return Reading("dash", end)
     if (before, after) == ("(", ")"):  # "4 deletions(-)"
@@ -310,7 +343,8 @@ def dash(cursor: Cursor) -> Reading | None:
             has_digit or cursor.previous[:1] == "^" or len(cursor.previous) == 1
         )
         is_term = _is_variable(cursor.previous) or cursor.previous[:1] in tables.SUPERSCRIPTS
-        is_minus = is_minus or (is_term and _is_variable(following))
+        are_variables = is_term and _is_variable(following)
+        is_minus = is_minus or (are_variables and (cursor.is_equation or dashes == "-"))
         return Reading("minus" if is_minus and cursor.previous[-1:].isalnum() else "-", end)
     if cursor.previous[:1] in "'1234567890" and after == "'" and following == "'":  # "'70s-'80s"
         return Reading("to" if _DECADE.match(text, end) else "", end)
@@ -360,7 +394,7 @@ def bracket(cursor: Cursor) -> Reading | None:
         return Reading("the absolute value of", cursor.at + 1)
     if cursor.char == "|" and cursor.is_argument and cursor.next(cursor.at + 1).isupper():
         return Reading("given", cursor.at + 1)  # P(A|B)
-    if cursor.char == ")" and cursor.text.startswith(")(", cursor.at):
+    if cursor.char == ")" and cursor.is_equation and cursor.text.startswith(")(", cursor.at):
         return Reading("times", cursor.at + 2)
     if cursor.char == "(" and cursor.touches_word and cursor.previous in FUNCTIONS:
         return Reading("of", cursor.at + 1)
@@ -380,12 +414,8 @@ def power(cursor: Cursor) -> Reading | None:
         count = ion[3] or "".join(tables.SUPERSCRIPTS[char] for char in ion[1] or "")
         charge = "plus" if ion[2] == "⁺" or ion[4] == "+" else "minus"
         return Reading(f"{say.integer(count)} {charge}" if count else charge, ion.end())
-    if (
-        cursor.char == "^"
-        and cursor.is_after_blank
-        and len(cursor.previous) > 1
-        and cursor.previous.isalpha()
-    ):
+    is_version = cursor.is_after_blank and len(cursor.previous) > 1 and cursor.previous.isalpha()
+    if cursor.char == "^" and (is_version or cursor.previous == "@"):
         return Reading("caret", cursor.at + 1)  # "npm ^9.2"
     match = _POWER.match(cursor.text, cursor.at)
     if not match:
@@ -396,20 +426,30 @@ def power(cursor: Cursor) -> Reading | None:
         else match[2] or match[3] or match[4]
     )
     minus, rest = "minus " if power[0] == "-" else "", power.lstrip("+-")
-    letters = " ".join(letter_name(char.upper()) for char in rest if char.isascii() and char.isalpha())
-    said = minus + (say.integer(rest) if rest.isdecimal() else letters)
-    if cursor.previous[-1:].isalnum() or cursor.previous[-1:] == ")":
+    said = minus + (say.decimal(rest) if "." in rest else _said_term(rest))
+    if cursor.previous[-1:].isalnum() or cursor.previous[-1:] in (")", "∇", "∂"):
         said = {"two": "squared", "three": "cubed"}.get(said, f"to the power of {said}")
     return Reading(said, match.end())
 
 
 def _said_term(term: str) -> str:
     """ "n+1" -> "N plus one", "iπ" -> "I pi"."""
-    names = {"+": "plus", "-": "minus", "−": "minus", "*": "times", "/": "over"}
+    names = {
+        "+": "plus",
+        "-": "minus",
+        "−": "minus",
+        "*": "times",
+        "×": "times",
+        "/": "over",
+        "∞": "infinity",
+    }
     return " ".join(
         say.integer(part)
         if part.isdecimal()
-        else names.get(part) or tables.GREEK.get(part) or letter_name(part.upper())
+        else names.get(part)
+        or tables.SYMBOLS.get(part)
+        or tables.GREEK.get(part)
+        or letter_name(part.upper())
         for part in re.findall(r"\d+|[^\s\d]", term)
     )
 
@@ -419,11 +459,10 @@ def limits(cursor: Cursor) -> Reading | None:
     match = _LIMITS.match(cursor.text, cursor.at) if cursor.char in "∫∑∏" else None
     if not match:
         return None
-    last = match[3] or "".join(tables.SUPERSCRIPTS[char] for char in match[4])
-    last = "infinity" if last == "∞" else _said_term(last)
+    last = _said_term(match[3] or "".join(tables.SUPERSCRIPTS[char] for char in match[5]))
     first = f"{_said_term(match[1])} equals " if match[1] else ""
     name = tables.SYMBOLS[cursor.char].removesuffix(" of")
-    return Reading(f"{name} from {first}{_said_term(match[2])} to {last} of", match.end())
+    return Reading(f"{name} from {first}{_said_term(match[2] or match[4])} to {last} of", match.end())
 
 
 def keyed(cursor: Cursor) -> Reading | None:
@@ -484,15 +523,17 @@ def _slash(cursor: Cursor, end: int) -> str | Reading | None:
     if is_behind_digit and before[0].isdigit() and _MONEY.match(text, end):
         return "for"
     if before_number and (is_behind_digit or before == ")"):
-        is_code = _CODE_AHEAD.match(text, end) or _HEAT.match(text, end)
+        is_code = len(before) > 4 or _CODE_AHEAD.match(text, end) or _HEAT.match(text, end)
         is_code = is_code or _CODE_BEFORE.search(text, max(cursor.at - 20, 0), cursor.at)
         if "." in before and _RATING.match(text, end):
             return "out of"
         is_pair = text[end : end + 1] == " " and _QUANTITY.match(text, end + 1)
-        return "slash" if is_code else "," if is_pair else "divided by"
+        if not cursor.is_equation and _OF_BYTES.match(text, end):
+            return "of"
+        return "slash" if is_code else "," if is_pair else _divided(cursor, end)
     is_over = is_behind_digit and _VARIABLE.match(text, end)
-    if is_over or (before_number and (before[-1:] in tables.GREEK or cursor.is_equation)):
-        return "over"
+    if is_over or (cursor.is_equation and _is_quotient(cursor, end)):
+        return "over"  # h/λ, 1/(2π)
     return "," if _COUNTER.match(text) and cursor.at < 4 else None  # "3/ So what?", one of several posts
 
 
@@ -506,6 +547,19 @@ def _currency(cursor: Cursor, end: int) -> str | Reading | None:
     is_alone = not (cursor.previous[-1:].isdecimal() or text[end : end + 1].isalnum())
     is_alone = is_alone and cursor.previous.lower() not in _BEFORE_DOLLARS
     return tables.CURRENCIES[char][0] if is_alone else None
+
+
+def _divided(cursor: Cursor, end: int) -> str:
+    """ "8 / 2" is divided by; "310/18G28KT" is a code."""
+    is_sum = cursor.is_equation or cursor.text[end : end + 1] == " " or not cursor.touches_word
+    return "divided by" if is_sum else "slash"
+
+
+def _is_quotient(cursor: Cursor, end: int) -> bool:
+    """Whether numbers, single letters or brackets stand around the "/" of a formula."""
+    before, after = cursor.previous, cursor.next(end)
+    is_term = before[-1:].isdecimal() or len(before) == 1 or before.endswith((")", "!"))
+    return is_term and (after[:1].isdecimal() or len(after) < 3) and after not in (".", "/")
 
 
 def _section(cursor: Cursor, end: int) -> str:
@@ -605,7 +659,10 @@ def _without_subject(cursor: Cursor, said: str) -> str:
     """ "is greater than", without its verb where nothing is compared: "≥ 18", "aged ≥65"."""
     before = cursor.previous
     is_word = (
-        before.isalpha() and before.islower() and len(before) > 2 and before not in tables.GREEK.values()
+        before.isalpha()
+        and before.islower()
+        and (len(before) > 2 or before in SMALL_WORDS)
+        and before not in tables.GREEK.values()
     )
     if said == "is approximately" and is_word:
         return "about"
@@ -652,5 +709,5 @@ SIGNS: tuple[Rule, ...] = (
         phone_abroad,
         signed_number,
     ),
-    *(limits, keyed, enclosed, tag, dash, drawn_line, bracket, power, symbol, flag, named),
+    *(limits, keyed, glob, enclosed, tag, dash, drawn_line, bracket, power, symbol, flag, named),
 )

@@ -31,7 +31,7 @@ UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm �
     nanometer; mi: mile; ft: foot; yd yds: yard; kg: kilogram; g: gram; mg: milligram; µg μg mcg:
     microgram; lb lbs: pound; oz: ounce; t: ton; L l: liter; mL ml: milliliter; cL cl: centiliter; dL dl:
     deciliter; gal: gallon; qt: quart; tsp tsps: teaspoon; tbsp tbsps: tablespoon; cc: cubic centimeter;
-    ha: hectare; s sec secs: second; ms: millisecond; µs μs: microsecond; ns: nanosecond; min mins:
+    ha: hectare; ac: acre; s sec secs: second; ms: millisecond; µs μs: microsecond; ns: nanosecond; min mins:
     minute; h hr hrs: hour; wk wks: week; yr yrs: year; mo mos: month; Hz: hertz; kHz: kilohertz; MHz:
     megahertz; GHz: gigahertz; THz: terahertz; KB kB: kilobyte; MB: megabyte; GB: gigabyte; TB: terabyte;
     PB: petabyte; KiB: kibibyte; MiB: mebibyte; GiB: gibibyte; TiB: tebibyte; kb: kilobit; Mb: megabit;
@@ -52,9 +52,10 @@ UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm �
     amp; Nm: newton-meter; pc pcs: piece; µL μL uL: microliter; mM: millimolar; µM μM: micromolar; nM:
     nanomolar; ng: nanogram; kDa: kilodalton; pct: percent; cts: cent; sqft: square foot; sqm: square
     meter; Mbit: megabit; kbit: kilobit; Gbit: gigabit; Sv: sievert; mSv: millisievert; µSv μSv:
-    microsievert; cwt: hundredweight; doz: dozen; nts: night; pk: pack; reb rebs: rebound; ast:
-    assist; bd: bed; ba: bath; BR: bedroom; sf: square foot; ov: over; wkt wkts: wicket; mag:
-    magnitude""")
+    microsievert; cwt: hundredweight; doz: dozen; nts: night; pk: pack; reb rebs: rebound; ast: assist; bd:
+    bed; ba: bath; BR: bedroom; ov: over; wkt wkts: wicket; mag: magnitude; dm: decimeter; mEq:
+    milliequivalent; kVA: kilovolt-amp; VA: volt-amp; bp: base pair; kbp: kilobase pair; Mbp: megabase pair;
+    sf: square foot; dBm: decibel-milliwatt""")
 # Written otherwise than is correct, mostly in other capitals.
 LIKE_UNITS = _pairs("""Pct PCT: pct; KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm cms: cm; MM: mm; ML Ml:
     mL; MG: mg; LB LBS Lbs: lb; OZ Oz: oz; FT: ft; YD YDS: yd; KMH Kmh: kmh; KPH: kph; MPH Mph: mph; PSI:
@@ -65,7 +66,7 @@ LIKE_UNITS = _pairs("""Pct PCT: pct; KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm
     mi; gals: gal; qts: qt; Mi: mi; TBSP Tbsp: tbsp; TSP: tsp; PPM: ppm; KCAL: kcal; CC: cc""")
 # What something happens or is paid per, behind a slash.
 PERIODS = words("s mi km sec min hr hour day wk week mo month yr year")
-PER_ONLY = _pairs("d: day; nt: night; y: year; pp: person; ea: each; p: person; u: unit")
+PER_ONLY = _pairs("d: day; nt: night; y: year; pp: person; p: person; u: unit")
 # These stand for a unit only where they touch the number ("5in"): apart from it they are words or letters.
 TOUCHING_UNITS = words("BA BD in t au AU MP IU mo v w CC mw MI")
 PLURALS = {
@@ -310,14 +311,23 @@ SYMBOLS = _pairs("""&: and; @: at; %: percent; +: plus; =: equals; <: less than;
     ⅛: one eighth; ⅜: three eighths; ⅝: five eighths; ⅞: seven eighths; ⅐: one seventh; ⅑: one ninth; ⅒:
     one tenth; ✓ ✔: check; ✗ ✘: cross; ★ ☆: star; ♥ ❤: heart; ♠: spades; ♣: clubs; ♦: diamonds; ♪ ♫: music;
     ♩: quarter note; ♀: female; ♂: male; ☎: telephone; ∠: angle; ⊥: is perpendicular to; ∥: is parallel to;
-    ♭: flat; ♯: sharp; ♮: natural""")
+    ♭: flat; ♯: sharp; ♮: natural; ⧸: over""")
 GREEK = _pairs("""α: alpha; β: beta; γ: gamma; δ: delta; ε: epsilon; ζ: zeta; η: eta; θ: theta; ι: iota; κ:
     kappa; λ: lambda; μ: mu; ν: nu; ξ: xi; ο: omicron; π: pi; ρ: rho; σ ς: sigma; τ: tau; υ: upsilon; φ: phi;
     χ: chi; ψ: psi; ω: omega""")
 # Two signs or more that make one.
 SIGNS = {
     **{"+/-": "plus or minus", "<=": "less than or equal to", ">=": "greater than or equal to"},
-    **{"==": "equals", "!=": "is not equal to", "->": "to", "=>": "to", "<->": "to and from", "<-": "from"},
+    **{
+        "==": "equals",
+        "!=": "is not equal to",
+        "->": "to",
+        "-->": "to",
+        "=>": "to",
+        "==>": "to",
+        "<->": "to and from",
+        "<-": "from",
+    },
     **{
         "&c": "et cetera",
         "&&": "and",

@@ -24,7 +24,8 @@ _DIALLED = re.compile(
 _SHORT_CODES = words("911 999 112 411 101 988 211 311 511 611 711 811")
 _OTHER_CODE = re.compile(r"\s(?:or|and)\s(\d{3})(?!\w)")
 _CALLS = words("call calls caller callers operator operators dispatcher dispatchers hotline tape tapes")
-_CODES = words("isbn issn pmid oclc ssn pin passcode password cvv cvc otp ext extension x zip postcode")
+_CODES = words("""isbn issn pmid oclc ssn pin passcode password cvv cvc otp ext extension x zip postcode
+    squawk arxiv""")
 _CODED = _CODES | words("code account routing serial order tracking reference confirmation id member policy")
 _OTHER_CODES = words("error status exit response return tax penal civil criminal building http")
 _LINKS = words(": is no number code")
@@ -102,13 +103,14 @@ def spaced_phone(cursor: Cursor, m: re.Match) -> str:
     return f"{say.digits(m[1])}, {say.digits(m[2])}" if is_phone else ""
 
 
-@form(r"\d{3,5}-\d{3}[\dX]?(?![\w-])")
+@form(r"(?:\d{3,5}-\d{3}[\dX]?(?![\w-])|\d{4}\.\d{4,5}(?:(?=v\d)|(?![\w-])))")
 def serial_code(cursor: Cursor, m: re.Match) -> str:
-    """ISSN 1234-5678; your code is 482-913."""
+    """ISSN 1234-5678; arXiv:2106.06103; your code is 482-913."""
     before = cursor.previous.lower()
     if before not in _CODES and not (before in _LINKS and cursor.earlier.lower() in _CODED):
         return ""
-    return ", ".join(say.digits(part) + " X" * part.endswith("X") for part in m[0].split("-"))
+    joint = " dot " if "." in m[0] else ", "
+    return joint.join(say.digits(part) + " X" * part.endswith("X") for part in re.split("[-.]", m[0]))
 
 
 @form(r"\d{3,16}(?![\w:/-]|[.,]\d)")

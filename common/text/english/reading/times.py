@@ -17,7 +17,7 @@ _DATE = re.compile(r"\d{1,4}[-/.]\d|.*\d{4}$")
 _WHOLE = words("noon midnight midday")
 _TO_MINUTES = re.compile(r"\s?[-–]\s?(?:[1-9]|1[0-2]):(?!00)\d\d(?!\d|:)")
 _DEPARTS = re.compile(r"\b(?:leaves?|departs?|arrives?|starts?|begins?|kicks?\soff|meet|opens|ends)\sat\s$")
-_RATIO = re.compile(r"\b(?:ratio|odds|scale|proportion|diluted|mixed)\b[^.!?]{0,12}$")
+_RATIO = re.compile(r"\b(?:ratio|odds|scale|proportion|diluted|mixed)\b[^.!?]{0,12}$", re.IGNORECASE)
 _TO_HALF = re.compile(r"\s?[-–—]\s?\d{1,2}(?:[:.]\d\d)?\s?[AaPp]\.?\s?[Mm]\b")
 _TO_DOTTED_HALF = re.compile(r"\s?[-–]\s?\d{1,2}\.[0-5]\d\s?[AaPp]\.?\s?[Mm]\b")
 _DAYTIME_FOLLOWS = re.compile(
@@ -55,7 +55,9 @@ def time(cursor: Cursor, m: re.Match) -> str:
         second = None
     if second and not half and not (point and minute):
         seconds = (
-            f"{say.decimal(second.lstrip('0') + point)} seconds" if point else counted(int(second), "second")
+            f"{say.decimal((second.lstrip('0') or '0') + point)} seconds"
+            if point
+            else counted(int(second), "second")
         )
         said = f"{counted(hour, 'hour')} {counted(minute, 'minute')}"
         return said + ("" if is_whole else f" and {seconds}") + zone

@@ -22,12 +22,26 @@ _IN_CENTIMETERS = re.compile(r"\s\(\d{1,5}(?:\.\d{1,3})?\s?[cm]?m\)")
 _BEFORE_LAST_INCH = ("", ",", ":", "x", "×", "by", "of", "is", "about", "to", "only")
 _OF_PIECES = words("set sets kit kits bundle bundles pack packs puzzle jigsaw")
 _OF_RATES = re.compile(
-    r"\d%|\b(?:rates?|yields?|spreads?|cut|hike[sd]?|Fed|bank|bonds?|margins?|basis|mortgage|repo)\b"
+    r"\d%|\b(?:rates?|yields?|spreads?|cut|hike[sd]?|Fed|bank|bonds?|margins?|basis|mortgage|repo|LIBOR|SOFR|swaps?|coupon)\b"
+)
+_OF_LINKS = re.compile(
+    r"\b(?:modem|baud|link|line|serial|data|bit|bandwidth|network|connection|throughput)\b"
+)
+_OF_WIND = re.compile(
+    r"\b(?:\d+\s?kn?ts?|[Ww]inds?|vis(?:ibility)?|port|sail(?:ed|ing)?|offshore|island|range)\b"
 )
 _SCREEN = re.compile(
     r"\s(?:[48]K|HD|Full\sHD|Ultra\sHD|O?LED|QLED|AMOLED|LCD|TVs?|HDTV|IPS|[FUQ]HD|W?Q?UXGA|Retina)\b"
 )
 _PER_TWICE = re.compile(r"/([A-Za-z]{1,6})/([A-Za-z]{1,6})(?![\w/])")
+_FACTOR_FOLLOWS = re.compile(r"\s?[a-z](?:[²³]|\^\d)")
+_BEHIND_HEAD = re.compile(r"(?= (?:per|of|A)\b)")
+_BELOW = re.compile(r"(?:⁻|\^\{?-)([1-4¹²³⁴])\}?(?!\w)")
+# What a unit is multiplied with or is per: "·m²", "-lb", "/s²", "/(mol", "·K)", " s⁻²".
+_TERM = re.compile(
+    r"(\s?[·⋅∙]\s?|-(?=(?:m|ft|in|lbs?|lbf)\b)|\s?/\s?\(?|\s)([A-Za-zµμΩ]{1,4})"
+    r"(?:\^?([2-4²³⁴])|(⁻[¹²³⁴]|\^\{?-[1-4]\}?))?(?![\w²³^⁻])(\)?)"
+)
 _PER = re.compile(r"\s?/\s?([A-Za-z]{1,12})(\^?[23²³])?(?![\w/])")
 _PER_AREA = re.compile(r"\s?/\s?(?:(km|m|cm|mm|mi|ft|in)\^?[2²]|sq\.?\s(mi|ft|km|m|in|yd))(?!\w)")
 _PERCENT = re.compile(r"\s?([%‰])")
@@ -59,17 +73,18 @@ _THINGS = words("""film lens camera monitor screen display tv television battery
     breaststroke butterfly medley relay final individual read break nap delay warning wait stay interval
     intervals timeout countdown vial syringe ampule dose pill tablet capsule mug jug carton crate keg
     sachet container bucket sack rope chain ladder bottles
-    cans jars bags packs boxes tubes pouches cartons""")
+    lot cans jars bags packs boxes tubes pouches cartons""")
 _AMP_THINGS = words("max min fuse current circuit breaker plug charger supply load")
 # Before a number and a letter that belong together: "Apt 4B", "Bus 42A".
-LETTERED = words("""# apt apartment unit suite ste room rm flat gate seat row section figure fig exhibit
+LETTERED = words("""# § §§ apt apartment unit suite ste room rm flat gate seat row section figure fig exhibit
     class grade line platform bus route rte rt highway hwy road exit pier dock lot bay bed building bldg
     floor deck cell door house table page appendix form part question step type zone track hall stand stall
-    studio tower wing block ward terminal flight train tram no number bus berth aisle locker pixel""")
+    studio tower wing block ward terminal rwy runway ils flight train tram no number bus berth aisle locker
+    pixel""")
 _NO_HOURS = words("HR HRs")  # home runs, mostly, or a department
 ROADS = words("I US SR CR FM Hwy Highway Route Rte Rt Interstate Road Exit")
 _OPEN_QUOTE = re.compile(r'(?<!\d)"')  # behind a digit it means inches
-_LABEL = re.compile(r":\s|/[A-Z\d](?!\w)")  # "H: 78 L: 61", "32-4 K/D", "9.4 K/9"
+_LABEL = re.compile(r":\s|/(?![KVANL])[A-Z\d](?!\w)")  # "H: 78 L: 61", "32-4 K/D", "9.4 K/9"
 _BEFORE_FEET = ("ft", "ft.", "foot", "feet", "'")
 _YEAR = re.compile(r"1[1-9]\d\d(?!\d)\s|20\d\d\s")
 _LOOK_BACK = 200  # characters in which an open quotation mark is looked for
@@ -133,17 +148,52 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
     if not match or not name:
         return "", end
     gap, square, _, power = match.groups()
-    if match[3] in ("pc", "bps") and (special := _said_in_business(cursor, match)):
+    if match[3] in ("pc", "bp", "bps", "nm") and (special := _said_in_business(cursor, match)):
         return special, match.end()
+    if power in ("2", "3") and not _raised(name, power).endswith(name):  # "DIN 933 A2"
+        return "", end
     if match[3] in _NO_HOURS or not _is_unit(cursor, match):
         return "", end
     end = _past_stop(cursor, match.end())
     is_one = is_one or gap == "-" or cursor.next(end) in _THINGS
-    name = name if is_one else plural_unit(name)
+    if below := _BELOW.match(cursor.text, end):  # "5 s⁻¹"
+        return f" per {_raised(name, below[1])}", below.end()
+    product, per, end = _terms(cursor, end)
     if square or power:
-        name = f"{'square' if (square or power[-1]) in ('sq', '2', '²') else 'cubic'} {name}"
-    per, end = per_unit(cursor, end)
-    return ("-" if gap == "-" else " ") + name + per, end
+        name = _raised(name, "2" if square == "sq" else "3" if square else power[-1])
+    name += product
+    if not is_one:
+        name = plural_unit(name)
+    rest, end = per_unit(cursor, end)
+    return ("-" if gap == "-" else " ") + name + per + rest, end
+
+
+def _terms(cursor: Cursor, end: int) -> tuple[str, str, int]:
+    """The units behind the one that ends at `end`: "·m²/s²" is "square meter", " per second squared"."""
+    product, per, is_open = "", "", False
+    while match := _TERM.match(cursor.text, end):
+        joint, symbol, power, below, closing = match.groups()
+        name = unit_name(symbol)
+        if not name or (joint.isspace() and not below) or (closing and not (is_open or "(" in joint)):
+            break
+        name = _raised(name, power or (below or "").strip("⁻^{-}"))
+        if "/" in joint or below:
+            per += f" per {name}"
+        elif per:
+            per += f" {name}"
+        else:
+            product += f" {name}"
+        is_open = (is_open or "(" in joint) and not closing
+        end = match.end()
+    return product, per, end
+
+
+def _raised(name: str, power: str) -> str:
+    """ "meter", "2" -> "square meter"; "second", "2" -> "second squared"."""
+    count = tables.SUPERSCRIPTS.get(power, power)
+    if count in ("2", "3") and (name.endswith(("meter", "inch")) or name in ("foot", "mile", "yard")):
+        return f"{'square' if count == '2' else 'cubic'} {name}"
+    return name + {"2": " squared", "3": " cubed", "4": " to the fourth"}.get(count, "")
 
 
 def _said_in_business(cursor: Cursor, match: re.Match) -> str:
@@ -151,7 +201,12 @@ def _said_in_business(cursor: Cursor, match: re.Match) -> str:
     if match[3] == "pc":
         return "" if match[1] or cursor.next(match.end()) in _OF_PIECES else " percent"
     around = cursor.text[max(cursor.at - 80, 0) : match.end() + 80]
-    return " basis points" if _OF_RATES.search(around) else ""
+    if match[3] == "nm":
+        return " nautical miles" if _OF_WIND.search(around) else ""
+    if match[3] == "bps":
+        is_fast = match.start() - cursor.at > 3 or _OF_LINKS.search(around)
+        return "" if is_fast else " basis points"
+    return " basis points" if "%" in around or _OF_RATES.search(around) else ""
 
 
 def _is_unit(cursor: Cursor, match: re.Match) -> bool:
@@ -164,6 +219,12 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
         return False  # "Bus 42A"
     if not gap and len(symbol) == 1 and cursor.previous[-1:] == "-" and cursor.previous[0].isupper():
         return False  # "F-35A"
+    if symbol == "ac" and not gap:
+        return False  # "4ac"
+    if cursor.char == "0" and not gap and symbol in "LRCNSEW" and cursor.text[cursor.at + 1] != ".":
+        return False  # "runway 09L"
+    if len(symbol) == 1 and _FACTOR_FOLLOWS.match(cursor.text, match.end()):
+        return False  # "½ m v²"
     is_inch = symbol == "in" and (
         cursor.text.startswith(".", match.end())
         or following in _SIZES
@@ -216,24 +277,19 @@ def _is_temperature(cursor: Cursor, match: re.Match) -> bool:
 
 def per_unit(cursor: Cursor, end: int) -> tuple[str, int]:
     """ "/s²" -> " per second squared"; "" where no unit follows."""
-    if twice := _PER_TWICE.match(cursor.text, end):  # "mg/kg/day", "$10/user/month"
+    if twice := _PER_TWICE.match(cursor.text, end):  # "$10/user/month"
         names = [unit_name(part) or tables.PER_ONLY.get(part) or part for part in twice.groups()]
-        is_unit = unit_name(twice[1]) and unit_name(twice[2])
-        if is_unit or (names[1] in _PERIODS and len(names[0]) > 2):
+        if names[1] in _PERIODS and len(names[0]) > 2:
             return f" per {names[0]} per {names[1]}", twice.end()
+    if cursor.text.startswith("/ea", end) and not cursor.text[end + 3 : end + 4].isalnum():
+        return " each", end + 3
     match = _PER.match(cursor.text, end)
     name = unit_name(match[1]) or tables.PER_ONLY.get(match[1]) if match else None
-    if not match or (not name and len(match[1]) < 3):
+    if not match or (not name and (len(match[1]) < 3 or " " in match[0])):
         return "", end
     below, power = name or match[1], match[2] or ""
-    is_square = power.endswith(("2", "²"))
-    if is_square and below == "second":
-        return " per second squared", match.end()
     past_stop = _past_stop(cursor, match.end())  # "$1,900/mo. + utilities"
-    if below == "each":
-        return " each", past_stop
-    kind = "square " if is_square else "cubic " if power else ""
-    return f" per {kind}{below}", past_stop
+    return f" per {_raised(below, power[-1:])}", past_stop
 
 
 def unit_behind_per(cursor: Cursor) -> tuple[str, int]:
@@ -260,11 +316,10 @@ def bare_per_unit(cursor: Cursor, end: int) -> tuple[str, int]:
 
 
 def plural_unit(name: str) -> str:
-    """ "mile per hour" -> "miles per hour", "square foot" -> "square feet" (without what follows)."""
-    head, *tail = name.split(" ")
-    if head in ("cubic", "square"):
-        return f"{head} {tables.PLURALS.get(tail[0], tail[0] + 's')}"
-    return " ".join([tables.PLURALS.get(head, head + "s"), *tail])
+    """ "mile per hour" -> "miles per hour", "square foot" -> "square feet"."""
+    head, *tail = _BEHIND_HEAD.split(name, maxsplit=1)
+    before, blank, last = head.rpartition(" ")
+    return f"{before}{blank}{tables.PLURALS.get(last, last + 's')}{''.join(tail)}"
 
 
 def singular_unit(name: str) -> str:

@@ -31,7 +31,7 @@ from melforge.common.text.english.reading.capitals import (
 from melforge.common.text.english.reading.chess import chess_move
 from melforge.common.text.english.reading.cursor import Cursor, Reading, Rule, form
 from melforge.common.text.english.reading.dates import month_and_day
-from melforge.common.text.english.reading.formulas import derivative, difference, logarithm, quotient
+from melforge.common.text.english.reading.formulas import derivative, difference, limit, logarithm, quotient
 from melforge.common.text.english.reading.latin import in_latin, is_term, latin_parts, left_out_of, scripts_of
 from melforge.common.text.english.reading.money import price
 from melforge.common.text.english.reading.streets import county_road, direction, dotted_state, party
@@ -42,12 +42,13 @@ from melforge.common.text.english.reading.word_classes import DETERMINERS
 from melforge.common.text.english.word_parts import words
 
 RELEASE = r"(?:-?(alpha|beta|rc|dev|pre|preview|nightly|snapshot|stable|lts|RC|LTS)(?:([.-]?)(\d+))?)"
+_NOT_ORDINARY = SHORT_WORDS | {"lim"}
 _SHORT_MONTHS = words("Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec")
 _SHORTENED = _SHORT_MONTHS | words("Mon Tue Tues Wed Thu Thur Thurs Fri")
 _BLANK_DIGIT = re.compile(r"\.?\s?(?=\d)")
 _LETTERS_AND_DIGITS = re.compile(r"[A-Za-z]+\d[A-Za-z\d]*")
 _PLURAL_BRACKET = re.compile(r"\((e?s)\)(?!\w)")
-_SMALL_WORDS = words("is if of to in or so we by at as on an be do no he it me my up us go hi ok pi am")
+SMALL_WORDS = words("is if of to in or so we by at as on an be do no he it me my up us go hi ok pi am")
 _DOLLAR = re.compile(r"\$\s?(?=\d)")
 _AND = re.compile(r"&([A-Z]{1,3})(?!\w)")
 _CLOSINGS = words("faithfully truly sincerely ever affectionately respectfully obediently")
@@ -68,13 +69,16 @@ _PERIODS = words("second minute hour day week month year person night")
 _DOSES = words("mg mcg g kg ng mL mmol mol IU min")
 _COUNTDOWN = words("minute minutes second seconds hour hours day days")
 _DAYS_FOLLOW = re.compile(r"\s\d{1,3}\s(?:days?|weeks?|wks?|months?)\b")
+_POLES = {"N": "north", "S": "south", "E": "east", "W": "west"}
+_DEGREE = re.compile(r"([IViv]+)[°o]?(7?)")
 _ROMAN_ORDINAL = re.compile(r"([IVXLC]{1,6})(?:th|st|nd|rd)")
 
 
 @form(rf"(?:v\.?\s?|V(?=\d+\.))(\d+(?:\.\d+)*){RELEASE}?(?!\w)")
 def version(cursor: Cursor, m: re.Match) -> str:
-    """v2.0, v1.2.3-beta.4; not V8."""
-    return "" if cursor.touches_word else f"version {said_version(*m.groups())}"
+    """v2.0, v1.2.3-beta.4; not V8, v₀."""
+    is_variable = cursor.is_equation and m[0][1:].isdecimal()
+    return "" if cursor.touches_word or is_variable else f"version {said_version(*m.groups())}"
 
 
 def said_version(numbers: str, name: str | None = None, joint: str | None = "", last: str | None = "") -> str:
@@ -84,12 +88,22 @@ def said_version(numbers: str, name: str | None = None, joint: str | None = "", 
     return said + (f" {'point ' if joint == '.' else ''}{say.integer(last)}" if last else "")
 
 
-@form(r"([A-Z])(\d{1,2})\s?[-–]\s?\1(\d{1,2})(?![\w-])")
+@form(r"([A-Z]{1,2})(\d{1,4})(?:\s?[-–]\s?(?=\1)|:)([A-Z]{1,2})(\d{1,4})(?![\w-])")
 def code_range(cursor: Cursor, m: re.Match) -> str:
-    """Q1-Q3, C3–C5."""
-    if cursor.touches_word or int(m[2]) >= int(m[3]):
+    """Q1-Q3, C3–C5, cells A1:B10."""
+    first, last = int(m[2]), int(m[4])
+    if cursor.touches_word or first > last or (first == last and m[1] >= m[3]):
         return ""
-    return f"{letter_name(m[1])} {say.integer(m[2])} to {letter_name(m[1])} {say.integer(m[3])}"
+    return f"{letter_name(m[1])} {say.integer(m[2])} to {letter_name(m[3])} {say.integer(m[4])}"
+
+
+@form(r"[IiVv]{1,3}[°o]?7?(?:\s?[-–]\s?(?:[IViv]{1,3})[°o]?7?){2,7}(?![\w-])")
+def chord_degrees(cursor: Cursor, m: re.Match) -> str:
+    """ii–V–I, I-IV-V7: chords by the degrees of a scale."""
+    degrees = [(say.roman(part.upper()), seven) for part, seven in _DEGREE.findall(m[0])]
+    if cursor.touches_word or not all(number for number, _ in degrees):
+        return ""
+    return ", ".join(say.cardinal(number or 0) + (" seven" if seven else "") for number, seven in degrees)
 
 
 def word_with_digits(cursor: Cursor) -> Reading | None:
@@ -105,6 +119,8 @@ def word_with_digits(cursor: Cursor) -> Reading | None:
         return Reading(cursor.word, cursor.word_end)
     if match[0][:3] in tables.CURRENCY_CODES and match[0][3:].isdecimal():  # USD5
         return price(replace(cursor, at=cursor.at + 3), tables.CURRENCY_CODES[match[0][:3]])
+    if cursor.word in _POLES and cursor.text.startswith("°", match.end()):  # "N52°22'"
+        return Reading(_POLES[cursor.word], cursor.word_end)
     own = cursor.possessive(match.end())
     end = _past_hyphen(cursor, match.end() + len(own))
     said = one_by_one(match[0]) if is_access_code(cursor, match[0]) else letters_and_digits(cursor, match[0])
@@ -124,6 +140,8 @@ def letter_with_sign(cursor: Cursor) -> Reading | None:
     if letter[1:] == "b" and letter[0] in "ABDEG":  # "the key of Bb"
         is_key = cursor.earlier == "key" or cursor.next(end).lower() in _OF_KEYS
         return Reading(f"{letter_name(letter[0])} flat", end) if is_key else None
+    if letter == "Ø" and sign.isdecimal():
+        return Reading("diameter", end)
     if len(letter) != 1 or not sign or not letter.isascii():
         return None
     name = letter_name(letter.upper())
@@ -216,6 +234,8 @@ def in_notation(cursor: Cursor) -> Reading | None:
         return chord(cursor) or chess_move(cursor) or circa(cursor) or hourly(cursor) or numbered(cursor)
     if behind == "-" and cursor.word == "O":
         return chess_move(cursor)
+    if behind in ("-", "–") and len(cursor.word) < 4:
+        return chord_degrees(cursor)
     if behind == "/" and cursor.word == "f":
         return aperture(cursor)
     return too_long(cursor) if behind == ";" else paper(cursor) if behind == ":" else None
@@ -266,7 +286,8 @@ def plain_word(cursor: Cursor) -> Reading | None:
     word, end, text = cursor.word, cursor.word_end, cursor.text
     if not word:
         return None
-    if cursor.behind_word == "(" and (bracket := _PLURAL_BRACKET.match(text, end)):
+    is_cased = word[1:].islower() or (len(word) > 1 and word.isupper())  # not "CaO(s)"
+    if cursor.behind_word == "(" and is_cased and (bracket := _PLURAL_BRACKET.match(text, end)):
         word, end = word + bracket[1], bracket.end()
     spoken = plain(cursor, word, end)
     left_out = () if word.isascii() else left_out_of(cursor, [word])
@@ -275,8 +296,13 @@ def plain_word(cursor: Cursor) -> Reading | None:
         is_or = word.lower() in _OR and (word.lower(), following.lower()) not in _PRONOUNS
         is_or = is_or or (word.lower(), following) == ("s", "he")
         is_per = word[-1] == "s" and len(word) > 3 and (unit_name(following) or following in _PERIODS)
-        if is_per and (following in _PERIODS or len(following) < 4):  # "cells/mL"
-            below = following if following in _PERIODS else unit_name(following)
+        is_plural = word[-1] == "s" and following.islower() and following[-1] != "s"
+        is_counted = cursor.previous[-1:].isdigit() and len(following) > 1
+        is_counted = is_counted and bool(is_plural or unit_name(following))
+        if is_counted or (
+            is_per and (following in _PERIODS or len(following) < 4)
+        ):  # "cells/mL", "10⁵ CFU/mL"
+            below = following if following in _PERIODS else unit_name(following) or following
             return Reading(f"{spoken} per {below}", end + 1 + len(following), left_out)
         if word in _DOSES and (below := unit_name(following)):  # "mg/dL"
             return Reading(
@@ -289,7 +315,8 @@ def plain_word(cursor: Cursor) -> Reading | None:
         spoken = word if word.lower() == "and" else f"{spoken} {'or' if is_or else 'slash'}"
         return Reading(spoken, end + 1, left_out)
     phones = "" if word.isascii() else tables.ACCENTED.get(word.lower(), "")
-    joined = _past_hyphen(cursor, end)
+    is_magnitude = word in ("k", "K", "M", "B") and cursor.touches_word  # "10k-20k"
+    joined = end if is_magnitude else _past_hyphen(cursor, end)
     if joined > end and word.lower() in ("noon", "midnight") and cursor.next(joined)[:1].isdecimal():
         return Reading(f"{spoken} to", joined)
     if joined > end and spoken[-1:].isalnum() and cursor.next(joined)[:1].isalpha():
@@ -301,7 +328,7 @@ def ordinary_word(cursor: Cursor) -> Reading | None:
     """A word in small letters before a blank, which no other rule reads; most words are. Saves time."""
     word = cursor.word
     is_one = cursor.behind_word == " " and len(word) > 2 and word.isascii() and word.islower()
-    if not is_one or word in SHORT_WORDS or cursor.previous.lower() == "per":
+    if not is_one or word in _NOT_ORDINARY or cursor.previous.lower() == "per":
         return None
     return Reading(plain(cursor, word, cursor.word_end), cursor.word_end)
 
@@ -343,6 +370,7 @@ WORDS: tuple[Rule, ...] = (
         slashed_abbreviation,
         size_by,
         logarithm,
+        limit,
         derivative,
         difference,
         quotient,
@@ -377,7 +405,7 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
         return full if word.islower() else word if word.isupper() and len(word) < 5 else full.capitalize()
     if word in _BEHIND_NAMES and cursor.previous:
         return _BEHIND_NAMES[word]
-    if len(word) == 2 and cursor.is_equation and word[0].islower() and word not in _SMALL_WORDS:  # "F = ma"
+    if len(word) == 2 and cursor.is_equation and word[0].islower() and word not in SMALL_WORDS:  # "F = ma"
         return word.upper()
     if word == "x" and not cursor.previous[:1].isdecimal() and _DAYS_FOLLOW.match(cursor.text, end):
         return "for"  # twice daily x 7 days
@@ -401,7 +429,9 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
         is_era = is_era or (word in ("am", "pm") and cursor.previous[-1:].isdecimal())  # "7-8pm"
         return word.upper() if is_era else word
     if word in _SHORTENED:
-        is_date = cursor.next(end)[:1].isdecimal() or (cursor.previous.isdecimal() and word in _SHORT_MONTHS)
+        following = cursor.next(end)
+        is_date = following[:1].isdecimal() or (cursor.previous.isdecimal() and word in _SHORT_MONTHS)
+        is_date = is_date or following in _SHORTENED or cursor.previous in _SHORTENED  # the head of a table
         return calendar_name(word) if is_date else word
     if (ordinal := _ROMAN_ORDINAL.fullmatch(word)) and (number := say.roman(ordinal[1])):
         return say.ordinal(number)  # "XXth"
@@ -420,7 +450,9 @@ def _is_letter(cursor: Cursor, end: int) -> bool:
         return _NO_NOUN.match(cursor.text, end) is not None
     if cursor.behind_word == ",":
         return _LETTER_FOLLOWS.match(cursor.text, end) is not None
-    return cursor.behind_word in ("", ".", "?", "!", ";", ":", ")") and not cursor.text.startswith("..", end)
+    return cursor.behind_word in ("", ".", "?", "!", ";", ":", ")", "_") and not cursor.text.startswith(
+        "..", end
+    )
 
 
 def _foreign(cursor: Cursor, word: str) -> str:

@@ -18,7 +18,14 @@ def unspoken(text: str) -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize(
-    "text", ["Plain words.", "It&#39;s &amp;lt; &eacute;", "> a\n> b", "[x](y) ~~z~~\n# h\nw"]
+    "text",
+    [
+        "Plain words.",
+        "It&#39;s &amp;lt; &eacute;",
+        "> a\n> b",
+        "[x](y) ~~z~~\n# h\nw",
+        r"\sqrt{\frac{a}{2}}b",
+    ],
 )
 def test_places_stay_what_they_were(text):
     assert len(plain_text(text)[0]) == len(text)
@@ -49,6 +56,14 @@ def test_the_addresses_of_links_may_be_read_too(text, spoken):
         assert not analysis.unspoken
 
 
+def test_what_latex_has_no_words_for_is_told_in_its_place():
+    text = r"See \cite[p.~2]{smith19} and $\vec{F} = m\vec{a}$"
+    assert unspoken(text) == [(r"\cite[p.~2]{smith19}", 4), (r"\vec", text.index(r"\vec"))]
+    assert FRONTEND(text).utterances[0].normalised == "See and F equals MA"
+    deep = r"\frac{" * 3000 + "x" + "}{2}" * 3000
+    assert len(plain_text(deep)[0]) == len(deep)
+
+
 def test_a_pages_scripts_styles_and_comments_are_told_and_not_read():
     page = (
         "<!DOCTYPE html><html><title>News</title><style>p { color: red }</style><SCRIPT src=x>\nvar x = 1;\n"
@@ -66,7 +81,7 @@ def test_a_pages_scripts_styles_and_comments_are_told_and_not_read():
 
 
 @pytest.mark.parametrize(
-    "text", ["AT&T; R&D", "a &b c", "x & y", "&nosuchname;", "fish & chips;", "a[i](j k)"]
+    "text", ["AT&T; R&D", "a &b c", "x & y", "&nosuchname;", "fish & chips;", "a[i](j k)", r"C:\temp\sum"]
 )
 def test_what_only_looks_like_layout_stays(text):
     assert plain_text(text) == (text, [])
