@@ -90,6 +90,7 @@ _ROWS = (
     ("rev", "", r"\sed\b", "revised"),
     ("rev", "", r"\s(?:\d|[A-Z](?![\w.]))", "revision"),
     ("rev", "", r"\s[$£€]\d", "revenue"),
+    ("Rev", r"[a-z]\.\s", r"\s[A-Z\d]", "review"),  # "Phys. Rev. Lett. 95"
     ("est", r"[$£€][\d.]{1,9}[bBmMkK]?\s", "", "estimated"),
     ("req", "", r"\s#", "requisition"),
     ("rep", "", r"\s(?:rows?|rnds?|rounds?|steps?|from|until)\b", "repeat"),

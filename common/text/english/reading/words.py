@@ -238,7 +238,7 @@ def in_notation(cursor: Cursor) -> Reading | None:
         return chord_degrees(cursor)
     if behind == "/" and cursor.word == "f":
         return aperture(cursor)
-    return too_long(cursor) if behind == ";" else paper(cursor) if behind == ":" else None
+    return too_long(cursor) if behind == ";" else None
 
 
 @form(r"[Ss](\d{1,2})\s?[Ee](\d{1,3})(?!\w)|[A-Z]{2}\d{2}(?: [A-Z\d]{4}){3,7}(?: [A-Z\d]{1,3})?(?!\w)")
@@ -247,13 +247,6 @@ def numbered(cursor: Cursor, m: re.Match) -> str:
     if m[1]:
         return f"season {say.cardinal(int(m[1]))} episode {say.cardinal(int(m[2]))}"
     return ", ".join(map(one_by_one, m[0].split(" ")))
-
-
-@form(r"arXiv:(\d{4})\.(\d{4,5})(?:v(\d{1,2}))?(?!\w)")
-def paper(cursor: Cursor, m: re.Match) -> str:
-    """arXiv:2106.06103v2."""
-    version = f" version {say.integer(m[3])}" if m[3] else ""
-    return f"archive {say.digits(m[1])} point {say.digits(m[2])}{version}"
 
 
 @form(r"f/(\d{1,2}(?:\.\d)?)(?!\w|/)")

@@ -42,7 +42,6 @@ from melforge.common.text.english.reading.cursor import Cursor, LeftOut, Reading
         (words.calendar_range, "Mon-Fri", "Monday to Friday"),
         (words.version, "v2.0", "version two point zero"),
         (words.dotted_abbreviation, "e.g.", "for example."),
-        (words.paper, "arXiv:2106.06103", "archive two one zero six point zero six one zero three"),
         (formats.hexadecimal, "0x8B07", "zero X eight B zero seven"),
         (words.letter_with_sign, "C#", "C sharp"),
         (words.money, "US$5", "five US dollars"),
