@@ -157,7 +157,7 @@ def test_a_table_of_options_reads_as_its_help_says():
     assert (args.stages, args.warm_up, args.force, args.voice) == ("trt", False, False, "v")
     text = " ".join(parser.to_argparse().format_help().split())
     assert "heading:" in text and "is 4 (default: 4)" in text and "--warm-up, --no-warm-up" in text
-    for wrong, message in (("a.txt", "--output is missing"), ("a -o d --stages x", "unknown stages 'x'")):
+    for wrong, message in (("a.txt", "--output is missing"), ("a -o d --stages x", "unknown --stages 'x'")):
         with pytest.raises(InputError, match=message):
             parser.parse_args(wrong.split())
 
