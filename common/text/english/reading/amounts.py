@@ -30,7 +30,9 @@ _MILLIONS = re.compile(
     r"|in\s(?:profits?|sales|cash|debt|revenue|damages|funding|bonuses|fees|taxes))\b)"
 )
 _MILLIONS_OF_MONEY = re.compile(r"m(?=\s?(?:USD|EUR|GBP|JPY|INR|CHF|AUD|CAD|NZD|€|£)(?!\w))")
-_AGED = re.compile(r"(?:\(|'[sm]\s)\d\dM(?!\w)")  # a man of that age: "bf (26M)", "he's 28M"
+_AGED = re.compile(
+    r"\(\d\dM[),]|\b(?:[Hh]e's|[Ii]'m)\s\d\dM(?!\w)"
+)  # a man of that age: "bf (26M)", "he's 28M"
 _BEFORE_QUANTITY = words("""to from over under nearly almost about some around roughly than least most worth
     population reach reached hit exceed exceeded total totaling ~ > <""")
 _POPULATED = words("pop population")
@@ -218,7 +220,7 @@ def _magnitude(cursor: Cursor, numbers: list[str], end: int) -> tuple[str, int]:
             and cursor.previous.lower() not in _BEFORE_QUANTITY
         )
         is_name = is_name or (
-            match[2] == "M" and _AGED.search(cursor.text, max(cursor.at - 3, 0), match.end()) is not None
+            match[2] == "M" and _AGED.search(cursor.text, max(cursor.at - 5, 0), match.end() + 1) is not None
         )
         is_letter = match[2] in "kK" and "." not in numbers[-1]  # not in "62k mi"
         if is_name or (is_letter and not unit_after(cursor, match.end(), is_one=False)[0]):

@@ -48,7 +48,8 @@ _BEFORE_TO = words("""able back come easy glad go going good got hard happy have
 _ITS = words("the my your ur")
 _BEFORE_DATES = words("class classes game games exam test due meeting section sections")
 _EVENTS = words("meeting mtg call game party show class event deadline session visit appointment appt")
-_OBJECTS = words("me u us him them")
+_OBJECTS = words("me u us him her them")
+_ASKING = words("want wants wanted need needs ask asked tell told remind help allow like")
 _BEHIND_SOUND = words("""u ur me my your be bed b c do get go have hear know leave say see sleep talk work""")
 _DAYS = frozenset((*tables.WEEKDAYS, *(day.lower() for day in tables.WEEKDAYS.values())))
 _BEFORE_FOR = words(
@@ -317,7 +318,8 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
     )
     if before in ("grade", "phase", "class", "type", "category"):  # "Grade 3/4"
         return f"{say.cardinal(top)} slash {say.cardinal(bottom)}"
-    if cursor.at == 0 and top <= bottom > 4 and bottom != 8 and not _GOES_ON.match(cursor.text, m.end()):
+    is_first = cursor.at == 0 and top == 1 and bottom in (5, 6, 7, 9, 10)
+    if is_first and not _GOES_ON.match(cursor.text, m.end()):
         return f"{say.cardinal(top)} of {say.cardinal(bottom)}"  # "1/5 Why I left", one of several posts
     is_part = bottom in _QUARTERED and cursor.next(m.end()) == "of"  # "stop 3/4 of the way up"
     if (before.rstrip(".") in _PAGES and not is_part) or (is_bracketed and top <= bottom):
@@ -490,8 +492,7 @@ def sound(cursor: Cursor, m: re.Match) -> str:
     before, following, word = cursor.previous, m[2], {"2": "to", "4": "for"}[m[1]]
     if following in _ITS and before.isalpha() and before.islower() and before not in CLOSED | LETTERED:
         return word
-    is_plain = following.islower() and following not in CLOSED and following[-1] != "s"
-    if m[1] == "2" and before in _OBJECTS and is_plain:
+    if m[1] == "2" and before in _OBJECTS and cursor.earlier.lower() in _ASKING and following[-1] != "s":
         return word
     known = _BEFORE_TO if m[1] == "2" else _BEFORE_FOR
     is_behind = (

@@ -61,7 +61,7 @@ _ROWS = (
     ("ht*", "", _NUMBER, "height"),
     ("mag*", "", _NUMBER, "magnitude"),
     ("Cat", "", r"\s\d", "category"),
-    ("btw*", "", r"\s\d", "between"),
+    ("btw*", "", r"\s\d[\d:apm]{0,6}\s?(?:-|–|and\b|&)\s?\d", "between"),
     ("sq*", "", r"\sft\b", "square"),
     ("ft*", r"\bsq\.?\s", "", "feet"),
     ("pt", r"\b[Dd]ew\s", "", "point"),
@@ -72,7 +72,7 @@ _ROWS = (
     ("mtg*", "", r"\s(?:rates?\b|\d+\.\d)", "mortgage"),
     ("ep*", "", r"\s?\d", "episode"),
     ("Gm*", "", r"\s\d", "game"),
-    ("mo", r"\b(?:of|per|each|every|a|last|this|next)\s", "", "month"),
+    ("mo", r"\b(?:1st\sof|per|each|every|last|this|next)\s", "", "month"),
     ("sz*", "", rf"{_NUMBER}|\s[SMLX]{{1,3}}\b", "size"),
     ("grp*", "", _NUMBER, "group"),
     ("lvl* lv*", "", _NUMBER, "level"),
@@ -137,7 +137,8 @@ def sense(cursor: Cursor) -> Reading | None:
     if cursor.touches_word or not (stop or cursor.behind_word in ("", " ", ":", ",", ";", ")")):
         return None
     end = cursor.word_end + stop
-    for one in (*_SENSES.get(word, ()), *(_SENSES.get(key, ()) if word != key else ())):
+    is_name = word.isupper() and len(word) > 1 and not (stop or cursor.is_shouted)  # "ARR 2023", "the EP 2"
+    for one in (*_SENSES.get(word, ()), *(_SENSES.get(key, ()) if word != key and not is_name else ())):
         if (
             (stop or not one.needs_stop)
             and _pattern(one.behind).match(cursor.text, end)

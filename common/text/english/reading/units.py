@@ -18,6 +18,7 @@ _OF_HEAT = re.compile(
     re.IGNORECASE,
 )
 _AT_HEAT = words("at below above reach reached reaches hit hits around")
+_SEATED = re.compile(r"\b(?:[Ss]eat|[Gg]ate|[Rr]ow|[Rr]oom|[Ff]lat|[Aa]pt)")
 _IN_CENTIMETERS = re.compile(r"\s\(\d{1,5}(?:\.\d{1,3})?\s?[cm]?m\)")
 _BEFORE_LAST_INCH = ("", ",", ":", "x", "×", "by", "of", "is", "about", "to", "only")
 _OF_PIECES = words("set sets kit kits bundle bundles pack packs puzzle jigsaw")
@@ -62,7 +63,7 @@ _RECIPE_UNITS = {"c": "cup", "C": "cup", "T": "tablespoon", "t": "teaspoon", "pt
 _RECIPE_UNITS |= {"pkg": "package", "pkgs": "package"}
 _POLES = {"N": " north", "S": " south", "E": " east", "W": " west"}
 _TURNS = words("angle angles turn turns rotation view heat bend panorama arc swing")
-_SIZES = words("tall wide long deep high thick x × by of")
+_SIZES = words("tall wide long deep high thick taller wider longer shorter overnight x × by of")
 _SCALES = {"C": " Celsius", "F": " Fahrenheit", "K": " Kelvin", "": ""}
 # What a number with its unit describes: "a 35mm film" is of thirty-five millimeters.
 _THINGS = words("""film lens camera monitor screen display tv television battery cable cord gun pistol plug
@@ -268,7 +269,7 @@ def _is_temperature(cursor: Cursor, match: re.Match) -> bool:
     number, following = cursor.text[cursor.at : match.start()], cursor.next(match.end())
     if not re.fullmatch(r"\d{1,4}(?:\.\d)?(?:\s?[-–]\s?\d{1,4})?", number) or following[:1].isupper():
         return False
-    is_glued = number.isdecimal() and match.start(1) == match.start()
+    is_glued = number.isdecimal() and match.start(1) == match.start() and not cursor.is_near(_SEATED)
     if "." in number or is_signed or (is_glued and cursor.previous.lower() in _AT_HEAT):
         return True
     around = cursor.text[max(cursor.at - 60, 0) : match.end() + 40]
