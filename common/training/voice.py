@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from melforge.common.audio.contract import require_same_contract
 from melforge.common.errors import InputError, unknown
+from melforge.common.files import draft_in
 from melforge.common.registry import KIND_WORDS, get_model
 from melforge.common.speech import Controls
 from melforge.common.stages.choose import KINDS
@@ -80,9 +80,9 @@ def write_voice(
     check_symbols(frontend, sources)
     folder.parent.mkdir(parents=True, exist_ok=True)
     entries, checks = {}, []
-    with tempfile.TemporaryDirectory(prefix=".voice-", dir=folder.parent) as name:
+    with draft_in(folder.parent) as draft:
         for source in sources:
-            entries[source.model], made = write_model(Path(name), source, in_int8=source.model in in_int8)
+            entries[source.model], made = write_model(draft, source, in_int8=source.model in in_int8)
             checks += made
         content = {
             "name": folder.name,
@@ -91,7 +91,7 @@ def write_voice(
             "mel": dataclasses.asdict(first.mel),
             "models": entries,
         }
-        put_in_place(Path(name), folder, entries, VOICE_FILE, content)
+        put_in_place(draft, folder, entries, VOICE_FILE, content)
     return checks
 
 
