@@ -65,6 +65,18 @@ def written_whole(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+@contextlib.contextmanager
+def draft_in(folder: Path) -> Iterator[Path]:
+    """A folder in `folder` for what is moved to its place when it is whole; what is left is removed."""
+    with tempfile.TemporaryDirectory(prefix=".draft-", dir=folder) as name:
+        try:
+            yield Path(name)
+        except OSError as error:
+            if error.errno != errno.ENOSPC or (error.strerror or "").startswith(CANNOT):
+                raise
+            raise OSError(error.errno, f"{CANNOT} {folder}: {error.strerror}") from None
+
+
 def write_bytes(path: Path, content: bytes | memoryview) -> None:
     """Write a whole file or, if anything fails, none."""
     with written_whole(path) as file:

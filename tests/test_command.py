@@ -173,6 +173,11 @@ def raising(error: BaseException):
         ),
         (FileNotFoundError("voice folder x not found"), 2, "error: voice folder x not found"),
         (KeyboardInterrupt(), 130, "interrupted"),
+        (
+            Exception('Error building "literal" validator: KeyboardInterrupt:'),
+            130,
+            "interrupted",
+        ),  # pydantic's
         (MemoryError(), 2, "error: out of memory"),
         (
             ValueError("shapes (3,)\nand (4,)"),

@@ -122,7 +122,11 @@ def _stopped(stop: BaseException) -> int:
 
 
 def _stop_behind(error: BaseException | None) -> BaseException | None:
-    """The signal that an error comes of: a module in C that is imported makes an ImportError of it."""
+    """The signal that an error comes of: a module in C that is imported makes an ImportError of it, and
+    pydantic's, in Rust, an error whose words alone name it.
+    """
+    if "KeyboardInterrupt:" in str(error):
+        return KeyboardInterrupt()
     while error and not isinstance(error, KeyboardInterrupt | Terminated):
         error = error.__cause__ or error.__context__
     return error

@@ -1,7 +1,6 @@
 """Self-contained ONNX files of a model, for other programs: weights inside, axes named, README and check."""
 
 import shutil
-import tempfile
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from melforge.common.errors import InputError
 from melforge.common.export import check_files
 from melforge.common.export.examples import examples_of
 from melforge.common.export.to_onnx import OPSET, ExportedGraphs, Sizes, example_inputs, sizes_at, with_graphs
+from melforge.common.files import draft_in
 from melforge.common.registry import get_model
 from melforge.common.stages import Dim, Stage, TensorSpec
 from melforge.common.weights.voices import ModelSource
@@ -46,8 +46,7 @@ def write_files(
     if opset not in OPSETS:
         raise InputError(f"opset {opset}: graphs can be had in opset {OPSETS[0]} to {OPSETS[-1]}")
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".export-", dir=folder) as name:
-        draft = Path(name)
+    with draft_in(folder) as draft:
         files = draft / "files"
         (files / check_files.EXAMPLES).mkdir(parents=True)
         if opset == OPSET:

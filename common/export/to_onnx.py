@@ -11,7 +11,6 @@ import json
 import logging
 import shutil
 import sys
-import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -33,7 +32,7 @@ from melforge.common.engines.torch_engine import TorchEngine, build_network, new
 from melforge.common.errors import InputError
 from melforge.common.export.examples import examples_of
 from melforge.common.export.packed import packed_graph
-from melforge.common.files import config_hash, exports_folder, weights_key, write_bytes
+from melforge.common.files import config_hash, draft_in, exports_folder, weights_key, write_bytes
 from melforge.common.garbage import without_garbage_collection
 from melforge.common.registry import load_attribute
 from melforge.common.stages import Dim, Stage, stages_of
@@ -118,8 +117,7 @@ def export_source(
     copied = [stage for stage in stages if stage.name in known]
     exported = [stage for stage in stages if stage.name not in known]
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".export-", dir=folder) as name:
-        draft = Path(name)
+    with draft_in(folder) as draft:
         for graph in (known[stage.name] for stage in copied):
             for file in (graph, graph.with_suffix(".json")):
                 shutil.copyfile(file, draft / file.name)

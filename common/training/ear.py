@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from melforge.common.errors import InputError
+from melforge.common.files import draft_in
 from melforge.common.registry import KIND_WORDS, get_model
 from melforge.common.stages.choose import choose_stages
 from melforge.common.training.model_folders import put_in_place, require_place, write_model
@@ -28,8 +28,8 @@ def write_ear(
         )
     require_place(folder, EAR_FILE, "ear")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".ear-", dir=folder.parent) as name:
-        entry, checks = write_model(Path(name), source, choose_stages(source, None), in_int8)
+    with draft_in(folder.parent) as draft:
+        entry, checks = write_model(draft, source, choose_stages(source, None), in_int8)
         content = {"name": folder.name, **(about or {}), "model": source.model, **entry}
-        put_in_place(Path(name), folder, [source.model], EAR_FILE, content)
+        put_in_place(draft, folder, [source.model], EAR_FILE, content)
     return checks

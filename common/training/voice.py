@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from melforge.common.audio.contract import require_same_contract
 from melforge.common.errors import InputError, unknown
+from melforge.common.files import draft_in
 from melforge.common.registry import KIND_WORDS, get_model
 from melforge.common.speech import Controls
 from melforge.common.stages.choose import KINDS
@@ -81,13 +81,13 @@ def write_voice(
     check_symbols(frontend, sources)
     folder.parent.mkdir(parents=True, exist_ok=True)
     entries, checks = {}, []
-    with tempfile.TemporaryDirectory(prefix=".voice-", dir=folder.parent) as name:
+    with draft_in(folder.parent) as draft:
         for source in sources:
             in_8_bits = source.model in in_int8
             if source.graphs and source.weights.is_relative_to(folder) and not in_8_bits:
                 entries[source.model] = entry_of(source, folder)
                 continue
-            entries[source.model], made = write_model(Path(name), source, in_int8=in_8_bits)
+            entries[source.model], made = write_model(draft, source, in_int8=in_8_bits)
             checks += made
         content = {
             "name": folder.name,
@@ -96,8 +96,8 @@ def write_voice(
             "mel": dataclasses.asdict(first.mel),
             "models": entries,
         }
-        drafted = [model for model in entries if (Path(name) / model).is_dir()]
-        put_in_place(Path(name), folder, drafted, VOICE_FILE, content)
+        drafted = [model for model in entries if (draft / model).is_dir()]
+        put_in_place(draft, folder, drafted, VOICE_FILE, content)
     return checks
 
 

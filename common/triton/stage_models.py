@@ -7,14 +7,13 @@ script in the repository does that, from the same files.
 from __future__ import annotations
 
 import shlex
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from melforge.common.errors import InputError, require_torch
-from melforge.common.files import write_bytes
+from melforge.common.files import draft_in, write_bytes
 from melforge.common.stages import Dim, Stage, TensorSpec
 from melforge.common.stages.choose import choose_stages
 from melforge.common.triton.choice import Choice
@@ -55,17 +54,15 @@ def write_stages(
     names, commands = [], []
     for kind, source in choice.sources().items():
         stages = stages_without_loop(choice, kind, source)
-        with tempfile.TemporaryDirectory(prefix=".stages-", dir=folder) as draft:
-            write_files(source, stages, Path(draft), precision)
+        with draft_in(folder) as draft:
+            write_files(source, stages, draft, precision)
             for stage in stages:
                 name = stage.full_name.replace(".", "_")
                 version = folder / name / VERSION
                 version.mkdir(parents=True, exist_ok=True)
                 # Triton loads what is in the version's folder; a plan's graph stands outside it.
                 home = version if backend == "onnx" else folder / name
-                for file in Path(draft).glob(
-                    f"{stage.full_name}.onnx*"
-                ):  # very large weights stand beside it
+                for file in draft.glob(f"{stage.full_name}.onnx*"):  # very large weights stand beside it
                     file.replace(home / file.name)
                 size = batch_size(stage, choice, kind, layout, backend)
                 config = stage_config(name, stage, size, layout, backend)

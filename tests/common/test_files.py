@@ -1,12 +1,19 @@
 """Whether files can be written, asked before what is written is made."""
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
 from melforge.common.errors import InputError
-from melforge.common.files import read_text, require_writable_file, require_writable_folder, written_whole
+from melforge.common.files import (
+    draft_in,
+    read_text,
+    require_writable_file,
+    require_writable_folder,
+    written_whole,
+)
 
 
 def test_a_folder_may_be_made_and_a_files_folder_must_be_there(tmp_path):
@@ -15,6 +22,13 @@ def test_a_folder_may_be_made_and_a_files_folder_must_be_there(tmp_path):
     require_writable_file(tmp_path / "new.wav")
     with pytest.raises(FileNotFoundError, match=r"cannot write .*/a\.wav: the folder .*/new does not exist"):
         require_writable_file(tmp_path / "new" / "a.wav")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_named_by_the_folder_and_a_draft_leaves_nothing(tmp_path):
+    with pytest.raises(OSError, match=f"cannot write {tmp_path}: No space left"), draft_in(tmp_path) as draft:
+        (draft / "half").touch()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as libraries in C say it, without a name
     assert not list(tmp_path.iterdir())
 
 

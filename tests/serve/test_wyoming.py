@@ -313,6 +313,8 @@ def test_what_is_being_spoken_is_finished_when_it_is_to_end(tmp_path):
 def test_another_address_is_an_error(uri):
     with pytest.raises(InputError, match=r"give tcp://HOST:PORT, unix://PATH or stdio://"):
         wyoming(["--uri", uri])
+    with pytest.raises(OSError, match=r"cannot listen at unix:///nowhere/x: "):
+        wyoming(["--uri", "unix:///nowhere/x"])
 
 
 @pytest.mark.zeroconf

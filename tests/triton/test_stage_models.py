@@ -109,7 +109,7 @@ def test_the_onnx_files_are_whole_and_beside_their_configs(repositories, stages)
         inputs["source"] = np.zeros((2, 18, 5), np.float32)
     (audio,) = InferenceSession(str(generator)).run(None, inputs)
     assert audio.shape[0] == 2
-    assert not list((repositories / "onnx").glob(".stages-*"))
+    assert not list((repositories / "onnx").glob(".draft-*"))
 
 
 def test_plans_are_built_by_a_script_of_their_shapes(repositories, stages):

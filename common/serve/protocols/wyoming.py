@@ -128,10 +128,13 @@ async def listen(parts: urllib.parse.SplitResult, uri: str, connected: Any) -> a
         host, port = parts.hostname, parts.port
     except ValueError:
         host = port = None
-    if parts.scheme == "tcp" and host and port is not None:
-        return await asyncio.start_server(connected, host, port, limit=LONGEST_LINE)
-    if parts.scheme == "unix" and (path := f"{parts.netloc}{parts.path}"):
-        return await asyncio.start_unix_server(connected, path, limit=LONGEST_LINE)
+    try:
+        if parts.scheme == "tcp" and host and port is not None:
+            return await asyncio.start_server(connected, host, port, limit=LONGEST_LINE)
+        if parts.scheme == "unix" and (path := f"{parts.netloc}{parts.path}"):
+            return await asyncio.start_unix_server(connected, path, limit=LONGEST_LINE)
+    except OSError as error:
+        raise OSError(error.errno, f"cannot listen at {uri}: {error.strerror or error}") from None
     raise InputError(f"{uri!r} is no address for Wyoming: {WAY_OUT}")
 
 
