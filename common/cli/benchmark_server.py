@@ -72,7 +72,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         except ServerError as error:
             return report(error, address)
         except OSError as error:
-            why = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror or error
+            number = error.errno or 0
+            why = os.strerror(number) if number > 0 else error.strerror or error
             raise InputError(f"no server at {address} ({why}): start one, or give --server URL") from None
     rows = [
         row
