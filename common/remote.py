@@ -86,7 +86,8 @@ def _until_again(error: Exception, attempt: int, waited: float) -> float | None:
         after = response.headers.get("retry-after", "")
         return int(after) if after.isdigit() else NO_LIMIT_SECONDS
     is_broken = response is None and hasattr(error, "request")
-    is_commit = "/commit/" in str(getattr(getattr(error, "request", None), "url", ""))
+    asked = getattr(error, "request", None) if response is None else response
+    is_commit = "/commit/" in str(getattr(asked, "url", ""))
     if (is_broken or status in PASSING) and attempt < ATTEMPTS and (is_commit or waited < AWAY_SECONDS):
         return random.uniform(0.1, 2**attempt)  # workers that meet should not meet again
     return None
