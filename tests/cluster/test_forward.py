@@ -279,7 +279,7 @@ def test_settings_that_cannot_be_are_sentences():
     for words, message in (
         (("--replicas", "0"), "replicas must be at least 1, not 0"),
         (("--replicas", "3", "--max-replicas", "2"), "max_replicas is 2, and there are 3 replicas"),
-        (("--gpus-per-replica", "-1"), "gpus_per_replica must be at least 0"),
+        (("--gpus-per-replica", "-1"), "--gpus-per-replica must be at least 0"),
         (("--replicas", "2"), "needs --ray; on one machine there is --processes"),
     ):
         with pytest.raises(InputError, match=message):

@@ -318,7 +318,7 @@ def test_subtitles(infer, fails, tmp_path):
         (("--sigma", "0.7"), "the control 'sigma' would change nothing: waveglow has it, not fastpitch or"),
         (("--step-limit", "9"), "the control 'step_limit' would change nothing: tacotron2 has it"),
         (("--no-dropout",), "the control 'dropout' would change nothing: tacotron2 has it"),
-        (("--gate-threshold", "2"), "gate_threshold must be a number from 0 to 1, not 2"),
+        (("--gate-threshold", "2"), "--gate-threshold must be a number from 0 to 1, not 2"),
         (("--decoder", "loop"), "fastpitch has no choice of decoders: leave out 'loop'"),
         (("--decoder", "kernels"), "fastpitch has no choice of decoders: leave out 'kernels'"),
         (("--plot", "nowhere/x.png"), "the folder nowhere does not exist"),

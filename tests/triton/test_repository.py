@@ -190,7 +190,7 @@ def test_a_frontend_needs_no_checkpoint(published):
     model.choose(read_parameters(folder / "frontend"), folder / "frontend" / "1")
     model.load()
     wanted = stored["acoustic"].frontend.build()("Hello there.")
-    (made,) = model.make(["Hello there."])
+    ((made, _),) = model.make([("Hello there.", Controls())])
     np.testing.assert_array_equal(made.utterances[0].ids, wanted.utterances[0].ids)
     with pytest.raises(InputError, match="the control 'sigma' would change nothing"):
         model.controls(SimpleNamespace(parameters=lambda: '{"sigma": 0.5}'))
@@ -207,7 +207,7 @@ def test_lexicons_of_the_voice_and_of_the_command_go_with_the_models(tiny_voice,
     folder, model = tmp_path / "models" / "frontend", TextToSymbols()
     model.choose(read_parameters(folder), folder / "1")
     model.load()
-    (made,) = model.make(["SQL GIF"])
+    ((made, _),) = model.make([("SQL GIF", Controls())])
     assert made.utterances[0].normalised == "sequel gift"
     with pytest.raises(InputError, match=r"mine\.yaml, line 1: 'GIF' must be text"):
         write(words)
