@@ -159,6 +159,7 @@ def test_engines_are_tuned_for_the_batch_that_is_asked_for(tiny_sources):
         engine_of(source, "encoder", Path("x.trt"), batch_size=33)
 
 
+@pytest.mark.slow
 def test_a_path_for_a_model_gets_its_stages_names_and_one_for_one_engine_is_used_exactly(tiny_sources):
     source = tiny_sources["fastspeech"]
     assert engine_of(source, "synthesis", Path("e/fs.trt")).path == Path("e/fs.trt")

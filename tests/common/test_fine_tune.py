@@ -157,6 +157,7 @@ def test_at_the_start_each_speaker_is_the_voice(tiny_voice):
     np.testing.assert_array_equal(begun_with(source, [], [220.0]).synthesise(ids).mel, wanted)
 
 
+@pytest.mark.slow
 def test_a_british_corpus_is_learnt_from_an_american_voice(tiny_voice, tmp_path):
     folder = write_corpus(tmp_path / "corpus", speakers=())
     labels = load_labels(folder)
