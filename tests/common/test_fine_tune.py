@@ -245,6 +245,7 @@ def test_each_speaker_has_lines_that_are_held_out():
     assert np.flatnonzero(held_out_utterances(np.repeat([0, 1], (30, 50)))).tolist() == [29, 78, 79]
 
 
+@pytest.mark.slow
 def test_a_run_becomes_a_voice_that_speaks_as_both(trained_run, tiny_voice, tmp_path, monkeypatch, small_ear):
     check_at_small_sizes(monkeypatch)
     monkeypatch.setenv("MELFORGE_EARS", str(small_ear.parent))

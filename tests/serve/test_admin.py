@@ -162,6 +162,7 @@ def test_no_request_is_lost_while_voices_are_read_again(voices, keys):
             assert all(count.result() for count in counts)
 
 
+@pytest.mark.slow
 def test_all_processes_follow_and_have_one_limit_and_so_has_one_that_takes_another_s_place(voices, table):  # noqa: F811
     keys = table(Ann={"sha256": sha256("one"), "requests": 1}, Boss={"sha256": sha256("two"), "admin": True})
     with (

@@ -62,6 +62,7 @@ def events(lines):
     return [line["event"] for line in lines]
 
 
+@pytest.mark.slow
 def test_one_that_is_killed_is_replaced_and_no_cut_answer_looks_whole(direct):
     wanted = {text: len(direct.speak(text).samples) for text in TEXTS}
     with two_processes() as (server, lines, processes):
@@ -165,6 +166,7 @@ def sockets_of(pid: int) -> set[str]:
     return set()
 
 
+@pytest.mark.slow
 def test_what_one_had_not_begun_to_answer_another_does(direct):
     with two_processes() as (server, lines, processes), contextlib.ExitStack() as stack:
         connections = []
@@ -253,6 +255,7 @@ def test_a_front_out_of_open_files_ends_idle_connections_and_none_of_them_outliv
         wait_for(lambda: not any(map(is_there, processes)), "their end")
 
 
+@pytest.mark.slow
 def test_what_keeps_them_from_listening_is_a_sentence(monkeypatch):
     monkeypatch.setattr("melforge.common.serve.processes.set_up_logging", lambda: None)
     with pytest.raises(InputError, match="no GPU that PyTorch sees"):
