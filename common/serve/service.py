@@ -226,9 +226,9 @@ class Service:
             await self.load(self.pairs.first)
         except Exception as error:
             self.fault = error
-            self.settled.set()
             return
-        self.settled.set()
+        finally:
+            self.settled.set()
         self.last_step = self.scheduler.clock()  # loading spoke a few words
         log("ready", pair=self.pairs.first.name, seconds=round(self.last_step - begun, 3))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -16,9 +15,6 @@ from melforge.common.engines.torch_engine import TorchEngine
 from melforge.common.stages.choose import KERNELS
 from melforge.tacotron2.model import DecoderState, Tacotron2
 from melforge.trt_plugins.noise import DrawsOnGpu
-
-if TYPE_CHECKING:
-    pass
 
 INPUTS = "memory", "processed_memory", "lengths", "prenet_noise", "prenet_dropout", *DecoderState._fields
 OUTPUTS = "frames", "gates", "alignment", *DecoderState._fields
