@@ -115,9 +115,11 @@ def capture(
 ) -> tuple[torch.cuda.CUDAGraph, T]:
     """A graph of all that `run` launches, and what `run` gave, which each replay of the graph fills anew.
 
-    Without a `stream` it is captured on one of its own. Graphs that take their memory from the same `pool`
-    must never replay at the same time. With `keep` the graph can be changed, and must be
-    instantiated then. Other threads wait with captures of theirs.
+    It is captured on `stream`, by default a new one. Nothing else may ever be put on that: PyTorch marks the
+    streams that used memory of the host when any thread gives it back, and a mark spoils a capture. Graphs
+    that take their memory from the same `pool` must be captured on one stream and never replay at the same
+    time. With `keep` the graph can be changed, and must be instantiated then. Other threads wait with
+    captures of theirs.
 
     `torch.cuda.graph` would wait for the whole GPU, and give back all memory that PyTorch keeps, which each
     next call had to ask for again: that is done where little is left.
@@ -140,11 +142,12 @@ def capture(
 
 
 def record(
-    run: Callable[[], T], stream: torch.cuda.Stream, in_order: bool = True, pool: Handle = None
+    run: Callable[[], T], stream: torch.cuda.Stream | None = None, in_order: bool = True, pool: Handle = None
 ) -> tuple[Callable[[], None], T]:
     """What launches again all that `run` launches, and what `run` gave, such as outputs, which this fills.
 
-    `in_order`: every kernel waits for the end of those before it, however it was launched.
+    It is captured as by `capture`. `in_order`: every kernel waits for the end of those before it, however it
+    was launched.
     """
     graph, outputs = capture(run, stream, keep=True, pool=pool)
     if in_order:
@@ -250,6 +253,7 @@ class Captured:
         # By shapes; None where there is no graph.
         self.graphs: Recent[tuple, Graph | None] = Recent(MOST_SHAPES, lambda graph: self.wait())
         self._make, self._stream, self._shared = make, stream, shared
+        self._capturing: torch.cuda.Stream | None = None  # see `capture`
         self._inputs, self._outputs = Arena(), Arena()
         self._pool: Handle = None
         self._done: Handle = None  # event: the memory may be in use on another stream until then
@@ -317,7 +321,8 @@ class Captured:
         reason = "it gave other numbers"
         try:
             self._pool = self._pool or new_pool()
-            graph = Graph(run, held, stream, self._pool)
+            self._capturing = self._capturing or new_stream(stream.device)
+            graph = Graph(run, held, self._capturing, self._pool)
         except (RuntimeError, ValueError) as error:
             graph, reason = None, str(error)
             self._pool = None  # a capture that failed leaves it unusable
@@ -335,20 +340,22 @@ class InOrder:
 
     def __init__(self) -> None:
         self._executable: Handle = None
+        self._capturing: torch.cuda.Stream | None = None  # see `capture`
         self._warm = False
 
     def begin_anew(self) -> None:
         """What is launched next may load or compile kernels, which cannot be captured."""
         self._warm = False
 
-    def __call__(self, launch: Callable[[], None], stream: int) -> None:
-        """`stream` is the one that `launch` puts its work on, as PyTorch's `cuda_stream`."""
+    def __call__(self, launch: Callable[[torch.cuda.Stream], None], stream: torch.cuda.Stream) -> None:
+        """Runs on `stream` what `launch` puts on the stream that it is given."""
         driver = bindings("driver")
         if not self._warm:
-            launch()  # what it gives is overwritten
+            launch(stream)  # what it gives is overwritten
             self._warm = True
+        self._capturing = self._capturing or new_stream(stream.device)
         with _one_capture:
-            graph = self._capture(launch, stream)
+            graph = self._capture(launch, self._capturing)
         try:
             put_in_order(graph)
             if self._executable is None or driver.cuGraphExecUpdate(self._executable, graph)[0] != 0:
@@ -356,20 +363,20 @@ class InOrder:
                 if old is not None:
                     checked(driver.cuGraphExecDestroy(old))
                 self._executable = checked(driver.cuGraphInstantiate(graph, 0))
-            checked(driver.cuGraphLaunch(self._executable, stream))
+            checked(driver.cuGraphLaunch(self._executable, stream.cuda_stream))
         finally:
             checked(driver.cuGraphDestroy(graph))
 
-    def _capture(self, launch: Callable[[], None], stream: int) -> Handle:
-        driver = bindings("driver")
+    def _capture(self, launch: Callable[[torch.cuda.Stream], None], stream: torch.cuda.Stream) -> Handle:
+        driver, address = bindings("driver"), stream.cuda_stream
         mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
-        checked(driver.cuStreamBeginCapture(stream, mode))
+        checked(driver.cuStreamBeginCapture(address, mode))
         try:
-            launch()
+            launch(stream)
         except BaseException:
-            driver.cuStreamEndCapture(stream)  # whose status must not hide the reason
+            driver.cuStreamEndCapture(address)  # whose status must not hide the reason
             raise
-        return checked(driver.cuStreamEndCapture(stream))
+        return checked(driver.cuStreamEndCapture(address))
 
     def __del__(self) -> None:
         if self._executable is not None:

@@ -1,11 +1,12 @@
 """Engines that pad lengths to few, with a CUDA graph for each: stages on kernels, ours or PyTorch's own."""
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch.backends import cudnn
 
 from melforge.common.arrays import pad_to
 from melforge.common.config.deployment import Bucket
@@ -74,6 +75,16 @@ class PaddedEngine(CapturableEngine):
         return {"lengths": torch.full((len(first),), length, device=first.device)}
 
 
+@contextlib.contextmanager
+def repeatable() -> Iterator[None]:
+    """cuDNN takes algorithms that add in one order: a graph is not used where it gives other numbers."""
+    was, cudnn.deterministic = cudnn.deterministic, True
+    try:
+        yield
+    finally:
+        cudnn.deterministic = was
+
+
 class CapturedNetwork(PaddedEngine):
     """A stage on PyTorch's kernels, in half precision but for stages and engines that are all float32."""
 
@@ -111,7 +122,8 @@ class CapturedNetwork(PaddedEngine):
             given = {n: x.to(self._type) if x.is_floating_point() else x for n, x in inputs.items()}
             kind = type(self._network)
             own = f"{kind.__module__}:{kind.__name__}" == self.stage.network  # and nothing made of it
-            with torch.inference_mode(), showing(self._network) if own else contextlib.nullcontext():
+            shown = showing(self._network) if own else contextlib.nullcontext()
+            with torch.inference_mode(), repeatable(), shown:
                 outputs = self._method(**given)
             names = (tensor.name for tensor in self.stage.outputs)
             floats = (x.float() if x.is_floating_point() else x for x in outputs)

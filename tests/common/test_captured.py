@@ -74,6 +74,7 @@ def replays(monkeypatch):
     monkeypatch.setattr(cuda_graphs, "own_stream", contextlib.nullcontext)
     monkeypatch.setattr(cuda_graphs, "record", record)
     monkeypatch.setattr(cuda_graphs, "new_pool", object)
+    monkeypatch.setattr(cuda_graphs, "new_stream", lambda device: Stream())
     return launched
 
 
@@ -208,6 +209,24 @@ def test_threads_capture_one_after_the_other():
 
     with ThreadPoolExecutor(16) as pool:
         assert list(pool.map(work, range(16))) == [40] * 16
+
+
+@pytest.mark.gpu
+def test_memory_of_the_host_that_is_given_back_spoils_no_capture(stream):
+    """PyTorch marks the streams that used it, and asks for the marks when it gives memory next."""
+    x = torch.ones(4, device="cuda")
+    with torch.cuda.stream(stream):
+        read = [torch.empty(4, pin_memory=True).copy_(x, non_blocking=True)]
+
+    def run(given):
+        if torch.cuda.is_current_stream_capturing():
+            read.clear()
+        return {"twice": given["x"] * 2}
+
+    call = Captured("tiny", lambda inputs: run, stream)
+    assert call({"x": x})["twice"].tolist() == [2.0] * 4
+    assert all(call.graphs.values()) and not read
+    assert torch.empty(4, pin_memory=True).is_pinned()
 
 
 @pytest.mark.gpu

@@ -200,6 +200,7 @@ def test_features_on_kernels_are_near_pytorchs():
 
 
 @pytest.mark.gpu
+@pytest.mark.products
 def test_convolutions_on_kernels_are_near_float32():
     all_of = (64, 128, 4, 4, 1), (128, 128, 8, 3, 5), (128, 256, 8, 4, 3), (64, 256, 4, 4, 2)
     fitting = [one for one in all_of if Tiling(*one).shared_bytes <= limits_of("cuda").shared_bytes]

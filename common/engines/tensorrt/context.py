@@ -242,7 +242,7 @@ class TrtContext:
     def run(self, stream: torch.cuda.Stream) -> None:
         """On the current stream, or into the graph that it captures."""
         if self._in_order and not torch.cuda.is_current_stream_capturing():
-            self._in_order(lambda: self._enqueue(stream), stream.cuda_stream)
+            self._in_order(self._enqueue, stream)
         else:
             self._enqueue(stream)
 

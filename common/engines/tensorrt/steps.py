@@ -64,7 +64,7 @@ class RepeatedSteps:
         plain = {name: self._rows[name].clone() for name in outputs}
         stream.synchronize()
         try:
-            replay, _ = record(lambda: self._run(stream), stream)
+            replay, _ = record(lambda: self._run(torch.cuda.current_stream()))
         except (RuntimeError, ValueError) as error:
             warnings.warn(f"{loaded.name}: no CUDA graph of its steps: {error}", stacklevel=2)
             return
