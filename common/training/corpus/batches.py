@@ -103,11 +103,12 @@ class MelReader:
         """int16 samples (B, (CONTEXT + frames + CONTEXT) * hop) on the host: of so many frames, `lengths`,
         from these on, and of those around them.
         """
-        pieces = torch.zeros(len(starts), (frames + 2 * CONTEXT) * self.hop, dtype=torch.int16)
+        size, pinned = (frames + 2 * CONTEXT) * self.hop, self.device.type == "cuda"  # see `on_way_to`
+        pieces = torch.zeros(len(starts), size, dtype=torch.int16, pin_memory=pinned)
         for row, start, length in zip(pieces, starts, lengths, strict=True):
             first, last = (start - CONTEXT) * self.hop, (start + length + CONTEXT) * self.hop
             row[: last - first] = torch.from_numpy(self.audio.read(first, last))
-        return on_way_to(self.device, pieces)
+        return pieces
 
     @torch.no_grad()
     def mel(self, pieces: Tensor) -> Tensor:

@@ -12,7 +12,14 @@ from melforge.common.errors import InputError
 from melforge.common.training.corpus import batches
 from melforge.common.training.corpus.alignment import Aligner, line_symbols, speech_bounds, spread
 from melforge.common.training.corpus.batches import VALIDATION_UTTERANCES, validation_count
-from melforge.common.training.corpus.dataset import LABELS, CorpusAudio, Labels, load_labels, save_labels
+from melforge.common.training.corpus.dataset import (
+    LABELS,
+    CorpusAudio,
+    Labels,
+    load_labels,
+    read_samples,
+    save_labels,
+)
 from melforge.common.training.corpus.processes import in_processes
 
 RATE, HOP = 22_050, 256
@@ -70,6 +77,15 @@ def test_labels_and_audio_come_back_as_they_were_written(tmp_path):
         np.testing.assert_array_equal(sound.read(start, end), audio[start:end])
     mirrored = np.pad(audio, 4 * HOP, mode="reflect")
     np.testing.assert_array_equal(sound.read(-4 * HOP, 20 * HOP), mirrored)
+
+
+@pytest.mark.parametrize("kind", ["WAV", "WAVEX", "FLAC"])
+def test_samples_are_read_from_any_kind_of_sound_file(tmp_path, kind):
+    samples = np.arange(-500, 500, dtype=np.int16)
+    soundfile.write(tmp_path / "a.wav", samples, RATE, subtype="PCM_16", format=kind)
+    for first, count in ((0, 1000), (30, 50), (990, 50)):
+        wanted = samples[first : first + count]
+        np.testing.assert_array_equal(read_samples(tmp_path / "a.wav", first, count), wanted)
 
 
 def test_speakers_come_back_with_their_lines(tmp_path):
