@@ -36,6 +36,7 @@ from melforge.trt_plugins.graphs import (
     compile_missing,
     compiling_together,
     keep_kernels,
+    result_of,
 )
 from melforge.trt_plugins.hifigan.source_filter import join_source
 from melforge.trt_plugins.noise import draw
@@ -73,14 +74,12 @@ def compiled(launches: Iterable[TritonLaunch], limits: Limits) -> dict[str, Any]
     try:
         with compiling_together():
             for launch in launches:
-                kernel = launch.kernel.warmup(*launch.arguments, grid=launch.grid, **launch.options)
+                kernel = launch.kernel.warmup(*launch.for_triton, grid=launch.grid, **launch.options)
                 made[id(kernel)] = launch.kernel.__name__, kernel
     finally:
         if torch.cuda.is_available():
             driver.reset_active()
-    found = [
-        (name, kernel.result() if hasattr(kernel, "result") else kernel) for name, kernel in made.values()
-    ]
+    found = [(name, result_of(kernel)) for name, kernel in made.values()]
     return {f"{name}-{kernel.hash}": kernel for name, kernel in found}
 
 

@@ -9,6 +9,7 @@ import math
 import os
 import sys
 from abc import abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import ContextVar
@@ -20,13 +21,14 @@ import torch
 from melforge.common.arrays import Array
 from melforge.common.config.deployment import Bucket
 from melforge.common.engines import MEL_STEP, SHORT, SHORT_STEP, Engine, Run
-from melforge.common.engines.layer_outputs import show
+from melforge.common.engines.layer_outputs import calls_to_show, show
 from melforge.common.engines.limits import PRODUCTS, Needs, limits_of
 from melforge.common.engines.padded import CapturedNetwork, PaddedEngine
 from melforge.common.engines.torch_engine import META, build_network
 from melforge.common.files import cache_folder
 from melforge.common.garbage import without_garbage_collection
 from melforge.common.stages import Stage
+from melforge.trt_plugins.direct import Ready, Tiles, ready
 
 if TYPE_CHECKING:
     from melforge.common.weights.voices import ModelSource
@@ -97,19 +99,20 @@ class TiledTensor(NamedTuple):
     block: tuple[Any, ...]  # constants
 
 
-def describe(tensor: torch.Tensor, block: list[int]) -> Any:
-    """By which kernels read and write blocks of this size: a tensor descriptor, or a TiledTensor.
+def describe(tensor: torch.Tensor, block: Sequence[int], width: int = 0) -> Tiles | TiledTensor:
+    """By which kernels read and write blocks of this size; with a `width`, of memory as rows of so many.
 
     Where nothing copies what a descriptor describes, Triton makes addresses of it. Of one that is made in the
     kernel it knows how they are aligned: it copies 16 bytes at a time then, ahead of the products.
     """
+    shape, strides = tensor.shape, tensor.stride()
+    if width:
+        shape, strides = (tensor.numel() // width, width), (width, 1)
     if limits_of(tensor.device).copies_tiles:
-        from triton.tools.tensor_descriptor import TensorDescriptor
-
-        return TensorDescriptor.from_tensor(tensor, block)
+        return Tiles(tensor, shape, strides, tuple(block))
     from triton.language import constexpr
 
-    return TiledTensor(tensor, tuple(tensor.shape), tensor.stride(), tuple(map(constexpr, block)))
+    return TiledTensor(tensor, tuple(shape), strides, tuple(map(constexpr, block)))
 
 
 def lies_in_rows(tensor: torch.Tensor) -> bool:
@@ -130,19 +133,88 @@ class TritonLaunch(NamedTuple):
     shows: Sequence[tuple[str, Callable[[], torch.Tensor]]] = ()  # layers that are in its outputs then
 
     def __call__(self) -> None:
-        for tensor in self.arguments:
-            if isinstance(tensor, torch.Tensor) and not lies_in_rows(tensor):
-                shape, strides = tuple(tensor.shape), tensor.stride()
-                raise ValueError(f"{self.kernel}: a tensor {shape} lies in memory by strides of {strides}")
         collected = _collected.get()
         if collected is not None:
+            self.require_rows()
             collected.append(self)
-            return
-        self.kernel[self.grid](*self.arguments, **self.options)
-        for name, view in self.shows:
-            show(name, view)
+        elif torch.cuda.is_initialized():
+            self.run(*self.kind())
+        else:  # Triton's interpreter
+            self.require_rows()
+            self.by_triton()
+
+    def require_rows(self) -> None:
+        for one in self.arguments:
+            if isinstance(one, torch.Tensor) and not (one.is_contiguous() or lies_in_rows(one)):
+                shape, strides = tuple(one.shape), one.stride()
+                raise ValueError(f"{self.kernel}: a tensor {shape} lies in memory by strides of {strides}")
+
+    def by_triton(self) -> Any:
+        """What Triton compiled for it."""
+        compiled = self.kernel[self.grid](*self.for_triton, **self.options)
+        self._show()
+        return compiled
+
+    @property
+    def for_triton(self) -> list:
+        """The arguments as Triton takes them."""
+        return [one.descriptor if isinstance(one, Tiles) else one for one in self.arguments]
+
+    def kind(self) -> tuple[tuple, list]:
+        """What Triton compiles a kernel for, and the arguments with addresses in place of tensors."""
+        kinds, given, odd, kernel, options = [], [], 0, self.kernel, self.options
+        for one, parameter in zip(self.arguments, kernel.params, strict=False):
+            if isinstance(one, torch.Tensor):
+                if not one.is_contiguous():
+                    self.require_rows()
+                kinds.append(one.dtype)
+                one = one.data_ptr()
+                odd = odd * 2 + (one % 16 != 0)
+            elif isinstance(one, Tiles):
+                kinds.append((one.base.dtype, one.block))
+            else:
+                kinds.append(_kind_of(one, parameter))
+            given.append(one)
+        values = options.values()
+        return (kernel.fn, odd, *kinds, *options, *values, *map(type, values)), given
+
+    def run(self, kind: tuple, given: list) -> None:
+        """With what `kind` gave; by Triton where it is the first of its kind."""
+        device = torch.cuda.current_device()
+        known = _ready[device].get(kind)
+        if known:
+            known(device, self.grid, given)
+            self._show()
+        else:
+            _ready[device][kind] = ready(self.by_triton(), self.arguments)
+
+    def _show(self) -> None:
+        if self.shows and calls_to_show():
+            for name, view in self.shows:
+                show(name, view)
 
 
+def _kind_of(one: object, parameter: Any = None) -> object:
+    """What Triton compiles for of what is no tensor: a constant, or whether a number is 1, or a multiple of
+    16.
+    """
+    if parameter and parameter.is_constexpr:
+        return type(one), one
+    if type(one) is int:
+        if one.bit_length() > 31:
+            return one
+        if parameter and parameter.do_not_specialize:
+            return 0
+        return 1 if one == 1 else 0 if one % 16 else 16
+    if isinstance(one, tuple):
+        return tuple(map(_kind_of, one))
+    if isinstance(one, torch.Tensor):
+        return one.dtype, one.data_ptr() % 16
+    return getattr(one, "value", type(one))  # of a constant in a tuple
+
+
+# By a GPU's index and the kind of a launch: what launches it; None: Triton does.
+_ready: defaultdict[int, dict[tuple, Ready | None]] = defaultdict(dict)
 _collected: ContextVar[list[TritonLaunch] | None] = ContextVar("collected", default=None)
 
 
@@ -185,18 +257,19 @@ def compile_missing(launches: Iterable[TritonLaunch]) -> None:
     from triton.runtime.errors import OutOfResources
 
     device = torch.cuda.current_device()
+    made = _ready[device]
 
     def load(kernel: Any) -> None:
         """Also makes, by a C compiler, what launches kernels of such arguments."""
         with torch.cuda.device(device), contextlib.suppress(OutOfResources):  # a launch says that
-            _ = getattr(kernel, "result", lambda: kernel)().run
+            _ = result_of(kernel).run
 
-    missing = {kind: one for one in launches if (kind := _kind_of(device, one)) not in _loaded}
+    missing = {kind: one for one in launches if (kind := one.kind()[0]) not in made}
     if not missing:
         return
     with compiling_together() as (compilers, mode):
         kernels = [
-            one.kernel.warmup(*one.arguments, grid=one.grid, **one.options) for one in missing.values()
+            one.kernel.warmup(*one.for_triton, grid=one.grid, **one.options) for one in missing.values()
         ]
         loaded = [compilers.submit(load, kernel) for kernel in {id(k): k for k in kernels}.values()]
         if wait(mode.raw_futures, PATIENCE).not_done:
@@ -204,71 +277,79 @@ def compile_missing(launches: Iterable[TritonLaunch]) -> None:
             print(f"compiling {count} kernels for this GPU into {folder}", file=sys.stderr)
     for future in loaded:
         future.result()
-    _loaded.update(missing)
+    for (kind, one), kernel in zip(missing.items(), kernels, strict=True):
+        made[kind] = ready(result_of(kernel), one.arguments)
 
 
-_loaded: set[tuple] = set()  # the kinds of launches that `compile_missing` loaded
+def result_of(kernel: Any) -> Any:
+    """What Triton compiled, of what may be a future of it."""
+    return kernel.result() if hasattr(kernel, "result") else kernel
 
 
-def _kind_of(device: int, launch: TritonLaunch) -> tuple:
-    """What Triton compiles a kernel for; to ask it takes as long as to launch."""
-    kinds: list[object] = []
-    for one in launch.arguments:
-        if isinstance(one, torch.Tensor):
-            kinds.append((one.dtype, one.data_ptr() % 16))
-        elif isinstance(one, int):
-            kinds.append((type(one), one == 1, one % 16 == 0))
-        else:
-            kinds.append(type(one))  # tiles, whose sizes are among the options
-    return (device, launch.kernel, *kinds, *launch.options.items())
-
-
-def compiled_together(run: Run) -> Run:
-    """A run that launches kernels, which are compiled together before the first is launched."""
-    compiled = False
-
-    def run_compiled(inputs: Mapping[str, Array]) -> dict[str, Array]:
-        nonlocal compiled
-        if not compiled and _collected.get() is None:
-            with collecting() as launches:
-                run(inputs)
+def launch_all(launches: Sequence[TritonLaunch]) -> None:
+    """One after the other; kernels that are not there yet are compiled together."""
+    if _collected.get() is None and torch.cuda.is_initialized():
+        known, kinds = _ready[torch.cuda.current_device()], [one.kind() for one in launches]
+        if not all(kind in known for kind, _ in kinds):
             compile_missing(launches)
-            compiled = True
-        return run(inputs)
+        for one, (kind, given) in zip(launches, kinds, strict=True):
+            one.run(kind, given)
+    else:
+        for one in launches:
+            one()
 
-    return run_compiled
+
+def compile_launches(run: Run, inputs: Mapping[str, Array]) -> bool:
+    """Compiles together what such a run launches; False where launches are collected."""
+    if _collected.get() is not None:
+        return False
+    with collecting() as launches:
+        run(inputs)
+    compile_missing(launches)
+    return True
 
 
 class KernelNetwork(CapturedNetwork):
-    """A network that launches our kernels."""
+    """A network that launches our kernels, the same at all lengths."""
+
+    _compiled = False
 
     def capturable(self, bucket: Bucket | None = None) -> Run:
-        return compiled_together(super().capturable(bucket))
+        run = super().capturable(bucket)
+
+        def run_compiled(inputs: Mapping[str, Array]) -> dict[str, Array]:
+            self._compiled = self._compiled or compile_launches(run, inputs)
+            return run(inputs)
+
+        return run_compiled
 
 
-Zeros = Callable[..., torch.Tensor]  # as torch.zeros: a shape and a dtype
+Zeros = Callable[..., torch.Tensor]  # as torch.zeros: a shape of one or two axes, and a dtype
 
 
 def bytes_of(allocate: Callable[[Zeros], object]) -> int:
-    """The bytes of the tensors that `allocate` takes."""
-    sizes: list[int] = []
+    """The bytes of the tensors that `allocate` takes; here it is given empty ones."""
+    total, nothing = 0, torch.empty(0, device=META)
 
     def count(*shape: int, dtype: torch.dtype) -> torch.Tensor:
-        sizes.append(aligned_bytes(shape, dtype))
-        return torch.empty(shape, dtype=dtype, device="meta")
+        nonlocal total
+        total += aligned_bytes(shape, dtype)
+        return nothing
 
     allocate(count)
-    return sum(sizes)
+    return total
 
 
 def taking_from(block: torch.Tensor) -> Zeros:
     """Takes tensors from a block of bytes, which are zeros, one behind the other."""
-    used = 0
+    used, views = 0, dict[torch.dtype, torch.Tensor]()
 
     def take(*shape: int, dtype: torch.dtype) -> torch.Tensor:
         nonlocal used
         start, used = used, used + aligned_bytes(shape, dtype)
-        return block[start : start + math.prod(shape) * dtype.itemsize].view(dtype).view(shape)
+        if dtype not in views:
+            views[dtype] = block.view(dtype)
+        return views[dtype].as_strided(shape, (*shape[1:], 1), start // dtype.itemsize)
 
     return take
 
@@ -299,19 +380,13 @@ class BufferedEngine(PaddedEngine):
 
     def capturable(self, bucket: Bucket | None = None) -> Run:
         """In memory of each run: graphs of one pool share it."""
-        compiled = False
 
         def run(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-            nonlocal compiled
             inputs = {name: tensor.contiguous() for name, tensor in inputs.items()}
             size = bytes_of(lambda zeros: self.buffers_of(inputs, zeros, META))
             block = torch.zeros(size, dtype=torch.uint8, device=self.device)
             launches, outputs = self.buffers_of(inputs, taking_from(block), self.device).describe(inputs)
-            if not compiled:
-                compile_missing(launches)
-                compiled = True
-            for launch in launches:
-                launch()
+            launch_all(launches)
             return outputs
 
         return run

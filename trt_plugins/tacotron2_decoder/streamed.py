@@ -14,7 +14,7 @@ from melforge.common.engines.layer_outputs import calls_to_show, show
 from melforge.common.engines.limits import PLAIN, Needs
 from melforge.common.stages import Stage
 from melforge.tacotron2.model import DecoderState, Tacotron2
-from melforge.trt_plugins.graphs import KernelModule, TritonLaunch, compiled_together
+from melforge.trt_plugins.graphs import KernelModule, TritonLaunch, compile_launches
 from melforge.trt_plugins.tacotron2_decoder.captured import CapturedDecoderLoop
 from melforge.trt_plugins.tacotron2_decoder.weights import fold
 
@@ -80,7 +80,7 @@ class StreamedDecoderLoop(CapturedDecoderLoop):
         super().__init__(stage, source, device, threads)
         assert isinstance(self.network, Tacotron2)
         self._weights = step_weights(self.network)
-        self._run_compiled = compiled_together(self._make_steps)
+        self._compiled = False
 
     @classmethod
     def needs(cls, config: Tacotron2Config) -> Needs:
@@ -97,7 +97,8 @@ class StreamedDecoderLoop(CapturedDecoderLoop):
         return run
 
     def _run(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return self._run_compiled(inputs)
+        self._compiled = self._compiled or compile_launches(self._make_steps, inputs)
+        return self._make_steps(inputs)
 
     def _make_steps(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         state, rows = DecoderState(*(inputs[name] for name in DecoderState._fields)), []

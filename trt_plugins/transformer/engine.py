@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -59,7 +60,7 @@ def tile_for(
     product: fold.ProductWeights,
     rows: int,
     processors: int,
-    splits: Sequence[int] = (),
+    splits: Iterable[int] = (),
     widest: int = fold.COLUMNS,
 ) -> ProductTile:
     """The tile with the least estimated time for `rows` on `processors` multiprocessors.
@@ -67,12 +68,18 @@ def tile_for(
     With `splits`, the partial sums of one of these numbers of splits are written.
     """
     steps = product.taps * product.chunks
+    return _tile_for(steps, product.columns, rows, processors, tuple(splits), widest)
 
+
+@lru_cache(4096)  # layers are alike
+def _tile_for(
+    steps: int, columns: int, rows: int, processors: int, splits: tuple[int, ...], widest: int
+) -> ProductTile:
     def time(tile: ProductTile) -> float:
-        programs = -(-rows // tile.rows) * (product.columns // tile.columns) * tile.splits
+        programs = -(-rows // tile.rows) * (columns // tile.columns) * tile.splits
         chunk = max(FASTEST_CHUNK, CHUNK_TIME + NUMBER_TIME * tile.rows * tile.columns)
         chunks = -(-programs // processors) * -(-steps // tile.splits)
-        parts = tile.splits * rows * product.columns * PART_TIME if splits else 0.0
+        parts = tile.splits * rows * columns * PART_TIME if splits else 0.0
         return START + PROGRAM_TIME * programs + chunks * chunk + parts
 
     sizes = [size for size in TILES if size[1] <= widest]
@@ -108,7 +115,7 @@ class SequenceBuffer:
         self.zeros, self.device = zeros, device
         self.x32 = torch.zeros(self.all_rows, self.width, device=device)
         self.x16 = self.new(self.width)
-        self.mask, self.inside = (self.new(1, torch.float32).view(-1) for _ in range(2))
+        self.mask, self.inside = (zeros(self.all_rows, dtype=torch.float32) for _ in range(2))
         self.memory = self.x32, self.x16, self.mask, self.inside  # the outputs of the embedding kernels
         self.residual = self.mask, self.x32, self.x16  # what layer norms read and write
         self.layout = size, self.stride, margin, batch  # arguments of the embedding kernels
