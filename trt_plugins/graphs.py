@@ -164,14 +164,14 @@ class TritonLaunch(NamedTuple):
         """What Triton compiles a kernel for, and the arguments with addresses in place of tensors."""
         kinds, given, odd, kernel, options = [], [], 0, self.kernel, self.options
         for one, parameter in zip(self.arguments, kernel.params, strict=False):
-            if isinstance(one, torch.Tensor):
+            if type(one) is Tiles:
+                kinds.append((one.base.dtype, one.block))
+            elif isinstance(one, torch.Tensor):
                 if not one.is_contiguous():
                     self.require_rows()
                 kinds.append(one.dtype)
                 one = one.data_ptr()
                 odd = odd * 2 + (one % 16 != 0)
-            elif isinstance(one, Tiles):
-                kinds.append((one.base.dtype, one.block))
             else:
                 kinds.append(_kind_of(one, parameter))
             given.append(one)

@@ -122,7 +122,8 @@ def can_launch() -> bool:
 
 @functools.cache
 def device_limits(device: int) -> Limits:
-    """Those of the GPU of this index."""
+    """Those of the GPU of this index. An InputError where PyTorch sees none."""
+    _require_gpu(f"cuda:{device}")
     driver = bindings("driver")
     checked(driver.cuInit(0))
     handle, kinds = checked(driver.cuDeviceGet(device)), driver.CUdevice_attribute
@@ -169,6 +170,12 @@ def limits_of(device: str | torch.device) -> Limits:
     place = torch.device(device)
     if place.type != "cuda":
         return _elsewhere.get()
+    if place.index is not None:
+        return device_limits(place.index)
+    _require_gpu(device)
+    return device_limits(torch.cuda.current_device())
+
+
+def _require_gpu(device: str | torch.device) -> None:
     if not torch.cuda.is_available():
         raise InputError(f"device {str(device)!r}: PyTorch sees no GPU here")
-    return device_limits(torch.cuda.current_device() if place.index is None else place.index)

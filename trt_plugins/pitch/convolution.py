@@ -61,17 +61,17 @@ class KernelConvolution(nn.Module):
         self, x: Tensor, lengths: Tensor, leaks: bool = True, residual: bool = False, turned: bool = False
     ) -> Tensor:
         """x (B, T, C in) -> (B, T, C out), or `turned` (B, C out, T); zeros behind the items' `lengths`."""
-        batch, frames, depth = x.shape
-        taps, _, width = self.weight.shape
+        (batch, frames, depth), weight = x.shape, self.weight
+        taps, _, width = weight.shape
         out = x.new_empty((batch, width, frames) if turned else (batch, frames, width))
         columns = NARROW_COLUMNS if width <= WIDE else WIDE_COLUMNS
         tile = {"BM": CONV_ROWS, "BN": columns, "BK": CONV_DEPTH, "num_warps": CONV_WARPS}
-        if self.weight.dtype == torch.float32:
+        if weight.dtype == torch.float32:
             tile = {"BM": EXACT_ROWS, "BN": EXACT_COLUMNS, "BK": EXACT_DEPTH, "num_warps": EXACT_WARPS}
         TritonLaunch(
             kernels.conv_kernel,
             (-(-frames // tile["BM"]), -(-width // tile["BN"]), batch),
-            (x, self.weight, self.bias, lengths, out, frames, self.dilation),
+            (x, weight, self.bias, lengths, out, frames, self.dilation),
             {"DEPTH": depth, "WIDTH": width, "TAPS": taps, "LEAKS": leaks, "RESIDUAL": residual}
             | {"TURNED": turned, **tile},
             [(self.name, lambda: out if turned else (out - x if residual else out).mT)],
