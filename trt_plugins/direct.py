@@ -58,7 +58,8 @@ def ready(compiled: Any, arguments: Sequence[object]) -> Ready | None:
     import triton
     from triton.compiler import CompiledKernel
 
-    if not (triton.__version__.startswith(TESTED) and isinstance(compiled, CompiledKernel)):
+    known = triton.__version__.startswith(TESTED) and isinstance(compiled, CompiledKernel)
+    if not known or compiled.function is None:  # another thread is loading it
         return None
     from triton.backends.nvidia.driver import TMA_DTYPE_DEVICE_TO_HOST, CudaLauncher
     from triton.runtime.driver import driver

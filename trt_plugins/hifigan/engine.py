@@ -16,10 +16,12 @@ from melforge.common.errors import InputError
 from melforge.hifigan.config import HifiganConfig
 from melforge.hifigan.model import LAST_LEAKY_SLOPE, LEAKY_SLOPE
 from melforge.hifigan.source_filter import SourceFilterGenerator
+from melforge.trt_plugins.direct import Tiles
 from melforge.trt_plugins.graphs import (
     KernelModule,
     KernelNetwork,
     ShapedGenerator,
+    TiledTensor,
     TritonLaunch,
     Zeros,
     describe,
@@ -100,9 +102,9 @@ class LevelBuffer(NamedTuple):
     rows: int  # of a block
     channels: int
 
-    def wide(self, unit: int = 1) -> Tensor:
-        """The memory with `unit` steps per row."""
-        return self.memory.view(-1, unit * self.channels)
+    def tiles(self, unit: int, *block: int) -> Tiles | TiledTensor:
+        """Of the memory with `unit` steps per row."""
+        return describe(self.memory, block, unit * self.channels)
 
     @property
     def step(self) -> int:
@@ -260,14 +262,14 @@ class HifiganBuffers:
         if phases > 1:
             start = -late % phases * out.channels
             rows = (len(out.memory) - start) // product.columns
-            wide = out.memory[start : start + rows * product.columns].view(rows, -1)
-            out_tensor = describe(wide, [tile.rows, tile.columns])
+            whole = out.memory[start : start + rows * product.columns]
+            out_tensor = describe(whole, (tile.rows, tile.columns), product.columns)
         elif product.spread == 1:
-            out_tensor = describe(out.wide(unit), [tile.rows, tile.columns])
+            out_tensor = out.tiles(unit, tile.rows, tile.columns)
         tensors = (
-            describe(source.wide(unit), [tile.rows, chunk]),
-            describe(product.weight.view(-1, chunk), [tile.columns, chunk]),
-            describe(kept.wide(unit), [tile.rows, tile.columns]) if kept else None,
+            source.tiles(unit, tile.rows, chunk),
+            describe(product.weight, (tile.columns, chunk), chunk),
+            kept.tiles(unit, tile.rows, tile.columns) if kept else None,
             out_tensor,
             product.bias,
             self.inputs["lengths"],
