@@ -169,6 +169,7 @@ class _Sent:
                 # Ray's proxy has given the request its id, and says it itself.
                 headers = [pair for pair in message["headers"] if pair[0] != b"x-request-id"]
                 await self._send({**message, "headers": headers})
+                self.at = asyncio.get_running_loop().time()
             elif message["status"] != self._status:
                 raise ReplicaLost(f"another replica answers {message['status']}, not {self._status}")
             return

@@ -12,7 +12,7 @@ import asyncio
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from melforge.common.cluster.forward import READ_WHOLE, START, TAKEN, WANTS_TAKEN
+from melforge.common.cluster.forward import READ_WHOLE, START, WANTS_TAKEN
 from melforge.common.serve.errors import TAKEN_SECONDS, overloaded
 
 

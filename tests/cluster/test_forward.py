@@ -66,6 +66,7 @@ class Answer:
                 started = True
                 headers = [(b"content-type", self.replicas.kind), (b"x-request-id", b"mine")]
                 yield {"type": "http.response.start", "status": status, "headers": headers}
+                await asyncio.sleep(0.001)
             if part is None:
                 await asyncio.Event().wait()
             yield {"type": "http.response.body", "body": part, "more_body": True}
