@@ -153,7 +153,7 @@ class Front:
         if self._signals and number == signal.SIGHUP:
             return
         self._signals.append(number)
-        if len(self._signals) > 1 or not self._accepts:
+        if len(self._signals) > 1 or not (self._accepts and self._running):
             self._over.set()
         for one in self._running:
             one.process.terminate()
