@@ -67,14 +67,22 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def draft_in(folder: Path) -> Iterator[Path]:
-    """A folder in `folder` for what is moved to its place when it is whole; what is left is removed."""
-    with tempfile.TemporaryDirectory(prefix=".draft-", dir=folder) as name:
-        try:
+    """A folder in `folder` for what is moved to its place when it is whole; what is left is removed, with
+    the folders that were made for it.
+    """
+    made = [one for one in (folder, *folder.parents) if not one.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".draft-", dir=folder) as name:
             yield Path(name)
-        except OSError as error:
-            if error.errno != errno.ENOSPC or (error.strerror or "").startswith(CANNOT):
-                raise
-            raise OSError(error.errno, f"{CANNOT} {folder}: {error.strerror}") from None
+    except BaseException as error:
+        with contextlib.suppress(OSError):  # one that is not empty
+            for one in made:
+                one.rmdir()
+        why = str(error.strerror) if isinstance(error, OSError) and error.errno == errno.ENOSPC else CANNOT
+        if why.startswith(CANNOT):
+            raise
+        raise OSError(errno.ENOSPC, f"{CANNOT} {folder}: {why}") from None
 
 
 def write_bytes(path: Path, content: bytes | memoryview) -> None:

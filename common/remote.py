@@ -26,6 +26,18 @@ ATTEMPTS = 5
 AWAY_SECONDS = 20.0
 NO_LIMIT_SECONDS = 60.0  # where 429 does not say how long
 TELL_SECONDS = 10.0  # pauses from here on are told
+# What tells a store who asks, by the beginning of its addresses.
+WAYS_IN = {
+    "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; for a public bucket "
+    "FSSPEC_S3_ANON=1",
+    "gs": "set GOOGLE_APPLICATION_CREDENTIALS to a key's file; for a public bucket FSSPEC_GS_TOKEN=anon",
+    "az": "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or "
+    "AZURE_STORAGE_CONNECTION_STRING; for a public container AZURE_STORAGE_ANON=true and the name alone",
+    "hf": "set HF_TOKEN, or run hf auth login",
+}
+UNKNOWN_CALLER = re.compile(
+    r"credential|profile|denied|forbidden|unauthori[sz]ed|authenticat|anonymous|access key|\b40[13]\b", re.I
+)
 Answer = TypeVar("Answer")
 ADDRESS = re.compile(r"[A-Za-z][\w+.-]+://")
 
@@ -43,7 +55,14 @@ def store_of(address: str) -> tuple[Any, str]:
         return store, path
     except (ImportError, ValueError) as error:
         advice = f": {install_command('remote')}" if address.startswith("s3://") else ""
-        raise InputError(f"{address}: {error}{advice}") from None
+        raise InputError(f"{words_about(address, error)}{advice}") from None
+
+
+def words_about(address: str, error: Exception) -> str:
+    """What a store's package says, and the way in where it does not know who asks."""
+    what = str(error) or type(error).__name__
+    way = WAYS_IN.get(address.partition("://")[0]) if UNKNOWN_CALLER.search(what) else None
+    return f"{address}: {what}: {way}" if way else f"{address}: {what}"
 
 
 def ask(address: str, call: Callable[..., Answer], *words: Any, **named: Any) -> Answer:
@@ -64,9 +83,9 @@ def ask(address: str, call: Callable[..., Answer], *words: Any, **named: Any) ->
             is_hub, waited = address.startswith(HUB), time.monotonic() - begun
             seconds = _until_again(error, attempt, waited) if is_hub else None
             if seconds is None:
-                raise InputError(f"{address}: {str(error) or type(error).__name__}") from None
+                raise InputError(words_about(address, error)) from None
             if seconds >= TELL_SECONDS:
-                told = f"{address}: {str(error) or type(error).__name__}; goes on in {seconds:.0f} s"
+                told = f"{words_about(address, error)}; goes on in {seconds:.0f} s"
                 print(told, file=sys.stderr, flush=True)
         time.sleep(seconds)
         attempt += 1

@@ -53,6 +53,8 @@ def main() -> None:
 
 def run(prefix: str, commands: Mapping[str, tuple[Any, str]], words: Sequence[str]) -> None:
     name, *words = words or [""]
+    if name == "help":
+        name, *words = (*words, "--help")
     if not name:
         tell_commands(prefix, commands)
         sys.exit(2)
@@ -71,9 +73,11 @@ def run(prefix: str, commands: Mapping[str, tuple[Any, str]], words: Sequence[st
 
 def missing(prefix: str, commands: Mapping[str, object], name: str, words: Sequence[str]) -> str:
     """The sentence for a command that is not there; two were called otherwise once."""
-    if commands is VOICE_COMMANDS and name == "check-corpus":
-        return f"this command is melforge {shlex.join((name, *words))}"
     given = (name, *words)
+    if commands is VOICE_COMMANDS and name == "check-corpus":
+        return f"this command is melforge {shlex.join(given)}"
+    if commands is COMMANDS and name in VOICE_COMMANDS:
+        return f"this command is melforge voice {shlex.join(given)}"
     if commands is VOICE_COMMANDS and any(word.startswith(("--checkpoint", "--run")) for word in given):
         return f"{prefix} takes a command first: {prefix} make {shlex.join(given)}"
     return unknown("command" if commands is COMMANDS else f"command of {prefix}", name, commands)

@@ -63,7 +63,7 @@ def test_a_short_command_begins_no_threads_of_a_blas(own, used, monkeypatch):
 
 
 def test_help_lists_every_command_in_a_line(melforge):
-    for words, wanted in (((), 2), (("--help",), 0)):
+    for words, wanted in (((), 2), (("--help",), 0), (("help",), 0)):
         status, out, _ = melforge(*words)
         assert status == wanted and "--version" in out
         assert [line.split()[0] for line in out.splitlines() if line.startswith("  ")] == list(COMMANDS)
@@ -77,6 +77,10 @@ EVERY = [(name,) for name in COMMANDS if name != "voice"] + [("voice", name) for
 def test_every_command_has_help(melforge, words):
     status, out, _ = melforge(*words, "--help")
     assert status == 0 and out.startswith(f"usage: melforge {' '.join(words)} ") and "--debug" in out
+
+
+def test_help_is_a_word_too(melforge):
+    assert melforge("help", "voice", "make") == melforge("voice", "make", "--help")
 
 
 @pytest.mark.parametrize(("words", "wanted"), [(("voice",), 2), (("voice", "--help"), 0)])
@@ -102,6 +106,7 @@ def test_no_command_has_two_names():
         ),
         ("voice --run=r ann", "melforge voice takes a command first: melforge voice make --run=r ann"),
         ("voice check-corpus d --ear e", "this command is melforge check-corpus d --ear e"),
+        ("clone ann a.wav", "this command is melforge voice clone ann a.wav"),
     ],
 )
 def test_an_unknown_command_is_a_sentence_with_the_nearest(melforge, words, sentence):

@@ -11,6 +11,7 @@ from melforge.common.errors import InputError, require_package
 
 LOCAL = "local"  # the address of a cluster that is begun here
 ATTEMPTS = 3  # to begin it: on a busy machine the 30 s that Ray knows are too short
+WITH_TOKEN = "RAY_AUTH_MODE=token where the cluster has a token"
 # Enough for texts, reports and chunks of sound; Ray's default is a third of the memory.
 OBJECT_STORE_BYTES = 200_000_000
 
@@ -29,8 +30,6 @@ def connected(address: str, variables: Mapping[str, str] | None = None) -> Itera
     """
     ray = require_ray()
     how: dict[str, Any] = {}
-    if address != LOCAL and variables:
-        how = {"runtime_env": {"env_vars": dict(variables)}}
     if address == LOCAL:
         for name, value in (variables or {}).items():  # not by runtime_env, which no process begun ahead has
             os.environ.setdefault(name, value)
@@ -38,20 +37,21 @@ def connected(address: str, variables: Mapping[str, str] | None = None) -> Itera
         # As many as this process may use: Ray counts those of the machine.
         if hasattr(os, "sched_getaffinity"):
             how["num_cpus"] = len(os.sched_getaffinity(0))
-    for attempt in range(ATTEMPTS):
+        attempts, fault = ATTEMPTS, "Ray did not begin on this machine, which may be too busy: try again"
+    else:
+        if variables:
+            how = {"runtime_env": {"env_vars": dict(variables)}}
+        attempts, fault = 1, f"no Ray cluster at {address!r}: give --ray HOST:PORT, and {WITH_TOKEN}"
+    why = ""
+    for _ in range(attempts):
         try:
             ray.init(address=address, logging_level="error", **how)
             break
         except Exception as error:  # Ray raises no other where a cluster of this machine begins too slowly
             why = " ".join(str(error).split())[:200]
             ray.shutdown()
-            if address != LOCAL:
-                with_token = "; one that has a token wants RAY_AUTH_MODE=token too"
-                message = f"no Ray cluster at {address!r} ({why}): give --ray HOST:PORT{with_token}"
-                raise InputError(message) from None
-            if attempt + 1 == ATTEMPTS:
-                message = f"Ray did not begin on this machine, which may be too busy ({why}): try again"
-                raise InputError(message) from None
+    else:
+        raise InputError(f"{fault} ({why})")
     try:
         yield ray
     finally:

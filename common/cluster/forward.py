@@ -33,6 +33,7 @@ LEAVING_SECONDS = 1.0  # for the application to end after its client has left
 START, BODY = "http.response.start", "http.response.body"
 TAKEN = "melforge.taken"  # the first message of a replica
 WANTS_TAKEN = (b"x-melforge-wants-taken", b"1")  # the header of proxies that are told of it
+READ_WHOLE = (b"content-type", b"application/json")  # the header of answers whose parts are of no use
 
 
 @dataclass(frozen=True)
@@ -113,13 +114,16 @@ class Forward:
                     answer = self._ask(request)
                     messages = aiter(answer)
                     await anext(messages)
-                await sent.again()
-                try:
-                    async for message in messages:
-                        await sent.pass_on(message)
-                    return
-                finally:  # However long it worked, another may take its work; nobody is silent much longer.
-                    deadline = max(sent.at + TAKEN_SECONDS, loop.time() + TAKEN_SECONDS / 4)
+                    waiting.reschedule(sent.late)
+                    await sent.again()
+                    try:
+                        async for message in messages:
+                            await sent.pass_on(message)
+                            waiting.reschedule(sent.late)
+                        return
+                    finally:  # However long it worked, another may take its work, in little time.
+                        little = loop.time() + TAKEN_SECONDS / 4
+                        deadline = sent.late or max(sent.at + TAKEN_SECONDS, little)
             except ReplicaLost:
                 continue
             except TimeoutError:
@@ -131,7 +135,7 @@ class Forward:
                     with suppress(Exception):
                         answer.cancel()
         if sent.began:
-            raise ReplicaLost("no replica finished what one had begun")
+            raise ReplicaLost("no replica finished in time what one had begun")
         raise overloaded("no replica could take the request: try again")
 
 
@@ -140,11 +144,16 @@ class _Sent:
 
     def __init__(self, send: Send, wants_taken: bool):
         self._send, self._wants_taken = send, wants_taken
-        self.began = False
+        self.began = self._is_heard = False
         self.at = asyncio.get_running_loop().time()  # when it received something last
         self._status = 0
         self._hash, self._count = hashlib.sha256(), 0  # of the bytes sent
         self._other, self._left = hashlib.sha256(), 0  # of those of a further answer, which are left out
+
+    @property
+    def late(self) -> float | None:
+        """When an answer that is heard as it comes has been silent for too long."""
+        return self.at + TAKEN_SECONDS if self._is_heard else None
 
     async def again(self) -> None:
         self._other, self._left = hashlib.sha256(), self._count
@@ -156,9 +165,11 @@ class _Sent:
         if message["type"] == START:
             if not self.began:
                 self.began, self._status = True, message["status"]
+                self._is_heard = READ_WHOLE not in message["headers"]
                 # Ray's proxy has given the request its id, and says it itself.
                 headers = [pair for pair in message["headers"] if pair[0] != b"x-request-id"]
                 await self._send({**message, "headers": headers})
+                self.at = asyncio.get_running_loop().time()
             elif message["status"] != self._status:
                 raise ReplicaLost(f"another replica answers {message['status']}, not {self._status}")
             return
@@ -175,8 +186,8 @@ class _Sent:
         if new or not more:
             self._hash.update(new)
             self._count += len(new)
-            self.at = asyncio.get_running_loop().time()
             await self._send({"type": BODY, "body": new, "more_body": more})
+            self.at = asyncio.get_running_loop().time()
 
 
 def asked(scope: Scope, body: bytes) -> Asked:

@@ -1,7 +1,8 @@
-"""What is added to Ray's HTTP proxies: a request that no replica takes is refused there.
+"""What is added to Ray's HTTP proxies: a request that no replica takes is refused there, and an answer that
+falls silent is broken off.
 
-A proxy itself waits without end for an ingress, and what it and the ingress take until then, on a busy
-machine seconds, is known to nobody else. Ray imports `middlewares` by PROXY_VARIABLES.
+A proxy itself waits without end for an ingress, and what it and the ingress take, on a busy machine seconds,
+is known to nobody else. Ray imports `middlewares` by PROXY_VARIABLES.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from melforge.common.cluster.forward import TAKEN, WANTS_TAKEN
+from melforge.common.cluster.forward import READ_WHOLE, START, WANTS_TAKEN
 from melforge.common.serve.errors import TAKEN_SECONDS, overloaded
 
 
@@ -23,7 +24,7 @@ class Refusing:
     """Answers 503 to whom nobody answers: a request that is not taken in time, or is lost with its ingress.
 
     The time begins with the request's last byte. One that a replica takes late has to begin its answer in
-    it too.
+    it too. An answer that is heard as it comes may be silent for as long.
     """
 
     def __init__(self, app: ASGIApp):
@@ -34,7 +35,7 @@ class Refusing:
             await self._app(scope, receive, send)
             return
         loop = asyncio.get_running_loop()
-        late = began = None
+        late = began = is_heard = None
 
         async def receive_on() -> Message:
             nonlocal late
@@ -46,15 +47,17 @@ class Refusing:
             return message
 
         async def send_on(message: Message) -> None:
-            nonlocal began
+            nonlocal began, is_heard
             if limit.expired():
                 return
-            if message["type"] != TAKEN:
-                began = True
+            if message["type"] == START:
+                began, is_heard = True, READ_WHOLE not in message["headers"]
             if began or late is None or loop.time() < late:
                 limit.reschedule(None)
             if began:
                 await send(message)
+                if is_heard and message.get("more_body", message["type"] == START):
+                    limit.reschedule(loop.time() + TAKEN_SECONDS)
 
         headers = [pair for pair in scope["headers"] if pair[0] != WANTS_TAKEN[0]]
         try:

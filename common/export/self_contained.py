@@ -45,7 +45,6 @@ def write_files(
     """
     if opset not in OPSETS:
         raise InputError(f"opset {opset}: graphs can be had in opset {OPSETS[0]} to {OPSETS[-1]}")
-    folder.mkdir(parents=True, exist_ok=True)
     with draft_in(folder) as draft:
         files = draft / "files"
         (files / check_files.EXAMPLES).mkdir(parents=True)

@@ -116,7 +116,6 @@ def export_source(
     stages, known = tuple(stages or source_stages(source)), known or {}
     copied = [stage for stage in stages if stage.name in known]
     exported = [stage for stage in stages if stage.name not in known]
-    folder.mkdir(parents=True, exist_ok=True)
     with draft_in(folder) as draft:
         for graph in (known[stage.name] for stage in copied):
             for file in (graph, graph.with_suffix(".json")):

@@ -98,6 +98,7 @@ class HeldConnection:
     socket: socket.socket
     deadline: asyncio.TimerHandle | None = None  # while no request comes
     start: bytes | None = None  # of a request that another process could answer too
+    until: float = 0.0  # in the loop's seconds, when that request is refused if no process takes it
 
 
 @dataclass(eq=False)
@@ -143,16 +144,16 @@ class Front:
         if self._fault is not None:
             raise self._fault
         log("stopped")
-        if len(self._signals) > 1:
+        if len(self._signals) > (1 if self._accepts else 0):
             return 128 + self._signals[-1]
         return 0 if self._signals and not self._running else 1
 
     def _on_signal(self, number: int) -> None:
-        """Lets all processes finish what they speak; a second signal kills them."""
+        """Lets all processes finish what they speak; a second one, or one before any listens, kills them."""
         if self._signals and number == signal.SIGHUP:
             return
         self._signals.append(number)
-        if len(self._signals) > 1 or not self._running:
+        if len(self._signals) > 1 or not (self._accepts and self._running):
             self._over.set()
         for one in self._running:
             one.process.terminate()
@@ -273,11 +274,12 @@ class Front:
             return
         self._take(held)
         held.start = start or None  # TLS begins with its process
+        held.until = self._loop.time() + TAKEN_SECONDS
         self._hand_over(held, start)
 
-    def _hand_over(self, held: HeldConnection, start: bytes, until: float | None = None) -> None:
+    def _hand_over(self, held: HeldConnection, start: bytes) -> None:
         """To the process with the fewest connections, of several the one that was handed none for longest;
-        later, where none listens or has room for it, but not after `until`, in the loop's seconds.
+        later, where none listens or has room for it.
         """
         number = next(self._numbers)
         for one in sorted(self._running, key=lambda one: len(one.connections)):
@@ -288,9 +290,8 @@ class Front:
                     self._running.remove(one)
                     self._running.append(one)
                     return
-        until = until or self._loop.time() + TAKEN_SECONDS
-        if self._loop.time() < until:
-            self._loop.call_later(AGAIN, self._hand_over, held, start, until)
+        if self._loop.time() < held.until:
+            self._loop.call_later(AGAIN, self._hand_over, held, start)
         else:
             _refuse(held.socket, is_plain=self._settings.certificate is None)
 

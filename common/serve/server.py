@@ -191,9 +191,9 @@ async def answer(service: Service, listening: socket.socket | None, wyoming: str
     finally:
         settling.cancel()
         service.stop()
-        log("stopped")
     if service.fault is not None:
         raise service.fault
+    log("stopped")
 
 
 async def answer_http(service: Service, listening: socket.socket, over: asyncio.Event) -> None:

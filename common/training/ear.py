@@ -27,7 +27,6 @@ def write_ear(
             f"{source.weights} is a {source.model} ({KIND_WORDS[kind]}): an ear is a recogniser's"
         )
     require_place(folder, EAR_FILE, "ear")
-    folder.parent.mkdir(parents=True, exist_ok=True)
     with draft_in(folder.parent) as draft:
         entry, checks = write_model(draft, source, choose_stages(source, None), in_int8)
         content = {"name": folder.name, **(about or {}), "model": source.model, **entry}

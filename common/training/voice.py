@@ -79,7 +79,6 @@ def write_voice(
     if frontend is None:
         raise InputError("a voice needs an acoustic model, or --frontend")
     check_symbols(frontend, sources)
-    folder.parent.mkdir(parents=True, exist_ok=True)
     entries, checks = {}, []
     with draft_in(folder.parent) as draft:
         for source in sources:

@@ -18,7 +18,7 @@ import pytest
 from melforge.common.cli.speak import main
 from melforge.common.cli.triton import main as triton_main
 from melforge.common.errors import InputError
-from melforge.common.remote import is_address
+from melforge.common.remote import fetch_folder, is_address, words_about
 from melforge.common.runner import TextToSpeech
 from tests.flood import IN_TIME, seconds_from_now
 from tests.hub import running_hub
@@ -302,6 +302,34 @@ def test_a_store_that_is_not_there_is_a_sentence(place, message, store, tiny_voi
     table.write_text("id,text\na,One.\n")
     with pytest.raises((InputError, FileNotFoundError), match=message):
         main(words_of(tiny_voice, table, place, "--workers", 1))
+
+
+@pytest.mark.s3
+@pytest.mark.parametrize(("name", "value"), [("AWS_CONFIG_FILE", "/none"), ("AWS_PROFILE", "nobody")])
+def test_a_store_that_does_not_know_the_caller_says_how_it_can(name, value, monkeypatch):
+    for unset in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(unset, raising=False)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/none")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv(name, value)
+    with pytest.raises(
+        InputError, match=r"^s3://bucket/run: .*: set AWS_ACCESS_KEY_ID and .* FSSPEC_S3_ANON=1$"
+    ):
+        fetch_folder("s3://bucket/run")
+
+
+@pytest.mark.parametrize(
+    ("address", "said", "way"),
+    [
+        ("gs://b/run", "Anonymous caller does not have storage.objects.get access", "FSSPEC_GS_TOKEN=anon"),
+        ("az://b/run", "Must provide an account_name with credentials!!", "AZURE_STORAGE_CONNECTION_STRING"),
+        ("hf://datasets/a/run", "401 Client Error: Unauthorized for url", "HF_TOKEN, or run hf auth login"),
+        ("hf://datasets/a/run", "Name or service not known", None),
+    ],
+)
+def test_each_store_has_its_way_in(address, said, way):
+    told = words_about(address, OSError(said))
+    assert told.startswith(f"{address}: {said}") and (way in told if way else told.endswith(said))
 
 
 @pytest.mark.parametrize(

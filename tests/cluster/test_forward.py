@@ -34,8 +34,8 @@ class Replicas:
     One that is None itself is of a request that no replica takes.
     """
 
-    def __init__(self, *answers):
-        self.answers, self.asked, self.cancelled = list(answers), [], 0
+    def __init__(self, *answers, kind=b"audio/pcm"):
+        self.answers, self.asked, self.cancelled, self.kind = list(answers), [], 0, kind
 
     def ask(self, request):
         self.asked.append(request)
@@ -64,8 +64,9 @@ class Answer:
                 raise part
             if not started:
                 started = True
-                headers = [(b"content-type", b"audio/pcm"), (b"x-request-id", b"mine")]
+                headers = [(b"content-type", self.replicas.kind), (b"x-request-id", b"mine")]
                 yield {"type": "http.response.start", "status": status, "headers": headers}
+                await asyncio.sleep(0.001)
             if part is None:
                 await asyncio.Event().wait()
             yield {"type": "http.response.body", "body": part, "more_body": True}
@@ -161,8 +162,31 @@ def test_nobody_waits_for_long_for_a_replica_that_takes_the_request(monkeypatch)
     assert waiting.cancelled == 1
     with pytest.raises(ReplicaLost, match="no replica finished"):
         answer_of(Replicas([b"ab", lost()], None))
-    longer = Replicas([b"a", 0.15, b"b", 0.15, lost()], [0.15, b"abc"])
-    assert body_of(answer_of(longer)) == b"abc", "work does not count as waiting"
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        ([b"a", 0.25, b"b"],),
+        ([b"a", None],),
+        ([b"ab", lost()], [b"a", 0.15, b"b", 0.15, b"c"]),  # what is known already is nothing to hear
+        ([b"ab", 0.15, lost()], [0.15, b"abc"]),
+    ],
+)
+def test_an_answer_that_is_heard_breaks_off_where_it_is_silent_for_long(answers, monkeypatch):
+    monkeypatch.setattr(forward, "TAKEN_SECONDS", 0.2)
+    silent = Replicas(*answers)
+    with pytest.raises(ReplicaLost, match="no replica finished in time"):
+        answer_of(silent)
+    assert body_of(silent.sent) in (b"a", b"ab") and silent.sent[-1]["more_body"]
+    assert silent.cancelled == len(answers)
+
+
+def test_work_does_not_count_as_silence_before_an_answer_or_where_it_is_read_whole(monkeypatch):
+    monkeypatch.setattr(forward, "TAKEN_SECONDS", 0.2)
+    assert body_of(answer_of(Replicas([0.3, b"a", b"b", b"c"]))) == b"abc"
+    longer = Replicas([b"a", 0.3, b"b", lost()], [0.3, b"abc"], kind=b"application/json")
+    assert body_of(answer_of(longer)) == b"abc"
 
 
 def test_the_time_with_a_lost_replica_counts_where_nothing_was_heard(monkeypatch):
@@ -224,6 +248,34 @@ def test_a_proxy_refuses_what_nobody_takes_or_answers(slow, steps, status, swall
     assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
     assert sent[0]["status"] == status and seen == [forward.WANTS_TAKEN]
     assert status == 200 or (b"retry-after", b"1") in sent[0]["headers"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "silent", "whole"),
+    [(b"audio/pcm", 0.0, True), (b"audio/pcm", 0.6, False), (b"application/json", 0.6, True)],
+)
+def test_a_proxy_breaks_off_an_answer_that_is_silent_for_long(kind, silent, whole, monkeypatch):
+    monkeypatch.setattr(proxies, "TAKEN_SECONDS", 0.3)
+    sent = []
+
+    async def receive():
+        return {"type": "http.request", "body": b"a"}
+
+    async def send(message):
+        await asyncio.sleep(0.4)  # who reads slowly
+        sent.append(message)
+
+    async def app(scope, receive, send):
+        await receive()
+        start = {"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]}
+        with suppress(asyncio.CancelledError):
+            await send(start)
+            await send({"type": "http.response.body", "body": b"ab", "more_body": True})
+            await asyncio.sleep(silent)
+        await send({"type": "http.response.body", "body": b"c"})
+
+    asyncio.run(proxies.Refusing(app)(SCOPE, receive, send))
+    assert body_of(sent) == (b"abc" if whole else b"ab") and sent[-1].get("more_body", False) is not whole
 
 
 def test_a_proxy_that_wants_it_is_told_once_that_a_replica_has_the_request():

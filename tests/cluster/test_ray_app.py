@@ -54,7 +54,7 @@ def test_what_is_beside_the_service_is_valid_on_kubernetes():
     ("address", "attempts", "message"),
     [
         ("local", 3, "Ray did not begin on this machine, which may be too busy"),
-        ("10.0.0.5:6379", 1, "no Ray cluster at '10.0.0.5:6379' .* wants RAY_AUTH_MODE=token too"),
+        ("10.0.0.5:6379", 1, "no Ray cluster at '10.0.0.5:6379': .* RAY_AUTH_MODE=token where"),
     ],
 )
 def test_a_cluster_that_does_not_begin_is_no_fault_of_ours(address, attempts, message, monkeypatch):

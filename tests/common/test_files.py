@@ -26,7 +26,8 @@ def test_a_folder_may_be_made_and_a_files_folder_must_be_there(tmp_path):
 
 
 def test_a_full_disk_is_named_by_the_folder_and_a_draft_leaves_nothing(tmp_path):
-    with pytest.raises(OSError, match=f"cannot write {tmp_path}: No space left"), draft_in(tmp_path) as draft:
+    folder = tmp_path / "new" / "one"
+    with pytest.raises(OSError, match=f"cannot write {folder}: No space left"), draft_in(folder) as draft:
         (draft / "half").touch()
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as libraries in C say it, without a name
     assert not list(tmp_path.iterdir())

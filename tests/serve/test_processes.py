@@ -6,11 +6,14 @@ import contextlib
 import http.client
 import itertools
 import json
+import multiprocessing
 import os
 import resource
 import select
 import signal
 import socket
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -199,23 +202,51 @@ def test_processes_that_are_killed_before_they_listen_are_replaced_too():
         wait_for(lambda: len(children_of(server.process.pid)) == 2, "the other one")
 
 
-@pytest.mark.parametrize("certificate", [None, "a file"])
-def test_a_request_that_none_takes_is_refused(certificate, monkeypatch):
+@pytest.mark.parametrize(("certificate", "taken"), [(None, False), (None, True), ("a file", False)])
+def test_a_request_that_none_takes_in_time_is_refused_also_where_one_had_taken_it(
+    certificate, taken, monkeypatch, tmp_path
+):
     from melforge.common.serve import processes
     from melforge.common.serve.keys import Access
     from melforge.common.serve.pairs import LoadOptions
     from melforge.common.serve.settings import ServeSettings
+    from melforge.common.synthesis.places import WorkerPlace
 
     monkeypatch.setattr(processes, "TAKEN_SECONDS", 0.05)
+    monkeypatch.setenv(processes.FOLDER_VARIABLE, str(tmp_path))
 
     async def answer() -> bytes:
+        settings = ServeSettings(certificate=certificate, certificate_key=certificate)
         with socket.socket() as bound:
-            settings = ServeSettings(certificate=certificate, certificate_key=certificate)
             front = processes.Front(settings, LoadOptions(), Access(), bound)
-            front._loop = asyncio.get_running_loop()
+            front._loop, front._over, front._signals = (
+                asyncio.get_running_loop(),
+                asyncio.Event(),
+                [signal.SIGTERM],
+            )
+            one = processes.ServerProcess(
+                WorkerPlace("cpu"),
+                multiprocessing.get_context("spawn").Process(target=signal.pause),
+                multiprocessing.Pipe(duplex=False)[0],
+                (ends := processes.socket_pair())[0],
+                listening=taken,
+            )
+            one.process.start()
+            front._running.append(one)
             ours, theirs = socket.socketpair()
-            theirs.send(b"the rest")
-            front._hand_over(processes.HeldConnection(ours), b"POST / HTTP/1.1\r\n\r\n")
+            ours.setblocking(False)
+            theirs.send(b"POST / HTTP/1.1\r\n\r\n")
+            front._keep(processes.HeldConnection(ours))
+            if taken:
+                while not one.connections:
+                    await asyncio.sleep(0.001)
+                await asyncio.sleep(processes.TAKEN_SECONDS)
+                monkeypatch.setattr(processes, "TAKEN_SECONDS", 2 * PATIENCE)  # which do not begin anew
+            one.process.kill()
+            one.process.join()
+            ends[1].close()
+            front._ended(one)
+            theirs.settimeout(PATIENCE)
             with theirs, theirs.makefile("rb") as file:
                 return await asyncio.to_thread(file.read)
 
@@ -225,6 +256,20 @@ def test_a_request_that_none_takes_is_refused(certificate, monkeypatch):
     else:
         assert answered.startswith(b"HTTP/1.1 503 ") and b"\r\nretry-after: 1\r\n" in answered
         assert json.loads(answered.partition(b"\r\n\r\n")[2])["error"]["code"] == "overloaded"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_before_they_listen_ends_all_as_it_ends_one_process(number):
+    words = ["serve", "--processes", "2", "--port", "0", "--device", "cpu"]
+    command = [sys.executable, "-m", "melforge", *words]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None and "2 workers on cpu" in server.stderr.readline()
+        wait_for(lambda: len(children_of(server.pid)) == 2, "both processes")
+        started = children_of(server.pid)
+        server.send_signal(number)
+        said = server.communicate(timeout=PATIENCE)[1]
+    assert server.returncode == 128 + number and json.loads(said)["event"] == "stopped"
+    wait_for(lambda: not any(map(is_there, started)), "their end")
 
 
 @pytest.mark.slow
