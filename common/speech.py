@@ -13,6 +13,7 @@ from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
+from melforge.common.arguments import checked
 from melforge.common.arrays import Array
 from melforge.common.audio.sound_files import write_audio
 from melforge.common.errors import InputError
@@ -327,6 +328,7 @@ class Audio:
     def frame_seconds(self) -> float:
         return self.hop_length / self.sampling_rate
 
+    @checked
     def save(self, path: str | Path) -> None:
         """Writes the samples as a sound file, in the format of the path's suffix.
 
