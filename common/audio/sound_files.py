@@ -19,12 +19,8 @@ import numpy as np
 from melforge.common.errors import InputError, require_package
 from melforge.common.files import require_writable_file, what_it_is, write_bytes
 
-FORMATS = {  # file suffix -> libsndfile's container and coding
-    "wav": ("WAV", "PCM_16"),
-    "flac": ("FLAC", "PCM_16"),
-    "ogg": ("OGG", "VORBIS"),
-    "mp3": ("MP3", "MPEG_LAYER_III"),
-}
+LIBSNDFILE = {"flac": ("FLAC", "PCM_16"), "ogg": ("OGG", "VORBIS"), "mp3": ("MP3", "MPEG_LAYER_III")}
+FORMATS = ("wav", *LIBSNDFILE, "opus", "aac")  # a file's suffix; the last two as a server encodes them
 LOWEST_RATE, HIGHEST_RATE = 4000, 384000  # Hz, of recordings that others send
 DECODED_AT_ONCE = 1 << 18  # samples
 AT_ONCE = 1 << 16  # samples in a call of libsndfile, whose encoders keep them on the stack
@@ -212,10 +208,10 @@ def write_sound(
     format: str,
     progress: Callable[[int], object] = lambda samples: None,
 ) -> None:
-    """audio (S,) -> a sound file: wav and flac with 16 bits, ogg (Vorbis) or mp3. Hours need little memory.
+    """audio (S,) -> a sound file: wav and flac with 16 bits, ogg (Vorbis), mp3, opus or aac.
 
-    Nothing is ever clipped: a signal whose peak is above 1 is scaled down as a whole, with a warning.
-    `progress` is told how many further samples are written.
+    Hours need little memory. Nothing is ever clipped: a signal whose peak is above 1 is scaled down as a
+    whole, with a warning. `progress` is told how many further samples are written.
     """
     format = format.lower().removeprefix(".")
     if format not in FORMATS:
@@ -242,8 +238,10 @@ def write_sound(
 
     if format == "wav":
         _write_wav(file, scaled(), len(audio), rate)
-    else:
+    elif format in LIBSNDFILE:
         _write_by_libsndfile(file, scaled(), rate, format)
+    else:
+        _write_as_sent(file, scaled(), rate, format)
 
 
 def wav_header(rate: int, data_bytes: int | None = None, channels: int = 1, coding: int = PCM) -> bytes:
@@ -270,7 +268,7 @@ def _write_wav(file: BinaryIO, blocks: Iterable[np.ndarray], samples: int, rate:
 def _write_by_libsndfile(target: BinaryIO, blocks: Iterable[np.ndarray], rate: int, format: str) -> None:
     import soundfile
 
-    container, coding = FORMATS[format]
+    container, coding = LIBSNDFILE[format]
     if container not in soundfile.available_formats():
         version = soundfile.__libsndfile_version__
         raise InputError(f"the installed libsndfile {version} cannot write {format}; use wav")
@@ -280,6 +278,21 @@ def _write_by_libsndfile(target: BinaryIO, blocks: Iterable[np.ndarray], rate: i
                 file.write(to_pcm16(block) if coding == "PCM_16" else block)
     except (soundfile.LibsndfileError, TypeError, ValueError) as error:
         raise InputError(f"cannot write {format} at {rate} Hz: {error}") from None
+
+
+def _write_as_sent(file: BinaryIO, blocks: Iterable[np.ndarray], rate: int, format: str) -> None:
+    """As a server sends it: at the next higher rate that the format can have."""
+    from melforge.common.audio import wire
+
+    rates = wire.FORMATS[format].rates
+    assert isinstance(rates, tuple)
+    encoder = wire.WireEncoder(format, rate, next((one for one in rates if one >= rate), rates[-1]))
+    try:
+        for block in blocks:
+            file.write(encoder.write(block))
+        file.write(encoder.close())
+    finally:
+        encoder.discard()
 
 
 def write_audio(
