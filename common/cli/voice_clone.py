@@ -30,6 +30,7 @@ WORKERS = os.cpu_count() or 1  # processes that prepare
 PREPARING, HEARING, AROUND_TRAINING, MAKING, SPEAKER = 1 / 18, 1 / 80, 8.0, 5.0, 2.5
 ROUNDS = 230  # of the work that measures a machine, in `MEASURED` seconds of the quiet one
 MEASURED = 0.5
+SPARE = 1.2  # the load of a machine changes
 EPILOG = """Everything but the voice is kept in --work: the corpus and its report (corpus/), the run of the
 training, and three sentences to hear of each speaker (sentences/).
 
@@ -167,7 +168,7 @@ def _one_bar(speech: float, seconds: Mapping[str, float]):
         def isatty(self) -> bool:
             return False
 
-    minutes = math.ceil(sum(seconds.values()) / 60)
+    minutes = math.ceil(SPARE * sum(seconds.values()) / 60)
     print(f"{speech / 60:.1f} minutes of recordings: at most about {minutes} minutes of work", flush=True)
     shape = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}{postfix}"
     bar = tqdm(total=sum(seconds.values()), bar_format=shape, disable=None, file=sys.stderr)

@@ -14,13 +14,13 @@ import torch
 
 from melforge.common.audio.contract import MelContract, require_same_contract
 from melforge.common.audio.mel import mel_basis, mel_spectrogram
+from melforge.common.audio.pcm import to_pcm16
 from melforge.common.audio.sound_files import (
     DECODED_AT_ONCE,
     decode_audio,
     encode_audio,
     read_audio,
     resample,
-    to_pcm16,
     write_audio,
 )
 from melforge.common.errors import InputError
