@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Siz
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from melforge.common.arguments import checked
 from melforge.common.audio.contract import require_same_contract
-from melforge.common.config.deployment import Deployment
+from melforge.common.config.deployment import MOST_THREADS, Deployment
 from melforge.common.engines import Engine
 from melforge.common.errors import InputError
 from melforge.common.registry import MODELS
@@ -105,6 +106,7 @@ class TextToSpeech:
         self._idle_warm_up: IdleWarmUp | None = None
 
     @classmethod
+    @checked
     def load(
         cls,
         acoustic: str | None = None,
@@ -132,6 +134,8 @@ class TextToSpeech:
         is a file of own words (docs/reading.md), which count before the voice's. On CUDA kernels the object
         warms itself up in the background, as `warm_up_when_idle` says.
         """
+        if threads is not None and not 1 <= threads <= MOST_THREADS:
+            raise InputError(f"threads must be from 1 to {MOST_THREADS}, not {threads}")
         deployments = {} if deployments is None else deployments
         clock = Timings()
         with clock.stage("voice"):
@@ -160,6 +164,7 @@ class TextToSpeech:
     def __reduce__(self) -> NoReturn:
         raise TypeError("a TextToSpeech cannot be pickled or copied: load one in each process")
 
+    @checked
     def analyse(self, text: str, own_words: OwnWords | None = None, speaker: int | str = 0) -> AnalysedText:
         """The frontend's utterances, cut where the acoustic model takes no longer ones.
 
@@ -170,6 +175,7 @@ class TextToSpeech:
         assert analysed
         return analysed
 
+    @checked
     def analysing(
         self, text: str, own_words: OwnWords | None = None, speaker: int | str = 0
     ) -> Iterator[AnalysedText | None]:
@@ -188,6 +194,7 @@ class TextToSpeech:
             yield None
         yield self._analysed(text, (Analysis.joined(parts), seconds))
 
+    @checked
     def analyse_each(
         self, texts: Sequence[str | AnalysedText], speakers: Sequence[int | str]
     ) -> Iterator[AnalysedText]:
@@ -202,6 +209,7 @@ class TextToSpeech:
             made = map(self._analysed, told, self._text_processes.analyse(told, names))
         return (text if isinstance(text, AnalysedText) else next(made) for text in texts)
 
+    @checked
     def name_of(self, speaker: int | str) -> str:
         """Of a speaker, or of the one who has most of a mix; "" where the voice has one."""
         return speaker_name(speaker, self.acoustic.source.speakers)
@@ -212,6 +220,7 @@ class TextToSpeech:
         utterances = fitting_utterances(text, utterances, self.acoustic.longest_text, self.frontend.symbols)
         return AnalysedText(utterances, analysis.unspoken, analysis.warnings + ignored, text, seconds)
 
+    @checked
     def warm_up(
         self, *batch_sizes: int, streams: int = 1, sizes: ChunkSizes | None = None
     ) -> Iterator[Warmed]:
@@ -223,6 +232,8 @@ class TextToSpeech:
         """
         from melforge.common.synthesis.warm_up import warm_up
 
+        for size in batch_sizes:
+            self.choose_batch_size(size)
         if self._idle_warm_up:
             self._idle_warm_up.stop()
         return warm_up(self, batch_sizes, streams, sizes or ChunkSizes())
@@ -247,13 +258,13 @@ class TextToSpeech:
             for row in driver.engines.report()
         ]
 
+    @checked
     def require_controls(self, controls: Controls) -> None:
         """An InputError where neither model knows a control that was asked for: it would change nothing."""
-        if not isinstance(controls, Controls):
-            raise InputError(f"controls must be Controls(...), not {type(controls).__name__}")
         if controls is not usual_controls():
             require_controls(controls, self.acoustic.source, self.vocoder.source)
 
+    @checked
     def speak(self, text: str | AnalysedText, controls: Controls | None = None, retries: int = 0) -> Audio:
         """Speaks one text of any length.
 
@@ -262,6 +273,7 @@ class TextToSpeech:
         """
         return next(self.speak_each([text], controls, batch_size=1, retries=retries))[1]
 
+    @checked
     def speak_many(
         self,
         texts: Iterable[str | AnalysedText],
@@ -279,6 +291,7 @@ class TextToSpeech:
         answers = dict(self.speak_each(list(texts), controls, batch_size, retries))
         return [answers[number] for number in sorted(answers)]
 
+    @checked
     def speak_each(
         self,
         texts: Iterable[str | AnalysedText],
@@ -314,6 +327,7 @@ class TextToSpeech:
         if one_each:
             require_as_many(given, count)
 
+    @checked
     def stream(
         self,
         text: str | AnalysedText,
@@ -324,11 +338,11 @@ class TextToSpeech:
         """Speaks one text in chunks that join to what `speak` gives; the first leaves as early as it can."""
         controls = controls or usual_controls()
         self.require_controls(controls)
-        _require_text(text)
         (analysed,) = self.analyse_each([text], [controls.speaker])
         job = make_job(self, 0, analysed, controls)
         return Stream(self, job, _require_retries(retries), sizes or ChunkSizes())
 
+    @checked
     def speak_ahead(self, streams: Sequence[Stream]) -> None:
         """What the models run for the next chunks of several streams, in batches where these take less time.
 
@@ -337,6 +351,7 @@ class TextToSpeech:
         """
         speak_ahead(self, streams)
 
+    @checked
     def choose_batch_size(self, batch_size: int | None) -> int:
         """Utterances at a time, where a call asks for so many, or leaves it open."""
         largest = self.acoustic.largest_batch

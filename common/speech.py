@@ -13,6 +13,7 @@ from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
+from melforge.common.arguments import checked
 from melforge.common.arrays import Array
 from melforge.common.audio.sound_files import write_audio
 from melforge.common.errors import InputError
@@ -327,12 +328,13 @@ class Audio:
     def frame_seconds(self) -> float:
         return self.hop_length / self.sampling_rate
 
+    @checked
     def save(self, path: str | Path) -> None:
         """Writes the samples as a sound file, in the format of the path's suffix.
 
-        `.wav` and `.flac` have 16 bits; `.ogg` (Vorbis) and `.mp3` are compressed. The file appears only when
-        it is whole. An InputError where the suffix names no format, or one that the installed libsndfile
-        cannot write; an OSError where the path cannot be written.
+        `.wav` and `.flac` have 16 bits; `.ogg` (Vorbis), `.mp3`, `.opus` and `.aac` (by ffmpeg) are
+        compressed. The file appears only when it is whole. An InputError where the suffix names no format, or
+        one that cannot be written here; an OSError where the path cannot be written.
         """
         write_audio(path, self.samples, self.sampling_rate)
 

@@ -5,6 +5,7 @@ if __name__ == "__main__":  # before the package, so that something may be missi
 
     run_command("recipes.pack_graphs")
 
+import dataclasses
 import gzip
 import importlib.metadata
 import json
@@ -21,6 +22,7 @@ from melforge.common.export.to_onnx import EXPORTER_VERSION, OPSET, fresh_graph
 from melforge.common.files import write_bytes
 from melforge.common.registry import get_model
 from melforge.common.stages import Stage, stages_of
+from melforge.common.weights.voices import read_voice
 
 # The published sizes whose export takes longest at first use, by files in hparams/<model>/, and their stages
 # that are packed.
@@ -38,7 +40,9 @@ def published_stages() -> list[tuple[Stage, object]]:
             path = ROOT / "hparams" / model / file
             config, _ = load_hparams(path, get_model(model).config_class, MelContract, model=model)
             pairs += [(stage, config) for stage in stages_of(model, config) if stage.name in packed]
-    return pairs
+    config = read_voice(ROOT / "voices" / "orchard").models["fastpitch"].config
+    config = dataclasses.replace(config, n_speakers=1)  # what `voice clone` makes of one speaker's recordings
+    return [*pairs, (stages_of("fastpitch", config)[0], config)]
 
 
 def versions() -> dict[str, str]:

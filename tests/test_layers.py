@@ -20,7 +20,7 @@ INSTALLED = runpy.run_path(str(ROOT / "setup.py"))["package_folders"](ROOT)
 # From the ground up, each without its "melforge.": a row may import its own rooms and the rows above it.
 # docs/architecture.md has a sentence on each.
 LADDER = (
-    ("common.errors",),
+    ("common.errors", "common.arguments"),
     ("common.files", "common.arrays", "common.garbage", "common.noise", "common.progress", "common.remote"),
     ("common.text",),
     ("common.config",),

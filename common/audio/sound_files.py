@@ -6,7 +6,6 @@ import io
 import math
 import os
 import shutil
-import struct
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -16,23 +15,16 @@ from typing import IO, BinaryIO
 
 import numpy as np
 
+from melforge.common.audio.pcm import AT_ONCE, UNKNOWN_SIZE, to_pcm16, wav_header
 from melforge.common.errors import InputError, require_package
 from melforge.common.files import require_writable_file, what_it_is, write_bytes
 
-FORMATS = {  # file suffix -> libsndfile's container and coding
-    "wav": ("WAV", "PCM_16"),
-    "flac": ("FLAC", "PCM_16"),
-    "ogg": ("OGG", "VORBIS"),
-    "mp3": ("MP3", "MPEG_LAYER_III"),
-}
+LIBSNDFILE = {"flac": ("FLAC", "PCM_16"), "ogg": ("OGG", "VORBIS"), "mp3": ("MP3", "MPEG_LAYER_III")}
+FORMATS = ("wav", *LIBSNDFILE, "opus", "aac")  # a file's suffix; the last two as a server encodes them
 LOWEST_RATE, HIGHEST_RATE = 4000, 384000  # Hz, of recordings that others send
 DECODED_AT_ONCE = 1 << 18  # samples
-AT_ONCE = 1 << 16  # samples in a call of libsndfile, whose encoders keep them on the stack
 LOUDEST = 2.0**31  # of samples: some files hold whole numbers as floats; far above, spectra are infinite
 RIFF_HEAD = b"RIFF\0\0\0\0WAVE"
-PCM, A_LAW, MU_LAW = 1, 6, 7  # codings of a wav file
-SAMPLE_BYTES = {PCM: 2, A_LAW: 1, MU_LAW: 1}
-UNKNOWN_SIZE = 0xFFFFFFFF  # in a wav header: until the stream ends
 NO_FILE = 7  # libsndfile's word for some damaged mp3 too
 STDERR = 2
 USUAL_RATE = 48000  # Hz; a recording of a higher one may have as many samples, and so last less long
@@ -188,11 +180,6 @@ def c_libraries_silenced() -> Iterator[None]:
         os.close(kept)
 
 
-def to_pcm16(audio: np.ndarray) -> np.ndarray:
-    """Audio in [-1, 1] -> int16 as the published vocoders' scripts do (times 32768, truncated); saturates."""
-    return np.clip(np.asarray(audio, np.float32) * 32768.0, -32768, 32767).astype(np.int16)
-
-
 def encode_audio(
     audio: np.ndarray,
     rate: int,
@@ -212,10 +199,10 @@ def write_sound(
     format: str,
     progress: Callable[[int], object] = lambda samples: None,
 ) -> None:
-    """audio (S,) -> a sound file: wav and flac with 16 bits, ogg (Vorbis) or mp3. Hours need little memory.
+    """audio (S,) -> a sound file: wav and flac with 16 bits, ogg (Vorbis), mp3, opus or aac.
 
-    Nothing is ever clipped: a signal whose peak is above 1 is scaled down as a whole, with a warning.
-    `progress` is told how many further samples are written.
+    Hours need little memory. Nothing is ever clipped: a signal whose peak is above 1 is scaled down as a
+    whole, with a warning. `progress` is told how many further samples are written.
     """
     format = format.lower().removeprefix(".")
     if format not in FORMATS:
@@ -242,20 +229,10 @@ def write_sound(
 
     if format == "wav":
         _write_wav(file, scaled(), len(audio), rate)
-    else:
+    elif format in LIBSNDFILE:
         _write_by_libsndfile(file, scaled(), rate, format)
-
-
-def wav_header(rate: int, data_bytes: int | None = None, channels: int = 1, coding: int = PCM) -> bytes:
-    """The header of a wav file: PCM of 16 bits, or 8 of A-law or mu-law by their numbers in RFC 2361. Without
-    `data_bytes`, that of a stream that may have any length.
-    """
-    data = UNKNOWN_SIZE if data_bytes is None else data_bytes
-    riff = UNKNOWN_SIZE if data_bytes is None else data_bytes + 36
-    width = channels * SAMPLE_BYTES[coding]
-    bits = 8 * SAMPLE_BYTES[coding]
-    format = struct.pack("<4sIHHIIHH", b"fmt ", 16, coding, channels, rate, width * rate, width, bits)
-    return struct.pack("<4sI4s", b"RIFF", riff, b"WAVE") + format + struct.pack("<4sI", b"data", data)
+    else:
+        _write_as_sent(file, scaled(), rate, format)
 
 
 def _write_wav(file: BinaryIO, blocks: Iterable[np.ndarray], samples: int, rate: int) -> None:
@@ -270,7 +247,7 @@ def _write_wav(file: BinaryIO, blocks: Iterable[np.ndarray], samples: int, rate:
 def _write_by_libsndfile(target: BinaryIO, blocks: Iterable[np.ndarray], rate: int, format: str) -> None:
     import soundfile
 
-    container, coding = FORMATS[format]
+    container, coding = LIBSNDFILE[format]
     if container not in soundfile.available_formats():
         version = soundfile.__libsndfile_version__
         raise InputError(f"the installed libsndfile {version} cannot write {format}; use wav")
@@ -280,6 +257,21 @@ def _write_by_libsndfile(target: BinaryIO, blocks: Iterable[np.ndarray], rate: i
                 file.write(to_pcm16(block) if coding == "PCM_16" else block)
     except (soundfile.LibsndfileError, TypeError, ValueError) as error:
         raise InputError(f"cannot write {format} at {rate} Hz: {error}") from None
+
+
+def _write_as_sent(file: BinaryIO, blocks: Iterable[np.ndarray], rate: int, format: str) -> None:
+    """As a server sends it: at the next higher rate that the format can have."""
+    from melforge.common.audio import wire
+
+    rates = wire.FORMATS[format].rates
+    assert isinstance(rates, tuple)
+    encoder = wire.WireEncoder(format, rate, next((one for one in rates if one >= rate), rates[-1]))
+    try:
+        for block in blocks:
+            file.write(encoder.write(block))
+        file.write(encoder.close())
+    finally:
+        encoder.discard()
 
 
 def write_audio(

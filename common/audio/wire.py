@@ -15,7 +15,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from melforge.common.audio.sound_files import AT_ONCE, to_pcm16, wav_header
+from melforge.common.audio.pcm import AT_ONCE, to_pcm16, wav_header
 from melforge.common.errors import InputError, require_package, unknown
 
 DEFAULT_RATE = 24000  # Hz: what OpenAI's clients take pcm to have

@@ -19,7 +19,7 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
-from melforge.common.audio.sound_files import to_pcm16
+from melforge.common.audio.pcm import to_pcm16
 from melforge.common.cli import options
 from melforge.common.cli.serve import MODEL_OPTIONS, load_options, models_offered
 from melforge.common.errors import InputError

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from melforge.common.cli import options, voice_check, voice_make
 from melforge.common.errors import InputError, require_package
@@ -21,8 +25,12 @@ from melforge.common.weights.voices import VOICE_FILE, place_of
 
 MINUTES, STEPS = 10.0, 3000  # of the training: whichever ends first
 WORKERS = os.cpu_count() or 1  # processes that prepare
-SECONDS_A_SECOND = 1 / 20 / WORKERS  # of work to prepare a second of speech
-MAKING = 40.0  # seconds for the voice, its card and its check
+# Seconds that the other steps take on a quiet machine: to prepare a second of speech, in all processes and to
+# hear it again in one; to begin and end a training; to make the voice and check it; for each of its speakers.
+PREPARING, HEARING, AROUND_TRAINING, MAKING, SPEAKER = 1 / 18, 1 / 80, 8.0, 5.0, 2.5
+ROUNDS = 230  # of the work that measures a machine, in `MEASURED` seconds of the quiet one
+MEASURED = 0.5
+SPARE = 1.2  # the load of a machine changes
 EPILOG = """Everything but the voice is kept in --work: the corpus and its report (corpus/), the run of the
 training, and three sentences to hear of each speaker (sentences/).
 
@@ -62,10 +70,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     from melforge.common.training.corpus.dataset import too_short
     from melforge.common.training.corpus.takes import find_takes
 
-    speech = sum(seconds_of(take) for take in find_takes(args.folder) if take.text)
+    takes = [take for take in find_takes(args.folder) if take.text]
+    speech = sum(map(seconds_of, takes))
     if why := too_short(speech):
         raise InputError(f"{args.folder} has {why}")
-    with _one_bar(speech, args.minutes * 60) as (prepare, train, finish):
+    seconds = planned(speech, len({take.speaker for take in takes}), args.minutes * 60)
+    with _one_bar(speech, seconds) as (prepare, train, finish):
         corpus, run = _trained(args, work, prepare, train)
         made.write_text(str(voice), encoding="utf-8")
         about = ["--description", args.description, "--licence", args.licence]
@@ -125,8 +135,28 @@ def _speak(voice: Path, folder: Path) -> list[Path]:
     return paths
 
 
+def planned(speech: float, speakers: int, training: float) -> dict[str, float]:
+    """Seconds of each step for so many of speech and of training, at the speed that this machine has now."""
+    slow = slowness()
+    return {
+        "preparing": slow * (5 + speech * (PREPARING / WORKERS + HEARING)),
+        "training": training + slow * AROUND_TRAINING,
+        "making": slow * (MAKING + speakers * SPEAKER),
+    }
+
+
+def slowness() -> float:
+    """How many times as long work takes here and now, other programs beside it, as on the quiet machine."""
+    noise = np.random.default_rng(0).standard_normal((256, 1024)).astype(np.float32)
+    begun, rounds = time.monotonic(), 0
+    while (passed := time.monotonic() - begun) < MEASURED:
+        np.fft.rfft(noise)
+        rounds += 1
+    return ROUNDS / MEASURED * passed / max(1, rounds)
+
+
 @contextlib.contextmanager
-def _one_bar(speech: float, training: float):
+def _one_bar(speech: float, seconds: Mapping[str, float]):
     """One bar for all steps, and what they print above it; yields what tells the share done of each step.
 
     Bars of their own that the steps have are not shown.
@@ -138,9 +168,8 @@ def _one_bar(speech: float, training: float):
         def isatty(self) -> bool:
             return False
 
-    seconds = {"preparing": 5 + speech * SECONDS_A_SECOND, "training": training, "making": MAKING}
-    minutes = sum(seconds.values()) / 60
-    print(f"{speech / 60:.1f} minutes of recordings: at most about {minutes:.0f} minutes of work", flush=True)
+    minutes = math.ceil(SPARE * sum(seconds.values()) / 60)
+    print(f"{speech / 60:.1f} minutes of recordings: at most about {minutes} minutes of work", flush=True)
     shape = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}{postfix}"
     bar = tqdm(total=sum(seconds.values()), bar_format=shape, disable=None, file=sys.stderr)
 

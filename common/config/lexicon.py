@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from melforge.common.arguments import checked
 from melforge.common.config.typed import build_section
 from melforge.common.config.watched import WatchedFile
 from melforge.common.config.yaml_file import Entry, read_yaml
@@ -50,6 +51,7 @@ class LexiconEntry:
         return value if name == "words" else in_braces(value, name.replace("_", "-"))
 
 
+@checked
 def read_lexicon(path: str | Path) -> Lexicon:
     """The lexicon of a file. An InputError names the line that is wrong."""
     return Lexicon(lexemes(read_yaml(Path(path))))

@@ -1,4 +1,5 @@
-"""Graphs of published sizes that PyTorch's exporter takes up to half a minute to make, packed in `graphs/`.
+"""Graphs that PyTorch's exporter takes up to half a minute to make, packed in `graphs/`: those of published
+sizes, and the encoder of a single speaker's voice that is cloned from orchard.
 
 A graph depends on the sizes alone, so that all weights of a published config take the same one.
 `recipes/pack_graphs.py` makes the files.
@@ -14,7 +15,8 @@ from melforge.common.stages import Stage, stages_of
 
 FOLDER = Path(__file__).parent / "graphs"
 MADE_WITH = FOLDER / "made_with.json"  # the versions of the packages that made them
-UNUSED = ("dropouts",)  # what no graph depends on: checkpoints without their configuration do not tell it
+ROWS = ("n_symbols", "n_speakers")  # a graph that has several speakers is the same with any number of them
+UNUSED = ("dropouts", *ROWS)  # checkpoints without their configuration do not tell the first
 
 
 def packed_path(stage: Stage, config: Any, version: int) -> Path:

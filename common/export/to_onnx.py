@@ -19,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 import onnx
 import torch
+from google.protobuf.message import DecodeError
 from onnx import helper
 from torch import nn
 from torch.export._patches import register_lstm_while_loop_decomposition
@@ -31,7 +32,7 @@ from melforge.common.engines.rounding import PRECISIONS, Rounding
 from melforge.common.engines.torch_engine import TorchEngine, build_network, new_network
 from melforge.common.errors import InputError
 from melforge.common.export.examples import examples_of
-from melforge.common.export.packed import packed_graph
+from melforge.common.export.packed import ROWS, packed_graph
 from melforge.common.files import config_hash, draft_in, exports_folder, weights_key, write_bytes
 from melforge.common.garbage import without_garbage_collection
 from melforge.common.registry import load_attribute
@@ -110,20 +111,22 @@ def export_source(
 ) -> tuple[ModelSource, list[Check]]:
     """Exports the source's stages into `folder` and checks them; the source with its graphs, and the checks.
 
-    A graph that is `known` (`graphs_of_voices`) is copied, and checked at few sizes at most.
+    A graph that is `known` (`graphs_of_voices`) is taken, and checked at few sizes at most.
     A ValueError where a check fails; then nothing is written.
     """
     stages, known = tuple(stages or source_stages(source)), known or {}
-    copied = [stage for stage in stages if stage.name in known]
-    exported = [stage for stage in stages if stage.name not in known]
+    taken: dict[Stage, bytes] = {}
+    for stage in stages:
+        if content := stage.name in known and fitted(known[stage.name].read_bytes(), stage, source.config):
+            taken[stage] = content
+    exported = [stage for stage in stages if stage not in taken]
     with draft_in(folder) as draft:
-        for graph in (known[stage.name] for stage in copied):
-            for file in (graph, graph.with_suffix(".json")):
-                shutil.copyfile(file, draft / file.name)
+        for stage, content in taken.items():
+            note = read_graph_note(known[stage.name]) | {"config": dataclasses.asdict(source.config)}
+            write_graph(draft / f"{stage.name}.onnx", content, note)
         for stage in tqdm(exported, f"exporting {source.model}", unit="graph", leave=False, disable=None):
             tell(f"exporting {stage.full_name}")
             graph, weights = export_stage(stage, source.config)
-            (draft / f"{stage.name}.onnx").write_bytes(graph)
             note = {
                 "stage": stage.full_name,
                 "exporter": EXPORTER_VERSION,
@@ -132,9 +135,9 @@ def export_source(
                 "config": dataclasses.asdict(source.config),
                 "weights": weights,
             }
-            (draft / f"{stage.name}.json").write_text(json.dumps(note, indent=1) + "\n")
+            write_graph(draft / f"{stage.name}.onnx", graph, note)
         drafted = dataclasses.replace(source, graphs={s.name: draft / f"{s.name}.onnx" for s in stages})
-        checks = check_source(drafted, copied, "none" if sizes == "none" else "few") if copied else []
+        checks = check_source(drafted, taken, "none" if sizes == "none" else "few") if taken else []
         checks += check_source(drafted, exported, sizes) if exported else []
         if failed := [check for check in checks if not check.ok]:
             raise ValueError(
@@ -147,13 +150,42 @@ def export_source(
     return dataclasses.replace(source, graphs=graphs), checks
 
 
+def write_graph(path: Path, graph: bytes, note: Mapping[str, Any]) -> None:
+    path.write_bytes(graph)
+    path.with_suffix(".json").write_text(json.dumps(note, indent=1) + "\n")
+
+
+def fitted(graph: bytes, stage: Stage, config: Any) -> bytes | None:
+    """A graph of other numbers of symbols or speakers with those of this config; None where it is damaged, or
+    does not take what the stage does, as one of a single speaker.
+    """
+    try:
+        model = onnx.load_from_string(graph)
+    except DecodeError:
+        return None
+    weights = [t for t in model.graph.initializer if t.data_location == onnx.TensorProto.EXTERNAL]
+    state = new_network(stage, config).state_dict() if weights else {}
+    inputs = [tensor.name for tensor in stage.inputs]
+    if [value.name for value in model.graph.input] != inputs or not {t.name for t in weights} <= state.keys():
+        return None
+    for tensor in weights:
+        tensor.dims[:] = state[tensor.name].shape
+    for value, tensor in zip(model.graph.input, stage.inputs, strict=True):
+        for axis, size in zip(value.type.tensor_type.shape.dim, tensor.dims, strict=True):
+            if isinstance(size, int):
+                axis.dim_value = size
+    return model.SerializeToString(deterministic=True)
+
+
 def graphs_of_voices(source: ModelSource) -> dict[str, Path]:
-    """By stage, the graphs that a voice or an ear of these sizes has: none holds weights."""
+    """By stage, the graphs of a voice or an ear of these sizes, but for those that `fitted` changes: none
+    holds weights.
+    """
     homes = (load_voice, list_voices()), (load_ear, list_ears())
     for load, name in ((load, name) for load, names in homes for name in names):
         with contextlib.suppress(InputError):  # a damaged voice has none to give
             other = load(name).models.get(source.model)
-            if other and other.config == source.config:
+            if other and config_hash(other.config, ROWS) == config_hash(source.config, ROWS):
                 notes = {stage: read_graph_note(graph) for stage, graph in other.graphs.items()}
                 ours = (s for s, n in notes.items() if n.get("exporter") == EXPORTER_VERSION)
                 return {stage: other.graphs[stage] for stage in ours}
@@ -172,6 +204,7 @@ def export_stage(stage: Stage, config: object, opset: int = OPSET) -> tuple[byte
     of some published sizes are packed.
     """
     packed = packed_graph(stage, config, EXPORTER_VERSION) if opset == OPSET else None
+    packed = packed and fitted(packed, stage, config)
     if packed is None:
         return fresh_graph(stage, config, opset)
     initializers = onnx.load_from_string(packed).graph.initializer

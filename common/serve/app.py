@@ -12,6 +12,7 @@ from fastapi import FastAPI, Request, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -112,6 +113,15 @@ async def upkeep(service: Service) -> AsyncIterator[None]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def make_ready(app: FastAPI) -> None:
+    """What FastAPI and AnyIO do once, at a first request and a first large form, would hold the loop then."""
+
+    async def nothing(*_: Any) -> Any: ...
+
+    await run_in_threadpool(int)
+    await app.router({"type": "http", "method": "GET", "path": "/nothing", "headers": []}, nothing, nothing)
 
 
 async def replace_hanging(service: Service) -> None:

@@ -476,7 +476,7 @@ class Scheduler:
 
     def _work(self, number: int, starts: bool) -> None:
         if starts:
-            change_niceness(URGENT)
+            change_niceness(URGENT)  # while it waits too, so that it is woken before others
         while jobs := self._next_jobs(number, starts):
             first = not starts and bool(self._starters) and any(job.for_starters for job in jobs)
             with urgent(first):

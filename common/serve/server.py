@@ -12,11 +12,12 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
+from fastapi import FastAPI
 
-from melforge.common.serve.app import make_app, upkeep
+from melforge.common.serve.app import make_app, make_ready, upkeep
 from melforge.common.serve.connections import HttpConnection, LiveConnection, most_connections
 from melforge.common.serve.handing import Handed
 from melforge.common.serve.keys import Access
@@ -46,6 +47,7 @@ class Server(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await make_ready(cast(FastAPI, self.config.app))
         await super().startup(sockets)
         for one in sockets or ():
             one.listen(BACKLOG)  # asyncio has set it to ACCEPTED

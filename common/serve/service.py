@@ -70,6 +70,7 @@ class Service:
         self.tracing = tracing_by()
         self.metrics = Metrics()
         self.draining = False
+        self._reading = asyncio.Lock()
         self.running = 0  # requests, and texts of batches
         self._by_key: Counter[str] = Counter()
         self._texts = TextAnalyser()
@@ -291,10 +292,21 @@ class Service:
         if self._shared and (wanted.speed < SLOW or wanted.sample_rate > USUAL_RATE):  # much memory each
             return 1
         with suppress(Exception):  # `speak` raises it too
+            await self.read_words(wanted)
             tts = await self.load(self.require(wanted)[0])
             if tts.acoustic.prefers_batches or tts.vocoder.prefers_batches:
                 return workers * self.settings.texts_together(self._shared)
         return workers
+
+    async def read_words(self, wanted: SpeechFields) -> None:
+        """Reads a request's lexicon, which `require` checks: of those that came together one in each round of
+        the event loop, which many would hold.
+        """
+        if wanted.lexicon:
+            async with self._reading:
+                with suppress(InputError):
+                    wanted.own_words  # noqa: B018 (it is read)
+                await asyncio.sleep(0)
 
     def require(self, wanted: SpeechFields) -> tuple[Pair, Controls]:
         """The pair and the controls of a request; 400 says what of it is impossible, but for its text."""
@@ -340,6 +352,7 @@ class Service:
         `whole`: the listener hears nothing before the end, so the audio's own header can state its length.
         """
         try:
+            await self.read_words(wanted)
             pair, controls = self.require(wanted)
             tts = await self.load(pair)
             text = await self.analyse(tts, wanted, controls)

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from melforge.common.arguments import checked
 from melforge.common.speech import Audio
 from melforge.common.synthesis.timestamps import (
     Spoken,
@@ -34,6 +35,7 @@ class Cue:
     end: float
 
 
+@checked
 def cues(audio: Spoken) -> list[Cue]:
     """The text as written in cues that a viewer can read: two lines and seven seconds at most, where the text
     can be cut so; they end at marks if possible, and never span two utterances.
@@ -75,11 +77,13 @@ def _last(written: str, words: Sequence[Word], breaks: Sequence[tuple[int, int]]
     return (marked or fitting)[-1]
 
 
+@checked
 def srt(audio: Spoken) -> str:
     """SubRip."""
     return srt_of(cues(audio))
 
 
+@checked
 def vtt(audio: Spoken) -> str:
     """WebVTT."""
     return vtt_of(cues(audio))
@@ -102,6 +106,7 @@ def vtt_of(cues: Iterable[Cue]) -> str:
     return "\n".join(["WEBVTT\n", *blocks])
 
 
+@checked
 def words_json(audio: Audio) -> str:
     """JSON: the utterances with their words and phonemes."""
     made = zip(audio.utterances, utterance_timestamps(audio), strict=True)

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from melforge.common.arguments import checked
 from melforge.common.text import Utterance
 from melforge.common.text.words import common_breaks, words_of
 
@@ -56,6 +57,7 @@ class Spoken(Protocol):
     def frame_seconds(self) -> float: ...
 
 
+@checked
 def timestamps(spoken: Spoken) -> list[Word]:
     """The words of all that was spoken, in order; none overlaps another. Pauses are between words.
 
@@ -64,12 +66,14 @@ def timestamps(spoken: Spoken) -> list[Word]:
     return [word for words in utterance_timestamps(spoken) for word in words]
 
 
+@checked
 def utterance_timestamps(spoken: Spoken, first: int = 0, end: int | None = None) -> list[list[Word]]:
     """The words of each utterance that was spoken so far, or of those from `first` to before `end`."""
     made = islice(zip(spoken.utterances, spoken.starts, spoken.durations, strict=False), first, end)
     return [_words(utterance, durations, start, spoken.frame_seconds) for utterance, start, durations in made]
 
 
+@checked
 def bookmarks(spoken: Spoken, first: int = 0, end: int | None = None) -> list[Bookmark]:
     """Those of the utterances that were spoken so far, or of those from `first` to before `end`."""
     made = islice(zip(spoken.utterances, spoken.starts, spoken.durations, strict=False), first, end)

@@ -14,13 +14,13 @@ import torch
 
 from melforge.common.audio.contract import MelContract, require_same_contract
 from melforge.common.audio.mel import mel_basis, mel_spectrogram
+from melforge.common.audio.pcm import to_pcm16
 from melforge.common.audio.sound_files import (
     DECODED_AT_ONCE,
     decode_audio,
     encode_audio,
     read_audio,
     resample,
-    to_pcm16,
     write_audio,
 )
 from melforge.common.errors import InputError
@@ -208,6 +208,20 @@ def test_written_files_hold_the_signal(suffix, tolerance, tmp_path):
         np.testing.assert_allclose(back[: len(audio)], audio[: len(back)], atol=tolerance)
     assert np.isclose(np.sqrt(np.mean(back**2)), np.sqrt(np.mean(audio**2)), rtol=0.05)
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_opus_is_saved_as_a_server_sends_it(tmp_path, monkeypatch):
+    """At the next higher of its rates; aac needs a program."""
+    audio = 0.5 * sine(440, 22050)
+    write_audio(tmp_path / "tone.opus", audio, 22050)
+    back, rate = read_audio(tmp_path / "tone.opus")
+    wanted = resample(audio, 22050, 24000)
+    assert rate == 24000 and abs(len(back) - len(wanted)) < 2000
+    np.testing.assert_allclose(back[1000 : len(wanted) - 1000], wanted[1000 : len(back) - 1000], atol=0.05)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InputError, match="aac needs ffmpeg"):
+        write_audio(tmp_path / "tone.aac", audio, 22050)
+    assert [p.name for p in tmp_path.iterdir()] == ["tone.opus"]
 
 
 def test_wav_holds_16_bits_as_the_published_scripts_make_them(tmp_path):
@@ -418,7 +432,7 @@ class TestSavingWhatWasSpoken:
         samples, rate = read_audio(tmp_path / "said.wav")
         assert rate == 22050 and np.abs(samples - spoken.samples).max() < 1e-4
 
-    @pytest.mark.parametrize("name", ["said.aac", "said"])
+    @pytest.mark.parametrize("name", ["said.m4a", "said"])
     def test_another_suffix_is_refused(self, spoken, name, tmp_path):
         with pytest.raises(
             InputError, match=r"suffix does not name a sound format; use one of \.wav, \.flac"

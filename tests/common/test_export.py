@@ -25,6 +25,8 @@ from melforge.common.training.model_folders import write_model
 from melforge.common.verify.stages import perturb
 from melforge.common.weights.published import read_checkpoint
 from melforge.common.weights.voices import load_voice
+from melforge.fastpitch.config import FastPitchSettings
+from melforge.fastpitch.model import FastPitch
 from melforge.hifigan.config import HifiganConfig
 from melforge.hifigan.stages import stages
 
@@ -127,6 +129,23 @@ def test_a_model_of_a_voices_sizes_takes_its_graphs_and_checks_them(of_tiny_size
         assert made.with_suffix(".json").read_text() == graph.with_suffix(".json").read_text()
     assert {check.stage for check in checks} == {stage.full_name for stage in source_stages(of_tiny_sizes)}
     assert all(check.ok for check in checks)
+
+
+@pytest.mark.parametrize("speakers", [1, 3])
+def test_other_numbers_of_symbols_and_speakers_need_no_export(speakers, monkeypatch, tmp_path):
+    """As cloning makes them of a shipped voice: with one speaker the encoder takes none."""
+    monkeypatch.setattr(to_onnx, "fresh_graph", lambda *_: pytest.fail("exported"))
+    shipped = load_voice("orchard").source("fastpitch")
+    config = dataclasses.replace(shipped.config, n_symbols=150, n_speakers=speakers)
+    state = {name: value.numpy() for name, value in FastPitch(config).state_dict().items()}
+    settings = FastPitchSettings(speakers=("ann", "ben", "eve")[:speakers])
+    cloned = dataclasses.replace(shipped, config=config, settings=settings, graphs={}, given_state=state)
+    entry, checks = write_model(tmp_path, cloned)
+    assert {check.stage for check in checks} == {"fastpitch.encoder", "fastpitch.decoder"}
+    notes = [
+        json.loads((tmp_path / graph).with_suffix(".json").read_text()) for graph in entry["graphs"].values()
+    ]
+    assert [note["config"]["n_symbols"] for note in notes] == [150, 150]
 
 
 def test_a_wrong_graph_of_another_voice_is_found(of_tiny_sizes, voice_copy, monkeypatch, tmp_path):

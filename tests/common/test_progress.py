@@ -61,7 +61,7 @@ def test_one_long_text_or_recording_is_counted(command, monkeypatch, words, show
 
 def test_a_clone_counts_down_from_its_estimate():
     def run():
-        with voice_clone._one_bar(60.0, 600.0) as (prepare, train, finish):
+        with voice_clone._one_bar(60.0, voice_clone.planned(60.0, 1, 600.0)) as (prepare, train, finish):
             prepare(1.0)
             train(0.5)
             finish(1.0)

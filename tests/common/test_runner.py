@@ -95,7 +95,7 @@ def test_published_files_speak_with_their_own_text_chain(tmp_path):
     assert published.speak("Hello there.").seconds > 0.1
     with pytest.raises(ValueError, match="two checkpoints for the vocoder"):
         TextToSpeech.load(checkpoints=[files[1], files[1]])
-    with pytest.raises(InputError, match="unknown device None"):
+    with pytest.raises(InputError, match="device must be str, not None"):
         TextToSpeech.load(checkpoints=files, device=None)
 
 
@@ -560,16 +560,46 @@ def test_nothing_to_speak_is_an_error(tts, text):
 
 @pytest.mark.parametrize("text", [None, b"Hello.", 3, ["Hello."]])
 def test_what_is_no_text_is_refused(tts, text):
-    for call in (tts.speak, tts.stream, lambda text: tts.speak_many(["Hello.", text])):
-        with pytest.raises(InputError, match=f"a text must be a str, not {type(text).__name__}"):
+    shown = re.escape(repr(text))
+    for call in (tts.speak, tts.stream, tts.analyse, lambda text: tts.speak_many(["Hello.", text])):
+        with pytest.raises(InputError, match=rf"texts? must be .*str.*, not .*{shown}"):
             call(text)
+    with pytest.raises(InputError, match=f"a text must be a str, not {type(text).__name__}"):
+        list(tts.speak_each(iter([text])))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("threads", value) for value in ("two", 0, True, 10**30)),
+        *(("voice", 5), ("voice", "a\0b"), ("lexicon", ["a"]), ("overrides", {"fastpitch": 3})),
+        *(("backend", None), ("text_processes", -1), ("watch", 1)),
+    ],
+)
+def test_a_wrong_argument_is_named(name, value):
+    with pytest.raises(InputError, match=rf"^{name} must be .*, not {re.escape(repr(value))}"):
+        TextToSpeech.load(**{name: value})
+
+
+def test_numbers_of_numpy_and_whatever_is_like_a_type_are_right(tts):
+    """Only what is no such number, path, words or sequence at all is refused."""
+    for wrong in ({"own_words": {"a": "b"}}, {"speaker": 2.5}):
+        with pytest.raises(InputError, match=f"{next(iter(wrong))} must be"):
+            tts.analyse("Hello.", **wrong)
+
+    class Words:
+        entries = staticmethod(lambda word: [])
+        add_to = staticmethod(lambda said, text: said)
+
+    assert tts.analyse("Hello.", Words(), np.int64(0)).utterances
+    assert len(tts.speak_many(np.array(["Hi."]), batch_size=np.int64(1), retries=np.uint8(0))) == 1
 
 
 def test_one_text_for_many_and_controls_of_another_kind_are_refused(tts):
     with pytest.raises(InputError, match=r'texts must be several: give a list, or speak\("Hello."\)'):
         tts.speak_many("Hello.")
     for call in (tts.speak, tts.stream, lambda text, given: tts.speak_many([text], [given])):
-        with pytest.raises(InputError, match=r"controls must be Controls\(...\), not dict"):
+        with pytest.raises(InputError, match=r"controls must be Controls.*, not .*{'pace': 2}"):
             call("Hello.", {"pace": 2})
 
 

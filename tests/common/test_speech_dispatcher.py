@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 import numpy as np
 import pytest
 
-from melforge.common.audio.sound_files import to_pcm16
+from melforge.common.audio.pcm import to_pcm16
 from melforge.common.cli.speech_dispatcher import Module, controls_of, key
 from melforge.common.runner import TextToSpeech
 from melforge.common.serve.pairs import LoadOptions, Pairs

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from melforge.common.audio.contract import MelContract
-from melforge.common.audio.sound_files import to_pcm16
+from melforge.common.audio.pcm import to_pcm16
 from melforge.common.engines.onnx_engine import OnnxEngine
 from melforge.common.export.to_onnx import export_source, source_stages
 from melforge.common.weights.published import read_checkpoint

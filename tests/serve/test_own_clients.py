@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from melforge.common.audio.sound_files import to_pcm16
+from melforge.common.audio.pcm import to_pcm16
 from melforge.common.bench.load import CLOSED, LISTENERS, OPEN, Load, row_of, run_load
 from melforge.common.bench.targets import HttpTarget
 from melforge.common.cli import say

@@ -1,12 +1,17 @@
 """Own words of a request and of a server, phonemes as input, and /v1/audio/phonemize."""
 
+import asyncio
 import os
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from melforge.common.config import watched
 from melforge.common.serve.pairs import Pairs
+from melforge.common.serve.requests import SpeechRequest
+from melforge.common.serve.service import Service
 from melforge.common.text.phonemes import in_braces
 from tests.serve.conftest import own_pcm
 from tests.serve.test_api import expected, require_samples
@@ -80,3 +85,25 @@ def test_a_server_s_lexicon_is_read_again_when_it_changes(tmp_path, monkeypatch,
     os.utime(path, ns=(2, 2))
     assert tts.analyse("word").utterances[0].normalised == "the second"
     assert str(path) in caplog.text
+
+
+def test_of_lexicons_that_come_together_the_event_loop_reads_one_a_round():
+    """Others have their turn between them."""
+    requests = [SpeechRequest(model="tts-1", voice="hazel", input="Hi.", lexicon=MELFORGE) for _ in range(5)]
+
+    async def rounds_of_each() -> list[int]:
+        service: Any = SimpleNamespace(_reading=asyncio.Lock())
+        rounds, read = 0, []
+
+        async def reading(one: SpeechRequest) -> None:
+            await Service.read_words(service, one)
+            read.append(rounds)
+
+        tasks = [asyncio.create_task(reading(one)) for one in requests]
+        while len(read) < len(tasks):
+            rounds += 1
+            await asyncio.sleep(0)
+        return read
+
+    assert len(set(asyncio.run(rounds_of_each()))) == len(requests)
+    assert all("own_words" in vars(one) for one in requests)

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from melforge.common.audio.sound_files import wav_header
+from melforge.common.audio.pcm import wav_header
 from melforge.common.audio.wire import encode
 from melforge.common.serve.tokens import Token, read_token, write_token
 from tests.serve.conftest import PATIENCE, SPEECH, running, speech, wait_for

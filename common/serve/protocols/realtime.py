@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from fastapi import APIRouter, Request, WebSocket
 
-from melforge.common.audio import sound_files
+from melforge.common.audio import pcm
 from melforge.common.serve.answer import answer_for, each, pieces
 from melforge.common.serve.errors import ApiError
 from melforge.common.serve.gate import RECORD, TOKEN, caller_of
@@ -45,9 +45,9 @@ from melforge.common.serve.service import Service, Speaking
 from melforge.common.serve.tokens import MOST_CHARACTERS, Token, write_token
 
 SHORTEST = 0.1  # seconds of a recording
-CODINGS = {PCM: sound_files.PCM, "audio/pcmu": sound_files.MU_LAW, "audio/pcma": sound_files.A_LAW}
+CODINGS = {PCM: pcm.PCM, "audio/pcmu": pcm.MU_LAW, "audio/pcma": pcm.A_LAW}
 LONGEST_EVENT_ID = 512
-HEAD = len(sound_files.wav_header(1))  # bytes
+HEAD = len(pcm.wav_header(1))  # bytes
 
 
 def bytes_a_second(format: Any) -> int:
@@ -299,7 +299,7 @@ class RealtimeSession(Session):
             raise ApiError(400, words, code="input_audio_buffer_commit_empty")
         coding, rate = CODINGS[asked.format.type], asked.format.hertz
         file.seek(0)
-        file.write(sound_files.wav_header(rate, size, 1, coding))
+        file.write(pcm.wav_header(rate, size, 1, coding))
         self.recorded = new_recording()
         item = Item(new_id("item"), "user", [{"type": "input_audio", "transcript": None}])
         before = self.conversation.before(item)

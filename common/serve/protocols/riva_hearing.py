@@ -11,17 +11,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from melforge.common.audio.sound_files import (
-    A_LAW,
-    HIGHEST_RATE,
-    LOWEST_RATE,
-    MU_LAW,
-    PCM,
-    SAMPLE_BYTES,
-    decode_audio,
-    encode_audio,
-    wav_header,
-)
+from melforge.common.audio.pcm import A_LAW, MU_LAW, PCM, SAMPLE_BYTES, wav_header
+from melforge.common.audio.sound_files import HIGHEST_RATE, LOWEST_RATE, decode_audio, encode_audio
 from melforge.common.errors import InputError
 from melforge.common.recognition.endpoints import PAUSE, GrowingRecording
 from melforge.common.recognition.transcript import Transcript

@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
+from melforge.common.audio.pcm import to_pcm16
 from melforge.common.audio.sound_files import (
     c_libraries_silenced,
     decode_audio,
     read_audio,
     resample,
-    to_pcm16,
     write_audio,
 )
 from melforge.common.errors import InputError

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from melforge.common.audio.sound_files import read_audio, resample, to_pcm16
+from melforge.common.audio.pcm import to_pcm16
+from melforge.common.audio.sound_files import read_audio, resample
 from melforge.common.errors import InputError
 from melforge.common.recognition.lists import ListedRecording, read_list
 from melforge.common.training.corpus.dataset import METADATA, READERS, save_array, save_arrays

@@ -1,0 +1,74 @@
+"""Arguments of the Python interface: one that is not what its parameter's hint says is an InputError."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import numbers
+import os
+import reprlib
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal, ParamSpec, TypeVar
+
+from melforge.common.errors import InputError
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+WIDER = {int: numbers.Integral, float: numbers.Real, Path: os.PathLike}  # numpy's numbers too
+
+
+def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """The function, which checks its arguments first; hints of what only type checkers import it does not."""
+    signature = inspect.signature(function)
+    written = {name: parameter.annotation for name, parameter in signature.parameters.items()}
+
+    @functools.cache
+    def hints() -> dict[str, Any]:
+        names, found = inspect.unwrap(function).__globals__, {}
+        for name, text in written.items():
+            try:
+                found[name] = eval(text, names) if isinstance(text, str) else Any
+            except NameError:
+                continue
+        return found
+
+    @functools.wraps(function)
+    def calling(*given: Parameters.args, **named: Parameters.kwargs) -> Result:
+        for name, value in signature.bind(*given, **named).arguments.items():
+            several = signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
+            for one in value if several else (value,):
+                if name in hints() and not fits(one, hints()[name]):
+                    raise InputError(f"{name} must be {written[name]}, not {reprlib.repr(one)}")
+        return function(*given, **named)
+
+    return calling
+
+
+def fits(value: object, hint: Any) -> bool:
+    """Whether a value is what a hint says; what only iterating would show counts as right."""
+    origin, of = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        no_path = Path in of and isinstance(value, str) and "\0" in value
+        return not no_path and any(fits(value, one) for one in of)
+    if origin is Literal:
+        return value in of
+    if origin is Callable:
+        return callable(value)
+    if origin is Any or not isinstance(origin, type):
+        return True
+    if getattr(origin, "_is_protocol", False):
+        return all(
+            hasattr(value, name) for name in (*vars(origin), *origin.__annotations__) if name[:1] != "_"
+        )
+    if isinstance(value, bool) and origin in (int, float):
+        return False
+    if not isinstance(value, WIDER.get(origin, origin)) or (
+        issubclass(origin, Iterable) and isinstance(value, bytes)
+    ):
+        return False
+    if issubclass(origin, Mapping) and isinstance(value, Mapping):
+        return not of or all(fits(key, of[0]) and fits(item, of[1]) for key, item in value.items())
+    return not of or not isinstance(value, list | tuple | str) or all(fits(item, of[0]) for item in value)
