@@ -29,13 +29,9 @@ _DAY_FOLLOWS = re.compile(r"\s(?:the\s)?(?:\d{1,2}(?i:st|nd|rd|th)?|\d{4})(?![\w
 _WORDS_TOO = words("may march mar dec sep")
 _BEFORE_MONTH = words("""on in by of since until till from before after to the and during between early late
     mid this last next every each""")
-_DATED = words("""on by until since before after dated due starting beginning effective shipped filed arrived
-    delivered mailed expires issued signed""")
 _NO_WORDS = words("tue tues weds thu thur thurs")  # days in small letters too
 _DAYS_TOO = words("mon wed sat sun tu th")  # in capitals they are names and words as well
 _ZONES = words("ET CT MT PT EST EDT CST CDT MST MDT PST PDT GMT BST")
-_DUE = words("due date when start starts end ends deadline")
-_REVISED = words("update updated edit edited posted revised effective news")
 _ON = words("on next last every each until till by closed open")
 _DAYTIMES = words("night morning afternoon evening nights mornings afternoons evenings noon brunch nite")
 _OTHER_DAY = re.compile(r"(?:,\s|\s&\s|\sand\s|\sor\s)([A-Z][a-z]{1,4})\b")
@@ -50,8 +46,13 @@ _CHANGED = re.compile(r"\s?(?:->|→)")  # "30s -> 60s"
 _FOR_SECONDS = words("in for after within every wait waits waited timeout under over takes took lasts lasted")
 _BEFORE_SECONDS = _FOR_SECONDS | words("""is was to than about only by at of least most = : < > ~ ( , [ -> →
     until hold last first next another exactly around roughly up nearly almost""")
-_SURE_DAY = re.compile(r"\d{1,2}/(?:1[3-57-9]|2\d|3[01])")
-_DAY_NAMES = words("mon tues wednes thurs fri satur sun")
+# Before a day in digits, in small letters: "on 3/14", "Tues. 3/14", "due: 3/14", "12/23 through 1/2".
+BEFORE_DAYS = (
+    r"\b(?:on|by|until|since|before|after|dated|due|starting|beginning|effective|shipped|filed|arrived|delivered|mailed"
+    rf"|expires|issued|signed|exam|meeting|games?|classes|(?:mon|tues|wednes|thurs|fri|satur|sun)day|{_WEEKDAY})\.?,?\s"
+    r"|\b(?:due|date|when|starts?|ends?|deadline):\s|\b(?:updated?|edit(?:ed)?|posted|revised|effective|news)\s\("
+    r"|\b(?:week|night|morning|evening|as|day)\sof\s|\d{1,2}/(?:1[3-57-9]|2\d|3[01])\s(?:to|thru|through)\s"
+)
 
 
 @form(
@@ -214,23 +215,12 @@ def _is_day_named(cursor: Cursor, end: int) -> bool:
     return bool(other) and other[1].lower() in tables.WEEKDAYS
 
 
-def dated_fraction(cursor: Cursor, first: int, second: int) -> str:
-    """The date of "on 3/14" and "Tues. 3/14", "" for a fraction."""
-    before = cursor.earlier if cursor.previous == "," else cursor.previous
-    key = before.rstrip(".").lower()
-    if key == ":" and cursor.earlier.lower() in _DUE:
-        key = "on"
-    if key == "(" and cursor.earlier.lower() in _REVISED:
-        key = "on"
-    if key == "of" and cursor.earlier.lower() in ("week", "night", "morning", "evening", "as", "day"):
-        key = "on"
-    if key in ("to", "through", "thru") and _SURE_DAY.fullmatch(cursor.earlier):  # "12/23 through 1/2"
-        key = "on"
-    is_date = key in _DATED or key.removesuffix("day") in _DAY_NAMES or key in tables.WEEKDAYS
+def day_said(cursor: Cursor, first: int, second: int, in_any_order: bool = False) -> str:
+    """3, 14 -> "March fourteenth"; "" where they are no month and day."""
     month, day = in_order(cursor, first, second)
-    if month > 12:
+    if month > 12 and in_any_order:
         month, day = day, month
-    return f"{tables.MONTHS[month - 1]} {say.ordinal(day)}" if is_date and is_day(month, day) else ""
+    return f"{tables.MONTHS[month - 1]} {say.ordinal(day)}" if is_day(month, day) else ""
 
 
 def in_order(cursor: Cursor, first: int, second: int) -> tuple[int, int]:
