@@ -207,7 +207,7 @@ def _is_abbreviated(cursor: Cursor, word: str, key: str, end: int, following: st
     if (word, following[:1].isdecimal()) == ("Fr", True) or (key in tables.MONTH_NUMBERS and word.islower()):
         return False  # Swiss francs; "mar."
     is_number = following[:1].isdecimal()
-    is_code = key in ("no", "nos", "ref") and _CODE_FOLLOWS.match(cursor.text, end) is not None
+    is_code = key in tables.BEFORE_NUMBERS and _CODE_FOLLOWS.match(cursor.text, end) is not None
     if key in tables.BEFORE_NUMBERS and not is_number:
         is_small = following.islower() and len(following) > 1 and key in _ROMAN_IN_SMALL
         is_roman = (following.isupper() or is_small) and say.roman(following.upper()) is not None

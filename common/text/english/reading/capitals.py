@@ -17,8 +17,8 @@ _SURNAME = re.compile(r"(?:Mac|Mc|O|De|La|Di|Van|Fitz|Le)[A-Z][a-z]+")
 # What is numbered in Roman numerals, and who.
 NUMBERED = words("""chapter chap ch part volume vol book act scene section article appendix phase type class
     grade level figure table title war episode stage season round game mark element bowl verse canto unit
-    lesson division tier corps wars quarter psalm annex category apollo rocky version protocol page p pp
-    saturn gemini ares sc""")
+    lesson division tier corps wars quarter amendment psalm annex category apollo rocky version protocol page
+    p pp saturn gemini ares sc""")
 _REIGN = re.compile(
     r"\b(?:reign|rule[drs]?\b|king|queen|emperor|empress|pope|pharaoh|throne|crown|dynasty|died|death|monarch"
     r"|(?:sons?|daughter|brother|count)\sof|succe(?:ed|ss)|abdicat|duke|prince|earl\b|sultan|heir|bishop|caliph)",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
@@ -129,22 +130,35 @@ WITH_SENSES = frozenset(key.lower() for key in _SENSES)
 _pattern = cache(re.compile)
 
 
+def is_told_behind(word: str, text: str, at: int) -> bool:
+    """Whether what stands behind the full stop of a word tells its meaning: no sentence ends there."""
+    end = at + len(word) + 1
+    return any(one.behind and _fits(one, text, at, end) for one in _rows_of(word))
+
+
+def _rows_of(word: str) -> Iterator[_Sense]:
+    yield from _SENSES.get(word, ())
+    if len(word) > 1 and not word.islower():
+        yield from _SENSES.get(word.lower(), ())
+
+
+def _fits(one: _Sense, text: str, at: int, end: int) -> bool:
+    before = _pattern(f"(?:{one.before})$") if one.before else None
+    return bool(
+        _pattern(one.behind).match(text, end)
+        and (not before or before.search(text, max(at - _LOOK_BACK, 0), at))
+    )
+
+
 def sense(cursor: Cursor) -> Reading | None:
     """d. 1603, dep. 9:40, arr LHR, 3 yrs exp: a word cut short whose neighbours tell its meaning."""
     word = cursor.word
-    key = word.lower() if len(word) > 1 else word
     stop = cursor.behind_word == "."
     if cursor.touches_word or not (stop or cursor.behind_word in ("", " ", ":", ",", ";", ")")):
         return None
     end = cursor.word_end + stop
     is_name = word.isupper() and len(word) > 1 and not (stop or cursor.is_shouted)  # "ARR 2023", "the EP 2"
-    for one in (*_SENSES.get(word, ()), *(_SENSES.get(key, ()) if word != key and not is_name else ())):
-        if (
-            (stop or not one.needs_stop)
-            and _pattern(one.behind).match(cursor.text, end)
-            and _pattern(f"(?:{one.before})$" if one.before else "").search(
-                cursor.text, max(cursor.at - _LOOK_BACK, 0), cursor.at
-            )
-        ):
+    for one in _SENSES.get(word, ()) if is_name else _rows_of(word):
+        if (stop or not one.needs_stop) and _fits(one, cursor.text, cursor.at, end):
             return Reading(one.spoken + (cursor.last_stop(end) if stop else ""), end)
     return None
