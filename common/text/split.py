@@ -57,6 +57,7 @@ _NUMBER_FOLLOWS = re.compile(r"\s*[+(#$£€]?\d")
 _CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}[-/ ]?\d")
 _INITIAL_FOLLOWS = re.compile(r"\s[A-Z]\.\s[A-Z]")
 _SUM_FOLLOWS = re.compile(r"\s[=+×÷/]\s")  # "5! = 120", "1 + 2 + ... + n"
+_VOWEL = re.compile("[aeiouy]")
 _DOTTED = re.compile(r"[^\W\d_](?:\.[^\W\d_])*")  # an initial, or U.S
 _LIST_ITEM = re.compile(r"[-*•‣·–—]\s|\(?(?:\d{1,3}|[a-zA-Z])[.)]\s")
 _CLAUSE_END = re.compile(r"[;:,][\"'”’)\]]*(?=\s)|[—，；：、](?=.)|\s[-–](?=\s)", re.DOTALL)
@@ -230,7 +231,8 @@ def _abbreviated(word: str) -> str:
 
 
 def _is_known(key: str) -> bool:
-    return key in tables.CUT_SHORT or key in WITH_SENSES
+    is_said = _VOWEL.search(key) is not None or len(key) > 5 or not key.strip("x")  # masked
+    return key in tables.CUT_SHORT or key in WITH_SENSES or (key.isalpha() and not is_said)  # "prtd."
 
 
 def _needs_number(key: str) -> bool:

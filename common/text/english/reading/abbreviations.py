@@ -23,11 +23,11 @@ _DOTTED = re.compile(
 )
 _SPACED = re.compile(r"(?:i\. e|e\. g|A\. D|B\. C|U\. S|N\. Y|D\. C)\.")  # in old books
 _SLASHED = re.compile(
-    r"(w/o|w/in|w/out|w/e|w/c|w/v|w/w|v/v|w/|f/u|d/c|h/o|s/p|y/y|m/m|q/q|c/o|n/a|y/o|b/c|b/w|a/k/a|d/b/a|f/k/a|km/h|m/s|p/h|p/w|p/m|p/a)(?![/\w])|w/(?!/)",
+    r"(w/o|w/in|w/out|w/e|w/c|w/v|w/w|v/v|w/|r/t|f/u|d/c|h/o|s/p|y/y|m/m|q/q|c/o|n/a|y/o|b/c|b/w|a/k/a|d/b/a|f/k/a|km/h|m/s|p/h|p/w|p/m|p/a)(?![/\w])|w/(?!/)",
     re.IGNORECASE,
 )
 _SLASHED_WORDS = {
-    **{"w/o": "without", "w/": "with", "c/o": "care of", "n/a": "NA", "y/o": "year old"},
+    **{"w/o": "without", "w/": "with", "c/o": "care of", "n/a": "NA", "y/o": "year old", "r/t": "round trip"},
     **{
         "w/out": "without",
         "w/in": "within",
@@ -87,6 +87,8 @@ def slashed_abbreviation(cursor: Cursor) -> Reading | None:
     if cursor.behind_word != "/" or cursor.touches_word:
         return None
     match = _SLASHED.match(cursor.text, cursor.at)
+    if match and cursor.is_equation and len(match[0]) == 3 and match[0] not in ("w/o", "m/s"):  # "A = b/c"
+        return None
     if not match or (match[0] == "W/" and cursor.text[match.end() : match.end() + 1].isupper()):  # "W/D"
         letters = None if cursor.is_equation else _SLASHED_LETTERS.match(cursor.text, cursor.at)
         return Reading(" ".join(map(letter_name, letters[0].split("/"))), letters.end()) if letters else None

@@ -48,10 +48,11 @@ _BEFORE_SECONDS = _FOR_SECONDS | words("""is was to than about only by at of lea
     until hold last first next another exactly around roughly up nearly almost""")
 # Before a day in digits, in small letters: "on 3/14", "Tues. 3/14", "due: 3/14", "12/23 through 1/2".
 BEFORE_DAYS = (
-    r"\b(?:on|by|until|since|before|after|dated|due|starting|beginning|effective|shipped|filed|arrived|delivered|mailed"
+    r"\b(?:on|by|until|since|before|after|thru|til|till|eta|ends?|ending|begins|begun|starts|closes|closed|opens|valid"
+    r"|arrives|arriving|leaves|leaving|departs|departing|moved\sto|rescheduled\sto|postponed\sto|back|dated|due|starting|beginning|effective|shipped|filed|arrived|delivered|mailed"
     rf"|expires|issued|signed|exam|meeting|games?|classes|(?:mon|tues|wednes|thurs|fri|satur|sun)day|{_WEEKDAY})\.?,?\s"
-    r"|\b(?:due|date|when|starts?|ends?|deadline):\s|\b(?:updated?|edit(?:ed)?|posted|revised|effective|news)\s\("
-    r"|\b(?:week|night|morning|evening|as|day)\sof\s|\d{1,2}/(?:1[3-57-9]|2\d|3[01])\s(?:to|thru|through)\s"
+    r"|(?:\d\s?[ap]\.?m\.?|\bnoon|\bmidnight|\d:\d\d|\b[ecmp][sd]?t)\s|\b(?:due|date|when|starts?|ends?|deadline):\s|\b(?:updated?|edit(?:ed)?|posted|revised|effective|news)\s\("
+    r"|\b(?:week|wk\.?|night|morning|evening|as|day|minutes|min\.|mins)\sof\s|\d{1,2}/(?:1[3-57-9]|2\d|3[01])\s(?:to|thru|through)\s"
 )
 
 
@@ -256,7 +257,11 @@ def decade(cursor: Cursor, m: re.Match) -> str:
 def are_seconds(cursor: Cursor, end: int) -> bool:
     """Whether the "s" of "30s" stands for seconds: "in 30s", "a 30s delay"; not "in her 30s", "80s music"."""
     following = cursor.next(end).lower()
-    if following in _OF_SECONDS or (following == "-" and cursor.next(end + 1).lower() in _OF_SECONDS):
+    if (
+        following in ("x", "×")
+        or following in _OF_SECONDS
+        or (following == "-" and cursor.next(end + 1).lower() in _OF_SECONDS)
+    ):
         return True
     before = cursor.previous.lower()
     if _CHANGED.match(cursor.text, end):

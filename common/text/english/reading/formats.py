@@ -26,6 +26,8 @@ _SCIENTIFIC = re.compile(
 )
 _MAGNITUDES = words("k K M B T bn mn tn mln bln")
 _BY = re.compile(r"(?:x\d+){1,3}(?:[cmk]?m|ft|in|px)?")
+_ANY = re.compile(r"\.[xX*](?!\w)")
+_OF_NORMS = re.compile(r"\b(?:ISO|IEC|EN|DIN|BS|IEEE|ANSI|ASTM|UL|NFPA)\W{0,3}(?:[A-Z]+\W)?$")
 _OF_WEIGHT = re.compile(r"\b(?:weigh|lost|gained|heavy|lbs?\b)")
 _OF_GOALS = re.compile(r"\d\+\d{1,2}['′]|\b\d\s?[-–]\s?\d\b(?!\d)|\b(?:[Gg]oals?|[Ss]ub|pen|HT|FT)\b")
 _BEFORE_TO = words("""able back come easy glad go going good got hard happy have like listen love need nice
@@ -65,6 +67,8 @@ def ratio(cursor: Cursor, m: re.Match) -> str:
     before = cursor.text[max(cursor.at - 2, 0) : cursor.at]
     if before[1:] == ":" and before[0].isalpha() and not m[3]:  # "node:internal/process:95:5"
         return f"line {say.integer(m[1])}, column {say.integer(m[2])}"
+    if _OF_NORMS.search(cursor.text, max(cursor.at - 12, 0), cursor.at):  # "ISO 9001:2015"
+        return f"{say.decimal(m[1])}, {say.year(int(m[2]))}"
     if m[1] in _PORTS and m[2] in _PORTS:
         return f"{say.short(m[1])} colon {say.short(m[2])}"
     said = f"{say.decimal(m[1])} to {say.integer(m[2])}"
@@ -131,6 +135,8 @@ def part_of_year(cursor: Cursor, m: re.Match) -> str:
 def dotted_numbers(cursor: Cursor, m: re.Match) -> str:
     """1.2.3, 5.15.0-91, 3.0-rc2, 1.234.567."""
     parts = m[1].split(".")
+    if not (m[2] or m[3]) and _ANY.match(cursor.text, m.end()):  # "2.13.x"
+        return said_version(m[1])
     if m[3] and not cursor.touches_word:
         return said_version(m[1], m[3], m[4], m[5])
     if len(parts) < 3 or m[3]:
@@ -176,12 +182,6 @@ def ordinal_range(cursor: Cursor, m: re.Match) -> str:
     """5-6th grade."""
     first, second = int(m[1]), int(m[2])
     return f"{say.ordinal(first)} to {say.ordinal(second)}" if first < second else ""
-
-
-@form(r"(\d{1,3}(?:'\d{3})+)(?![\w'])")
-def swiss_thousands(cursor: Cursor, m: re.Match) -> str:
-    """1'000'000."""
-    return say.integer(m[1].replace("'", ""))
 
 
 @form(r"(\d{1,3}(?:[. \u00a0\u202f]\d{3})+),(\d{1,2})(?!\d|,\d)")
@@ -237,6 +237,7 @@ def days_with_months(cursor: Cursor, m: re.Match) -> str:
     (month, day), (last_month, last) = (in_order(cursor, int(m[n]), int(m[n + 1])) for n in (1, 3))
     is_later = month == last_month and day < last
     is_sure = min(day, last) > 12 and {day, last}.isdisjoint((16, 32, 64))  # "5/21–6/20", no "3/16-5/16"
+    is_later = is_later or (month > 10 and last_month < 3)  # "12/23-1/2"
     is_later = is_later or (month < last_month and (month > day or last_month > last or is_sure))
     if cursor.is_equation or not (is_later and is_day(month, day) and is_day(last_month, last)):
         return ""
@@ -327,6 +328,8 @@ def factor(cursor: Cursor, m: re.Match) -> str:
 def sound(cursor: Cursor, m: re.Match) -> str:
     """Talk 2 u, went 2 the gym, want me 2 go, sorry 4 my reply: a digit for its sound, in small letters."""
     before, following, word = cursor.previous, m[2], {"2": "to", "4": "for"}[m[1]]
+    if before == before.title():
+        before = before.lower()  # "Thx 4 the gift"
     if following in _ITS and before.isalpha() and before.islower() and before not in CLOSED | LETTERED:
         return word
     if m[1] == "2" and before in _OBJECTS and cursor.earlier.lower() in _ASKING and following[-1] != "s":
@@ -399,7 +402,6 @@ NUMBERS: tuple[Rule, ...] = (
         feet,
         height,
         stone,
-        swiss_thousands,
     ),
     *(
         plural_number,

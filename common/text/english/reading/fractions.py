@@ -30,7 +30,11 @@ _OPEN = "|".join(sorted(CLOSED | FINITE))
 _NOUN = rf"\s(?!(?:{_OPEN})\b)[a-z]{{2,}}[a-z](?!\w)"
 _NOUNS = rf"\s(?!(?:{_OPEN})\b)[a-z]{{3,}}s(?!\w)"
 _NO_NOUN = rf"\b(?:an?|(?!(?:{'|'.join(sorted(CLOSED))})\s)[a-z]+)\s"
-_EVENTS = r"\s(?:meeting|mtg|call|game|party|show|class|event|deadline|session|visit|appointment|appt)\b"
+_EVENTS = (
+    r"\s(?:meeting|mtg|call|game|party|show|class|event|deadline|session|visit|appointment|appt|concert|flight|release"
+    r"|delivery|sale|election|primary)\b"
+)
+_AMOUNT = r"""\s?(?:[^\w\s]{0,2}(?:"|″|[-–]\d)|in\b|inch|of\b|scale\b|mm\b|ratio|[+*×÷=])"""
 _RATED = r"\b(?:rate[ds]?|rating|scored?|scores|gave|gives?|got|gets?|solid)\s|:\s?"
 _PAGES = (
     r"\b(?:stop|lap|page|p|slide|part|step|item|question|track|disc|photo|image|frame|retry|attempt|try|ep|thread|test|day"
@@ -66,8 +70,11 @@ _CASES = (
     _Case("", "24/7", "", "twenty-four seven"),
     _Case("", "[97]/11|20/20", "", _PAIR),
     _Case(BEFORE_DAYS, "", "", _DATE),
+    _Case("", "", r"\s(?:@|at)\s\d", _DATE),
     _Case(r"\bthe\s", "", _EVENTS, _DATE),
+    _Case(r"\A|\W\s?", "", _EVENTS, _DATE, lambda top, bottom: top > bottom or not _is_quartered(bottom)),
     _Case(r"\bop(?:us|\.)?\s?", "", "", "{0} number {1}"),
+    _Case(r"\A|\W\s?|\b[a-z]+\s", r"0\d/\d\d|\d\d/0\d", "", _DATE),
     # "INV-2024/0087", "Regulation 2016/679", "C-131/12", "ref. AB/1234/24", "wind 080/12"
     _Case("", r"\d+/0\d\d+|\d{4}/\d{3,4}", "", "{codes}"),
     _Case(r"[a-z][\w.]*-|/", "", "", "{codes}"),
@@ -81,17 +88,25 @@ _CASES = (
     _Case(_PAGES, "", "", _OF, lambda top, bottom: bottom not in (2, 3, 4, 8, 16)),
     _Case(r"\(", "", r"\)", _OF, lambda top, bottom: top <= bottom < 13 and bottom not in (2, 3, 4, 8)),
     _Case("", "", "", "{short} for {1}", lambda top, bottom: top > 30 and bottom <= 10, _CRICKET),
-    _Case("", "", r"\s(?:stars|points)\b", _OUT_OF, lambda top, bottom: bottom > 3),
+    _Case("", "", r"\s(?:stars|points|pts)\b", _OUT_OF, lambda top, bottom: bottom > 3),
     _Case("", "5/5|1[0-3]/10", "", _OUT_OF),
     _Case(_RATED, "", "", _OUT_OF, lambda top, bottom: _is_score(top, bottom)),
     _Case("", "", r"\s(?:people|times|would)\b", _OUT_OF, lambda top, bottom: _is_score(top, bottom)),
     _Case(_NO_NOUN, "[4-9]/10", r"(?!\s(?:of|mi|mile|inch)\b)", _OUT_OF),
     _Case("", "", "", "{0} to {1}", around=r"\b(?:odds|bookies|favourites?\sat)\b"),
-    _Case("", "", r"\stime\b", _PAIR),
+    _Case("", "", r"\s(?:time|net)\b", _PAIR),
     _Case("", "", "", _PAIR, lambda top, bottom: _is_quartered(bottom), _MUSIC),
     _Case("", "", "", _PAIR, lambda top, bottom: top + bottom == 100),
     _Case("", "", _NOUN, _PAIR, lambda top, bottom: top > bottom > 1),  # "16/2 wire"
     _Case("", ".*/60", r"\s?Hz\b", _PAIR),
+    # "closes 9/2", "available 8/1": no fraction is written so
+    _Case(
+        r"[,:;.(]\s?|\b[a-z]+\s",
+        "",
+        f"(?!{_AMOUNT})",
+        _DATE,
+        lambda top, bottom: top < 13 and (bottom == 1 or 6 < top > bottom),
+    ),
     _Case("", "", "", "{0} divided by {1}", lambda top, bottom: top > bottom > 1 and top % bottom == 0),
     # "12/15 files"
     _Case("", "", _NOUNS, _OF, lambda top, bottom: top < bottom > 4 and not _is_quartered(bottom)),
@@ -118,11 +133,13 @@ def fraction(cursor: Cursor) -> Reading | None:
     if not m:
         return None
     top, bottom = int(m[2]), int(m[3])
+    if not m[1] and (said := next((said for case in _CASES if (said := _said(cursor, m, case))), "")):
+        unit, end = unit_after(cursor, m.end(), is_one=False)
+        return Reading(said + unit, end)
     if m[1]:
         spoken = f"{say.integer(m[1])} and {_behind_whole(say.fraction(top, bottom))}" if top < bottom else ""
     else:
-        spoken = next((said for case in _CASES if (said := _said(cursor, m, case))), "")
-        spoken = spoken or say.fraction(top, bottom)
+        spoken = say.fraction(top, bottom)
     if not spoken:
         return None
     if top == 1 and bottom % 100 and bottom > 99 and _SECONDS.match(cursor.text, m.end()):  # "1/250 s"
@@ -144,7 +161,7 @@ def _said(cursor: Cursor, m: re.Match, case: _Case) -> str:
     if case.before and not _pattern(f"(?:{case.before})$").search(before):
         return ""
     if case.said == _DATE:
-        is_sure = case.before != ""
+        is_sure = case.before != "" and bottom != top
         return "" if cursor.is_equation and not is_sure else day_said(cursor, top, bottom, is_sure)
     codes = f"{say.short(m[2])} slash {say.short(m[3])}"
     return case.said.format(say.cardinal(top), say.cardinal(bottom), codes=codes, short=say.short(m[2]))

@@ -15,7 +15,7 @@ _DAY = rf"\s(?:ca?\.\s?)?(?:\d{{1,2}}\s{_MONTH}\s|{_MONTH}\s\d{{1,2}},\s)?"
 _YEAR = rf"{_DAY}\d{{3,4}}(?!\d)"
 _SURE_YEAR = rf"{_DAY}(?:1\d|20)\d\d(?!\d|,\d)"
 _BEGUN = r"[(;,]\s?"
-_CENTURY = r"(?<!\w)\d{1,2}(?:st|nd|rd|th)[\s-]"
+_CENTURY = r"(?<!\w)\d{1,2}(?:st|nd|rd|th|d)[\s-]"
 _NUMBER = r":?\s?[+(]?\d"
 _BEATEN = r"\s[A-Z][a-z][\w' -]{0,30},?\s\d{1,3}[-–]\d"
 _TRAVEL = r"\s?(?:[A-Z]{3}\b|\d|[A-Z][a-z]+\s\d{1,2}:\d\d|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\b)"
@@ -52,8 +52,12 @@ _ROWS = (
     ("gen", "", r"\s?\d", "generation"),
     ("no", "", r"\sof\b(?!\scourse)|:\s?\d", "number"),
     ("nos", "", r"\sof\b(?!\scourse)|:\s?\d", "numbers"),
-    ("nr*", "", r"\s[A-Z]", "near"),
+    ("nr*", "", r"\s(?:[A-Z]|\d+(?:st|nd|rd|th)\b)", "near"),
+    ("dep*", r"(?:\+|\bplus|[$£€]\d+)\s", "", "deposit"),
     ("dep*", "", _TRAVEL, "departs"),
+    ("inn*", r"\d\s", "", "innings"),
+    ("Rd*", r"(?:^|[.;,(]\s)", r"\s\d", "round"),
+    ("sem*", "", r"\s\d", "semester"),
     ("arr*", "", _TRAVEL, "arrives"),
     ("pl", "", r"\s?\d", "platform"),
     ("tel*", "", _NUMBER, "telephone"),
@@ -63,6 +67,11 @@ _ROWS = (
     ("mag*", "", _NUMBER, "magnitude"),
     ("Cat", "", r"\s\d", "category"),
     ("btw*", "", r"\s\d[\d:apm]{0,6}\s?(?:-|–|and\b|&)\s?\d", "between"),
+    ("sec*", r"(?:^|[^\d\s]\s)", r"\s\d{3}\b|\s\d+[A-Z.]", "section"),
+    ("Sec*", r"(?:^|[^\d\s]\s)", r"\s\d", "section"),
+    ("inv*", "", r"\s?(?:#|[Nn]o\b|[Nn]umber|\d)", "invoice"),
+    ("ct*", r"\d\s", "", "count"),
+    ("min", r"(?:^|[.;:]\s|\bprev\.\s|[Aa]pprove[ds]?\s|\bthe\s)", r"\sof\s(?:the\b|\d)", "minutes"),
     ("sq*", "", r"\sft\b", "square"),
     ("ft*", r"\bsq\.?\s", "", "feet"),
     ("pt", r"\b[Dd]ew\s", "", "point"),
@@ -88,10 +97,13 @@ _ROWS = (
     ("gr*", _CENTURY, r"(?!\s(?:grand|uncle|aunt|neph|niece))", "grade"),
     ("Per", "", r"\s\d", "period"),
     ("pp*", r"(?:^|[^$£€\d.,])\d{1,4}\s", "", "pages"),
+    ("appl", "", r"\s[Nn]o\b", "application"),
     ("rev", "", r"\sed\b", "revised"),
     ("rev", "", r"\s(?:\d|[A-Z](?![\w.]))", "revision"),
+    ("rev*", r"\b(?:[Nn]et|[Gg]ross|[Tt]otal|[Aa]nnual|[Aa]d|[Ss]ales|FY\s?'?\d*|Q[1-4])\s", "", "revenue"),
     ("rev", "", r"\s[$£€]\d", "revenue"),
     ("Rev", r"[a-z]\.\s", r"\s[A-Z\d]", "review"),  # "Phys. Rev. Lett. 95"
+    ("est", "", r":?\s(?:ca?\.\s)?(?:1\d|20)\d\d(?!\d)|\s(?:in|by)\b", "established"),
     ("est", r"[$£€][\d.]{1,9}[bBmMkK]?\s", "", "estimated"),
     ("req", "", r"\s#", "requisition"),
     ("rep", "", r"\s(?:rows?|rnds?|rounds?|steps?|from|until)\b", "repeat"),
@@ -101,7 +113,7 @@ _ROWS = (
     ("Co", "", _COUNTIES, "County"),
     ("min", r"(?:[A-G][#b♭♯]?|\bflat|\bsharp)\s", "", "minor"),
     ("maj", r"(?:[A-G][#b♭♯]?|\bflat|\bsharp)\s", "", "major"),
-    ("Pt", "", _OF_PATIENTS, "patient"),
+    ("Pt*", "", _OF_PATIENTS, "patient"),
     ("exp*", r"(?:\byrs?'?\.?|\byears?'?|\bmonths|\bhrs|\bwork|\bno|\+)\s", "", "experience"),
     ("exp", "", r"\s(?:w/|[a-z])", "experience"),
     ("apt*", r"(?:BR|bdrm|bedroom|BD|bd|\bstudio)\s", "", "apartment"),

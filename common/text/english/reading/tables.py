@@ -35,27 +35,28 @@ _UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm 
     nanosecond; min. mins.: minute; h hr. hrs.: hour; wk. wks.: week; yr. yrs.: year; mo. mos.: month; Hz:
     hertz; kHz: kilohertz; MHz: megahertz; GHz: gigahertz; THz: terahertz; KB kB: kilobyte; MB: megabyte;
     GB: gigabyte; TB: terabyte; PB: petabyte; KiB: kibibyte; MiB: mebibyte; GiB: gibibyte; TiB: tebibyte;
-    kb: kilobit; Mb: megabit; Gb: gigabit; Tb: terabit; bps: bit per second; kbps Kbps: kilobit per
-    second; Mbps: megabit per second; Gbps: gigabit per second; W: watt; kW: kilowatt; MW: megawatt; GW:
-    gigawatt; mW: milliwatt; kWh: kilowatt-hour; MWh: megawatt-hour; GWh: gigawatt-hour; TWh:
-    terawatt-hour; Wh: watt-hour; V: volt; kV: kilovolt; mV: millivolt; mA: milliamp; mAh: milliamp-hour;
-    Ah: amp-hour; Ω Ω: ohm; kΩ kΩ: kilo-ohm; MΩ: megaohm; µF μF: microfarad; pF: picofarad; nF: nanofarad;
-    J: joule; kJ: kilojoule; MJ: megajoule; cal: calorie; kcal: kilocalorie; eV: electron-volt; keV:
-    kilo-electron-volt; MeV: mega-electron-volt; GeV: giga-electron-volt; TeV: tera-electron-volt; N:
-    newton; kN: kilonewton; Pa: pascal; hPa: hectopascal; kPa: kilopascal; MPa: megapascal; GPa:
-    gigapascal; psi: pound per square inch; atm: atmosphere; mmHg: millimeter of mercury; K: kelvin; dB:
-    decibel; dBA: decibel A; lm: lumen; lx: lux; mol: mole; mmol: millimole; mph: mile per hour; kph kmh
-    kmph: kilometer per hour; mpg: mile per gallon; rpm RPM: revolution per minute; fps FPS: frame per
-    second; ppm: part per million; ppb: part per billion; px: pixel; dpi DPI: dot per inch; ppi PPI: pixel
-    per inch; bpm BPM: beat per minute; in: inch; au AU: astronomical unit; ly: light-year; hp HP:
-    horsepower; kt kts: knot; MP: megapixel; Mpx: megapixel; bbl: barrel; IU: international unit; tbs:
-    tablespoon; pts: point; A: amp; Nm: newton-meter; pc. pcs.: piece; µL μL uL: microliter; mM:
-    millimolar; µM μM: micromolar; nM: nanomolar; ng: nanogram; kDa: kilodalton; pct: percent; cts: cent;
-    sqft: square foot; sqm: square meter; Mbit: megabit; kbit: kilobit; Gbit: gigabit; Sv: sievert; mSv:
-    millisievert; µSv μSv: microsievert; cwt: hundredweight; doz.: dozen; nts: night; pk: pack; reb rebs:
-    rebound; ast: assist; bd: bed; ba: bath; BR: bedroom; ov: over; wkt wkts: wicket; mag: magnitude; dm:
-    decimeter; mEq: milliequivalent; kVA: kilovolt-amp; VA: volt-amp; bp: base pair; kbp: kilobase pair;
-    Mbp: megabase pair; sf: square foot; dBm: decibel-milliwatt""")
+    Ki: kibibyte; Mi: mebibyte; Gi: gibibyte; Ti: tebibyte; kb: kilobit; Mb: megabit; Gb: gigabit; Tb:
+    terabit; bps: bit per second; kbps Kbps: kilobit per second; Mbps: megabit per second; Gbps: gigabit
+    per second; W: watt; kW: kilowatt; MW: megawatt; GW: gigawatt; mW: milliwatt; kWh: kilowatt-hour; MWh:
+    megawatt-hour; GWh: gigawatt-hour; TWh: terawatt-hour; Wh: watt-hour; V: volt; kV: kilovolt; mV:
+    millivolt; mA: milliamp; mAh: milliamp-hour; Ah: amp-hour; Ω Ω: ohm; kΩ kΩ: kilo-ohm; MΩ: megaohm; µF
+    μF: microfarad; pF: picofarad; nF: nanofarad; J: joule; kJ: kilojoule; MJ: megajoule; cal: calorie;
+    kcal: kilocalorie; eV: electron-volt; keV: kilo-electron-volt; MeV: mega-electron-volt; GeV:
+    giga-electron-volt; TeV: tera-electron-volt; N: newton; kN: kilonewton; Pa: pascal; hPa: hectopascal;
+    kPa: kilopascal; MPa: megapascal; GPa: gigapascal; psi: pound per square inch; atm: atmosphere; mmHg:
+    millimeter of mercury; K: kelvin; dB: decibel; dBA: decibel A; lm: lumen; lx: lux; mol: mole; mmol:
+    millimole; mph: mile per hour; kph kmh kmph: kilometer per hour; mpg: mile per gallon; rpm RPM:
+    revolution per minute; fps FPS: frame per second; ppm: part per million; ppb: part per billion; px:
+    pixel; dpi DPI: dot per inch; ppi PPI: pixel per inch; bpm BPM: beat per minute; in: inch; au AU:
+    astronomical unit; ly: light-year; hp HP: horsepower; kt kts: knot; MP: megapixel; Mpx: megapixel;
+    bbl: barrel; IU: international unit; tbs: tablespoon; pts: point; A: amp; Nm: newton-meter; pc. pcs.:
+    piece; µL μL uL: microliter; mM: millimolar; µM μM: micromolar; nM: nanomolar; ng: nanogram; kDa:
+    kilodalton; pct: percent; cts: cent; sqft: square foot; sqm: square meter; Mbit: megabit; kbit:
+    kilobit; Gbit: gigabit; Sv: sievert; mSv: millisievert; µSv μSv: microsievert; cwt: hundredweight;
+    doz.: dozen; nts: night; pk: pack; reb rebs: rebound; ast: assist; bd: bed; ba: bath; BR: bedroom; ov:
+    over; wkt wkts: wicket; mag: magnitude; dm: decimeter; mEq: milliequivalent; kVA: kilovolt-amp; VA:
+    volt-amp; bp: base pair; kbp: kilobase pair; Mbp: megabase pair; sf: square foot; dBm:
+    decibel-milliwatt""")
 UNITS = {unit.rstrip("."): name for unit, name in _UNITS.items()}
 STOPPED_UNITS = frozenset(unit[:-1] for unit in _UNITS if unit[-1] == ".")
 # Written otherwise than is correct, mostly in other capitals.
@@ -65,12 +66,12 @@ LIKE_UNITS = _pairs("""Pct PCT: pct; KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm
     ghz Ghz: GHz; mb: MB; gb Gig: GB; tb: TB; mbps MBPS: Mbps; BA: ba; BD: bd; gbps
     GBPS: Gbps; KBPS: kbps; kw KW: kW;
     kwh KWH Kwh: kWh; mw: MW; db: dB; v: V; w: W; mah MAH: mAh; gms gm: g; ltr ltrs: L; mtr mtrs: m; MI:
-    mi; gals: gal; qts: qt; Mi: mi; TBSP Tbsp: tbsp; TSP: tsp; PPM: ppm; KCAL: kcal; CC: cc""")
+    mi; gals: gal; qts: qt; TBSP Tbsp: tbsp; TSP: tsp; PPM: ppm; KCAL: kcal; CC: cc""")
 # What something happens or is paid per, behind a slash.
 PERIODS = words("s mi km sec min hr hour day wk week mo month yr year")
 PER_ONLY = _pairs("d: day; nt: night; y: year; pp: person; p: person; u: unit")
 # These stand for a unit only where they touch the number ("5in"): apart from it they are words or letters.
-TOUCHING_UNITS = words("BA BD in t au AU MP IU mo v w CC mw MI")
+TOUCHING_UNITS = words("Ki Mi Gi Ti BA BD in t au AU MP IU mo v w CC mw MI")
 PLURALS = {
     **{
         "percent": "percent",
@@ -135,7 +136,7 @@ _ABBREVIATIONS = _pairs("""dr+: Doctor; st: Saint; deg: degree; req: required; p
     adm+~: Admiral; sen+~: Senator; rep+~: Representative; gov+~: Governor; pres+~: President; supt+:
     Superintendent; insp+: Inspector; msgr+: Monsignor; atty+: Attorney; amb+~: Ambassador; fr+~: Father;
     jr: Junior; sr: Senior; esq: Esquire; bros: Brothers; co: Company; inc: Incorporated; ltd: Limited;
-    corp: Corporation; llc: LLC; div: division; est~: established; univ: university; assn: association;
+    corp: Corporation; llc: LLC; div: division; est~: estimated; univ: university; assn: association;
     assoc: associates; ave~: Avenue; rd: Road; ln: Lane; hwy: Highway; pkwy: Parkway; sq~: Square; ct~:
     Court; pl~: Place; apt#: apartment; ste#: suite; fl#: floor; mt: Mount; ft: Fort; pt#: Point; v+~:
     versus; etc: et cetera; al: al; ca+: circa; cf+: compare; viz+: namely; incl+: including; excl:
@@ -159,7 +160,17 @@ _ABBREVIATIONS = _pairs("""dr+: Doctor; st: Saint; deg: degree; req: required; p
     bal: balance; pop~: population; dep~: deputy; cont: continued; std~: standard; vers: version; sched:
     schedule; sgd: signed; secy: Secretary; treas: Treasurer; chmn: Chairman; chm: Chairman; cpo+: Chief
     Petty Officer; suppl: supplement; tol: tolerance; thm: theorem; alt: altitude; cu: cubic; plc: PLC;
-    stat#: Statutes; evid: Evidence""")
+    stat#: Statutes; evid: Evidence; addl: additional; admin~: administration; appl: applied; avail:
+    available; cert~: certificate; cmte: committee; coll~: college; ctn: carton; ctns: cartons; desc:
+    description; diff~: difference; disc~: discount; dwg: drawing; encl: enclosed; equip: equipment; eval:
+    evaluation; freq: frequency; idx: index; imp~: important; instr: instructions; mach~: machine; maint:
+    maintenance; matl: material; mech: mechanical; neg~: negative; num~: number; perm~: permanent;
+    prelim~: preliminary; prev~: previous; proc~: procedure; prod~: production; proj: project; pub~:
+    public; recd: received; rel~: relative; resp: respiration; ret~: retired; seq~: sequence; shpt:
+    shipment; spec~: specification; specs~: specifications; subj: subject; svc: service; svcs: services;
+    tot~: total; typ: typical; var~: variable; veh: vehicle; ver~: version; xfer: transfer; y.o: year old;
+    refs: references; assy: assembly; qtrs: quarters; plts: pallets; fcst: forecast; fcsts: forecasts;
+    mfd: manufactured; exps: expenses; batt: battery; hum~: humidity; ins~: insurance; yld: yield""")
 # Cut short without a full stop too; none of them is a word, and most have no vowel to be said by.
 _SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: accounts; amt: amount; appt:
     appointment; appts: appointments; approx+: approximately; asst+: assistant; bldg: building; bldgs:
@@ -173,14 +184,16 @@ _SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: ac
     weekend; wknds: weekends; mtn: mountain; mtns: mountains; bdrm: bedroom; bdrms: bedrooms; bsmt:
     basement; pwd: password; reqd: required; rqd: required; rdbt: roundabout; sngl: single; hdwd:
     hardwood; dlx: deluxe; rpt: repeat; jct: junction; blks: blocks; wkends: weekends; lg: large; bkfst:
-    breakfast; sgl: single; pts: points; mph: miles per hour; kph: kilometers per hour""")
+    breakfast; sgl: single; pts: points; mph: miles per hour; kph: kilometers per hour; pmt: payment;
+    pmts: payments; spd: speed; pymt: payment; ofc: office; adptr: adapter""")
 # ... and in messages, never with one.
 _IN_MESSAGES = _pairs("""bday: birthday; pls plz: please; ppl: people; thx thnx: thanks; tmrw tmw:
     tomorrow; tonite: tonight; txt: text; txts: texts; tix: tickets; sry: sorry; btwn: between; hmwk:
-    homework; frm: from; smth: something; ystrdy: yesterday; alrdy: already""")
+    homework; frm: from; smth: something; ystrdy: yesterday; alrdy: already; rn: right now;
+    wrk: work; yday: yesterday; prolly: probably""")
 # With an apostrophe for what is left out.
 SHORTENED = _pairs("""gov't: government; gov'ts: governments; int'l: international; nat'l: national; dep't:
-    department; ass'n: association; cont'd: continued; req'd: required; sec'y:
+    department; ass'n: association; cont'd: continued; req'd: required; appr'd: approved; sec'y:
     secretary; o'er: over; ne'er: never""")
 # Written without their apostrophe.
 SHORTENED |= {
@@ -283,7 +296,7 @@ SMALL_ACRONYMS = words("""usb cpu cpus gpu gpus html http https url urls pdf pdf
     nvm irl fyi ama aka brb obo icymi aita lmk doe hbu wyd lmao mvp
     ttyl btw ikr fwiw ffs pov gpa roi bmi gui ide llm llms os pr""")
 # ... but for these, which are letters unless the whole sentence is in capitals.
-SPELLED = words("US IT AM PM WHO UN UK EU TV PC AI ID PA MA AC DC CD ER OT PS CV AD MS")
+SPELLED = words("US IT AM PM WHO UN UK EU TV PC AI ID PA MA AC DC CD ER OT PS CV AD MS MR")
 
 # Words that their accents tell from others, or whose letters without accents tell too little.
 ACCENTED = _pairs("""résumé: R EH1 Z AH0 M EY2; résumés: R EH1 Z AH0 M EY2 Z; exposé: EH2 K S P OW0 Z

@@ -113,7 +113,7 @@ def serial_code(cursor: Cursor, m: re.Match) -> str:
     return joint.join(say.digits(part) + " X" * part.endswith("X") for part in re.split("[-.]", m[0]))
 
 
-@form(r"\d{3,16}(?![\w:/-]|[.,]\d)")
+@form(r"\d{3,16}(?![\w/-]|[.,]\d|:\S)")
 def code(cursor: Cursor, m: re.Match) -> str:
     """911, 4155552671, PIN 4821, a card ending in 1234, PO Box 1234."""
     number, before = m[0], cursor.previous.rstrip(".").lower()
@@ -133,7 +133,7 @@ def code(cursor: Cursor, m: re.Match) -> str:
     elif before == "box":
         is_code = cursor.previous == "Box"
     elif before == "#":
-        is_code = len(number) > 4
+        is_code = len(number) > 4 or cursor.earlier.lower() in _CODES | {"code"}
     else:
         is_masked = len(number) == 4 and cursor.text[max(cursor.at - 2, 0) : cursor.at] in ("••", "**", "xx")
         is_code = is_masked or _is_ending(cursor)

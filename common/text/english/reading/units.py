@@ -57,11 +57,16 @@ _IN_RECIPES = re.compile(r"\s(c|C|T|t|pt|pkg|pkgs)\.(?=\s[a-z]|,\s[a-z])")
 _FOODS = words("""flour sugar butter milk water oil salt vanilla honey cream rice yeast cinnamon pepper
     cornstarch oats vinegar cheese stock broth lemon soy brown baking chopped grated ground minced packed
     sifted melted olive""")
+_OF_TYPE = re.compile(
+    r"\s?pts?\.?(?=\s(?:font|type|text|bold|italics?|Arial|Times|Helvetica|Calibri|Courier|Garamond)\b)"
+)
 _POINTS = re.compile(r"-pts?(?![\w-]|\.\S)(?:\.(?=\s[a-z]))?")  # a 12-pt font, a 3-pt shot
 _WITHOUT_STOP = re.compile(r"\s(c|C|T|t|pts?)\s(?=([a-z]{2,12})\b)")  # "3 T butter"
 _RECIPE_UNITS = {"c": "cup", "C": "cup", "T": "tablespoon", "t": "teaspoon", "pt": "pint", "pts": "pint"}
 _RECIPE_UNITS |= {"pkg": "package", "pkgs": "package"}
 _POLES = {"N": " north", "S": " south", "E": " east", "W": " west"}
+_POLE = re.compile(r"\s?([NSEW])(?!\w)")
+_PLACED = words("lat latitude long lon lng longitude")
 _TURNS = words("angle angles turn turns rotation view heat bend panorama arc swing")
 _SIZES = words("tall wide long deep high thick taller wider longer shorter overnight x × by of")
 _SCALES = {"C": " Celsius", "F": " Fahrenheit", "K": " Kelvin", "": ""}
@@ -134,6 +139,8 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
         name = tables.UNITS[match[1].replace(".", "")]
         stop = cursor.last_stop(match.end()) if match[0].endswith(".") else ""
         return f" {name if is_one else plural_unit(name)}{stop}", match.end()
+    if match := _OF_TYPE.match(text, end):
+        return " point", match.end()
     if match := _IN_RECIPES.match(text, end):
         name = _RECIPE_UNITS[match[1]]
         return f" {name if is_one else plural_unit(name)}", match.end()
@@ -144,6 +151,8 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
         return f" {name if is_one else plural_unit(name)}", match.end() - 1
     if (match := _BARE_SCALE.match(text, end)) and _is_temperature(cursor, match):
         return (" degree" if is_one else " degrees") + _SCALES[match[1]], _past_stop(cursor, match.end())
+    if (pole := _POLE.match(text, end)) and cursor.previous.lower().rstrip(".") in _PLACED:
+        return _POLES[pole[1]], pole.end()
     match = _UNIT.match(text, end)
     name = unit_name(match[3]) if match else None
     if not match or not name:
@@ -214,6 +223,8 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
     """Whether what looks like a unit is one here, and no word or letter."""
     gap, square, symbol, _ = match.groups()
     following = cursor.next(match.end())
+    if len(symbol) == 1 and cursor.previous.lower().rstrip(".") in ("size", "sz"):  # shoes
+        return False
     if gap and len(symbol) < 3 and symbol.isupper() and _LABEL.match(cursor.text, match.end()):
         return False
     if not gap and len(symbol) == 1 and cursor.previous.rstrip(".").lower() in LETTERED:
