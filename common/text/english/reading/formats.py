@@ -297,7 +297,8 @@ def mixed(cursor: Cursor, m: re.Match) -> str:
     rest = m[0][len(number) :]
     if size := _PLURAL_SIZE.fullmatch(rest):  # "2x4s"
         return f"{say.integer(number)} by {say.plural(say.integer(size[1]))}"
-    if rest == "x" and (cursor.next(m.end())[:1].isalpha() or _EVERY.match(cursor.text, m.end())):
+    is_apart = cursor.text[m.end() : m.end() + 1] == " " and cursor.next(m.end())[:1].isalnum()
+    if rest == "x" and (is_apart or _EVERY.match(cursor.text, m.end())):
         return f"{say.decimal(number)} times"
     is_heat = rest in ("C", "F") and unit_after(cursor, m.end() - 1, is_one=False)[0] != ""
     is_amount = (
@@ -348,6 +349,12 @@ def minute_of_game(cursor: Cursor, m: re.Match) -> str:
         return f"{say.cardinal(int(m[1]))} plus {say.cardinal(int(m[2]))}"
     is_scored = (cursor.previous[:1].isupper() or cursor.previous in (",", "(")) and cursor.is_near(_OF_GOALS)
     return _counted(m[2], "minute") if is_scored else ""
+
+
+@form(r"(\d{1,2})\s?yo(?!\w)")
+def aged(cursor: Cursor, m: re.Match) -> str:
+    """8yo."""
+    return f"{say.integer(m[1])} year old"
 
 
 @form(r"(\d{1,2})((?:\s?(?i:[ap]m))?)/(\d{1,2})[cC](?!\w)")
@@ -410,6 +417,7 @@ NUMBERS: tuple[Rule, ...] = (
         decimal_comma,
         slashed_numbers,
         days_with_months,
+        aged,
         in_two_zones,
         minute_of_game,
         sound,

@@ -93,6 +93,14 @@ _CASES = (
     _Case(_RATED, "", "", _OUT_OF, lambda top, bottom: _is_score(top, bottom)),
     _Case("", "", r"\s(?:people|times|would)\b", _OUT_OF, lambda top, bottom: _is_score(top, bottom)),
     _Case(_NO_NOUN, "[4-9]/10", r"(?!\s(?:of|mi|mile|inch)\b)", _OUT_OF),
+    # "cleared 6/3"
+    _Case(
+        r"(?<!\w)(?!scored|rated)[a-z]{2,}ed\s",
+        "",
+        rf"(?!{_AMOUNT}|{_NOUN})",
+        _DATE,
+        lambda top, bottom: top >= bottom or bottom not in (2, 3, 4, 8, 16),
+    ),
     _Case("", "", "", "{0} to {1}", around=r"\b(?:odds|bookies|favourites?\sat)\b"),
     _Case("", "", r"\s(?:time|net)\b", _PAIR),
     _Case("", "", "", _PAIR, lambda top, bottom: _is_quartered(bottom), _MUSIC),
@@ -144,6 +152,9 @@ def fraction(cursor: Cursor) -> Reading | None:
         return None
     if top == 1 and bottom % 100 and bottom > 99 and _SECONDS.match(cursor.text, m.end()):  # "1/250 s"
         spoken = f"one {say.ordinal(bottom)}"
+    if " over " in spoken:
+        unit, end = unit_after(cursor, m.end(), is_one=False)
+        return Reading(spoken + unit, end)
     return _with_unit(cursor, spoken, m.end(), is_more_than_one=bool(m[1]) or top > bottom)
 
 

@@ -24,6 +24,7 @@ _COUNTIES = (
     r"|Kilkenny|Laois|Leitrim|Limerick|Longford|Louth|Mayo|Meath|Monaghan|Offaly|Roscommon|Sligo|Tipperary|Tyrone"
     r"|Waterford|Westmeath|Wexford|Wicklow)\b"
 )
+_TURNED = r"\b(?:[Tt]urn|[Kk]eep|[Bb]ear|[Tt]ake|[Oo]n (?:yo)?ur|\d(?:st|nd|rd|th))\s"
 _OF_PATIENTS = r"\s(?:is|was|has|had|states|denies|reports|presents|complains)\b"
 
 # Words (with a capital: only so written), what stands before, what behind, what is said. The first row that
@@ -41,6 +42,10 @@ _ROWS = (
     ("r", "^", _YEAR, "reigned"),
     ("d", r"[a-z]\s", _BEATEN, "defeated"),
     ("def* bt*", r"[a-z]\s", _BEATEN, "beat"),
+    ("L*", _TURNED, "", "left"),
+    ("R*", _TURNED, "", "right"),
+    ("L*", "", r"\sonto\b", "left"),
+    ("R*", "", r"\sonto\b", "right"),
     ("c", _CENTURY, "", "century"),
     ("c", "", r"\s?\d", "circa"),
     ("p", "", r"\s?(?:\d|[ivxlc]+\b)", "page"),
@@ -101,7 +106,10 @@ _ROWS = (
     ("rev", "", r"\sed\b", "revised"),
     ("rev", "", r"\s(?:\d|[A-Z](?![\w.]))", "revision"),
     ("rev*", r"\b(?:[Nn]et|[Gg]ross|[Tt]otal|[Aa]nnual|[Aa]d|[Ss]ales|FY\s?'?\d*|Q[1-4])\s", "", "revenue"),
-    ("rev", "", r"\s[$£€]\d", "revenue"),
+    ("rev*", "", r"\s[$£€]\d", "revenue"),
+    ("rev", r"(?:^|[a-z]\s)", r"\s(?!said|is\b|was|and\b)[a-z]{3}", "revised"),
+    ("adj", "", r"\s(?:at\s)?\d{1,2}:\d\d", "adjourned"),
+    ("bus", "", r"\s(?:days?|hrs|hours)\b", "business"),
     ("Rev", r"[a-z]\.\s", r"\s[A-Z\d]", "review"),  # "Phys. Rev. Lett. 95"
     ("est", "", r":?\s(?:ca?\.\s)?(?:1\d|20)\d\d(?!\d)|\s(?:in|by)\b", "established"),
     ("est", r"[$£€][\d.]{1,9}[bBmMkK]?\s", "", "estimated"),

@@ -73,6 +73,11 @@ _NUMBERED = re.compile(r"[IVXL]{1,7}|\d{1,3}(?:st|nd|rd|th)")
 _LONGEST_SIGN = max(map(len, tables.SIGNS))
 _SIGN_STARTS = frozenset(sign[0] for sign in tables.SIGNS)
 _VARIABLE = re.compile(r"[xyznk](?!\w)")
+# The same in other units: "4 oz/113 g", "18°C/64°F", "1 mi/1.6 km".
+_IN_BOTH = re.compile(
+    r"\d\s?(?:(?:oz|lbs?)\.?/[\d.]+\s?k?g|k?g/[\d.]+\s?(?:oz|lb)|(?:in|ft|mi)\.?/[\d.]+\s?[ckm]?m|[ckm]?m/[\d.]+\s?(?:in|ft|mi)"
+    r"|(?:fl\.?\soz|cups?)/[\d.]+\s?m[lL])(?!\w)"
+)
 _OF_BYTES = re.compile(r"\d{1,5}(?:\.\d{1,2})?\s?[KMGT]i?B\b")  # "3.2/16 GB"
 _KEYS = words("press presses pressed pressing dial dialed dialing hit enter key")
 _PRESSED = re.compile(r"\b(?:press|dial|hit|enter)\b[^.!?]{0,60}$", re.IGNORECASE)
@@ -518,12 +523,14 @@ def _slash(cursor: Cursor, end: int) -> str | Reading | None:
     """1.5%/mo, 500 mg/5 mL, 3/$10, 8 / 2, 4.5/5, 1/x, π/2."""
     text, before, following = cursor.text, cursor.previous, cursor.next(end)
     is_counted = before[:1].isdecimal() and before[-1:] in ("x", "%")
+    if is_counted and following == "d":
+        return Reading("per day", end + 1)
     if (is_counted and following in tables.PERIODS) or (":" in before and following in ("mi", "km")):
         return Reading(f"per {unit_name(following) or following}", end + len(following))
     is_amount = before[:1].isdecimal() and before[-1:].isalpha()
     is_amount = is_amount or (before[-1:] == "s" and cursor.earlier[:1].isdecimal())  # "8 tabs/24 hrs"
     if is_amount and _PER_AMOUNT.match(text, end):
-        return "per"
+        return "or" if _IN_BOTH.search(text, max(cursor.at - 8, 0), end + 12) else "per"
     is_behind_digit, before_number = before[-1:].isdigit(), following[:1].isdecimal()
     if is_behind_digit and before[0].isdigit() and _MONEY.match(text, end):
         return "for"

@@ -56,7 +56,7 @@ _UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm 
     doz.: dozen; nts: night; pk: pack; reb rebs: rebound; ast: assist; bd: bed; ba: bath; BR: bedroom; ov:
     over; wkt wkts: wicket; mag: magnitude; dm: decimeter; mEq: milliequivalent; kVA: kilovolt-amp; VA:
     volt-amp; bp: base pair; kbp: kilobase pair; Mbp: megabase pair; sf: square foot; dBm:
-    decibel-milliwatt""")
+    decibel-milliwatt; Å Å: angstrom""")
 UNITS = {unit.rstrip("."): name for unit, name in _UNITS.items()}
 STOPPED_UNITS = frozenset(unit[:-1] for unit in _UNITS if unit[-1] == ".")
 # Written otherwise than is correct, mostly in other capitals.
@@ -85,6 +85,7 @@ PLURALS = {
     **{
         "terahertz": "terahertz",
         "dozen": "dozen",
+        "pack": "pack",
         **{name: name for name in ("millimolar", "micromolar", "nanomolar")},
         "hundredweight": "hundredweight",
         "magnitude": "magnitude",
@@ -170,7 +171,8 @@ _ABBREVIATIONS = _pairs("""dr+: Doctor; st: Saint; deg: degree; req: required; p
     shipment; spec~: specification; specs~: specifications; subj: subject; svc: service; svcs: services;
     tot~: total; typ: typical; var~: variable; veh: vehicle; ver~: version; xfer: transfer; y.o: year old;
     refs: references; assy: assembly; qtrs: quarters; plts: pallets; fcst: forecast; fcsts: forecasts;
-    mfd: manufactured; exps: expenses; batt: battery; hum~: humidity; ins~: insurance; yld: yield""")
+    mfd: manufactured; exps: expenses; batt: battery; hum~: humidity; ins~: insurance; yld: yield; lv~:
+    leave; opt~: option; dest: destination; dirs: directors; cllr+: Councillor; conc: concrete""")
 # Cut short without a full stop too; none of them is a word, and most have no vowel to be said by.
 _SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: accounts; amt: amount; appt:
     appointment; appts: appointments; approx+: approximately; asst+: assistant; bldg: building; bldgs:
@@ -185,7 +187,8 @@ _SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: ac
     basement; pwd: password; reqd: required; rqd: required; rdbt: roundabout; sngl: single; hdwd:
     hardwood; dlx: deluxe; rpt: repeat; jct: junction; blks: blocks; wkends: weekends; lg: large; bkfst:
     breakfast; sgl: single; pts: points; mph: miles per hour; kph: kilometers per hour; pmt: payment;
-    pmts: payments; spd: speed; pymt: payment; ofc: office; adptr: adapter""")
+    pmts: payments; spd: speed; pymt: payment; ofc: office; adptr: adapter; lrg: large; txn: transaction;
+    txns: transactions; batts: batteries; dtd: dated""")
 # ... and in messages, never with one.
 _IN_MESSAGES = _pairs("""bday: birthday; pls plz: please; ppl: people; thx thnx: thanks; tmrw tmw:
     tomorrow; tonite: tonight; txt: text; txts: texts; tix: tickets; sry: sorry; btwn: between; hmwk:

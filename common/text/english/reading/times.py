@@ -27,6 +27,9 @@ _TIMED = words(
     """delayed mttr mtbf uptime downtime runtime took lasted prep preparation cook cooking time total duration
     rest wait elapsed eta"""
 )
+_COOKED = re.compile(
+    r"\b(?:[Bb]ake|[Bb]roil|[Ss]immer|[Bb]oil|[Cc]ook|[Oo]ven|[Rr]oast|[Ff]ry|[Mm]icrowave|[Ss]team)\b"
+)
 _LATE = words("late early delay left remaining")
 _WHILE = words("in every for after within")
 _LASTING = words("in for every after within x ×")
@@ -57,7 +60,8 @@ def time(cursor: Cursor, m: re.Match) -> str:
     is_whole = second == "00" and not point and bool(half or minute or is_dated)
     if is_whole and (half or is_dated or m[1][0] == "0"):
         second = None
-    if second and not half and not (point and minute):
+    is_clock = m[1][0] == "0" and hour and cursor.at and not (m[8] or is_dated)  # "09:14:02"
+    if second and not half and not (point and minute) and not is_clock:
         seconds = (
             f"{say.decimal((second.lstrip('0') or '0') + point)} seconds"
             if point
@@ -161,25 +165,27 @@ def minutes(cursor: Cursor, m: re.Match) -> str:
             cursor.previous == ":" and cursor.earlier.lower() in _TIMED
         )
         is_timed = is_timed or (cursor.previous in _WHILE and cursor.is_near(_HOURS))
-        is_timed = is_timed or cursor.next(m.end()) in _LATE
+        is_timed = is_timed or cursor.next(m.end()) in _LATE or cursor.is_near(_COOKED)
         return counted(int(m[1]), "minute") if is_timed else ""
     return f"{counted(int(m[1]), 'minute')} {counted(int(m[2]), 'second')}"
 
 
-@form(r"[qQ](\d{1,2})(?:[-–](\d{1,2}))?[hH](?:rs?)?(?!\w)")
+@form(r"[qQ](\d{1,2})(?:[-–](\d{1,2}))?(?:[hH](?:rs?)?|(min|d|wk|mo))(?!\w)")
 def hourly(cursor: Cursor, m: re.Match) -> str:
     """q6h, q6-8h, of medicines."""
     if cursor.touches_word:
         return ""
     first = f"{say.cardinal(int(m[1]))} to " if m[2] else ""
-    return f"every {first}{counted(int(m[2] or m[1]), 'hour')}"
+    unit = {"min": "minute", "d": "day", "wk": "week", "mo": "month"}.get(m[3], "hour")
+    return f"every {first}{counted(int(m[2] or m[1]), unit)}"
 
 
 @form(r"(\d{1,3})d\s?(\d{1,2})h(?:\s?(\d{1,2})m)?(?!\w)|(\d{1,3})\s?([dw])(?:\.(?=\s?[a-z])|(?![\w'-]))")
 def days(cursor: Cursor, m: re.Match) -> str:
     """3d 4h; for 10 d."""
     if m[4]:
-        return counted(int(m[4]), PERIODS[m[5]]) if cursor.previous.lower() in _LASTING else ""
+        is_meant = cursor.previous.lower() in _LASTING or (m[5] == "d" and cursor.previous in ("@", "at"))
+        return counted(int(m[4]), PERIODS[m[5]]) if is_meant else ""
     minutes_ = f" {counted(int(m[3]), 'minute')}" if m[3] else ""
     return f"{counted(int(m[1]), 'day')} {counted(int(m[2]), 'hour')}{minutes_}"
 
