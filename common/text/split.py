@@ -57,7 +57,7 @@ _NUMBER_FOLLOWS = re.compile(r"\s*[+(#$£€]?\d")
 _CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}[-/ ]?\d")
 _INITIAL_FOLLOWS = re.compile(r"\s[A-Z]\.\s[A-Z]")
 _SUM_FOLLOWS = re.compile(r"\s[=+×÷/]\s")  # "5! = 120", "1 + 2 + ... + n"
-_VOWEL = re.compile("[aeiouy]")
+_UNSAID = re.compile(r"[A-Z]?(?!x+$)[b-df-hj-np-tv-xz]{2,4}")  # cut short, and none of the tables: "prtd"
 _DOTTED = re.compile(r"[^\W\d_](?:\.[^\W\d_])*")  # an initial, or U.S
 _LIST_ITEM = re.compile(r"[-*•‣·–—]\s|\(?(?:\d{1,3}|[a-zA-Z])[.)]\s")
 _CLAUSE_END = re.compile(r"[;:,][\"'”’)\]]*(?=\s)|[—，；：、](?=.)|\s[-–](?=\s)", re.DOTALL)
@@ -207,7 +207,7 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
     is_counted = key != word.lower() or (bool(earlier) and earlier[-1][-1].isdigit())
     is_inch = key == "in" and (is_counted or word[0].isdigit())
     known = is_inch or _DOTTED.fullmatch(word) is not None
-    known = known or (_is_known(key) and (is_counted or not _needs_number(key)))
+    known = known or (_is_known(word) and (is_counted or not _needs_number(key)))
     if lowercase:
         return not (capitals or known or (key == "cent" and earlier[-1:] == ["per"]))
     is_word = word.isalpha() and word.islower() and len(word) > 1 and not is_counted
@@ -230,9 +230,10 @@ def _abbreviated(word: str) -> str:
     return word.lower().rpartition("-")[2] if is_joined else word.lower()
 
 
-def _is_known(key: str) -> bool:
-    is_said = _VOWEL.search(key) is not None or len(key) > 5 or not key.strip("x")  # masked
-    return key in tables.CUT_SHORT or key in WITH_SENSES or (key.isalpha() and not is_said)  # "prtd."
+def _is_known(word: str) -> bool:
+    key = _abbreviated(word)
+    is_unsaid = _UNSAID.fullmatch(word) is not None and word not in tables.UNITS
+    return key in tables.CUT_SHORT or key in WITH_SENSES or is_unsaid
 
 
 def _needs_number(key: str) -> bool:
@@ -246,9 +247,9 @@ def _is_cut_short_before(text: str, at: int, word: str, end: int, following: re.
         return True
     is_sign = word in tables.BOOKS or word in tables.CURRENCY_CODES or key in ("n°", "nº")
     is_sign = is_sign or _SHILLINGS.fullmatch(word) is not None  # "10s. 6d."
-    if (is_sign or _is_known(key)) and _NUMBER_FOLLOWS.match(text, end):
+    if (is_sign or _is_known(word)) and _NUMBER_FOLLOWS.match(text, end):
         return True
-    if _is_known(key) and len(key) > 1 and _INITIAL_FOLLOWS.match(text, end):  # "dir. D. Villeneuve"
+    if _is_known(word) and len(key) > 1 and _INITIAL_FOLLOWS.match(text, end):  # "dir. D. Villeneuve"
         return True
     if key in WITH_SENSES and is_told_behind(word, text, at):
         return True

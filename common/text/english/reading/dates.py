@@ -42,6 +42,7 @@ _TIME_FOLLOWS = re.compile(r"\s?\d\d:\d\d(?!\d)")
 _OF_SECONDS = words("""long delay delays later left timeout timeouts window clip clips break remaining
     elapsed interval countdown wait pause ad limit cooldown ago apart each duration between interval
     intervals rest""")
+_TO_SECONDS = re.compile(r"\sto\s\d+m?s\b")
 _CHANGED = re.compile(r"\s?(?:->|→)")  # "30s -> 60s"
 _FOR_SECONDS = words("in for after within every wait waits waited timeout under over takes took lasts lasted")
 _BEFORE_SECONDS = _FOR_SECONDS | words("""is was to than about only by at of least most = : < > ~ ( , [ -> →
@@ -265,6 +266,8 @@ def are_seconds(cursor: Cursor, end: int) -> bool:
         return True
     before = cursor.previous.lower()
     if _CHANGED.match(cursor.text, end):
+        return True
+    if before == "from" and _TO_SECONDS.match(cursor.text, end):  # "from 30s to 60s"
         return True
     if following == "of":  # "30s of silence"
         return before not in DETERMINERS and before.rstrip("-") not in ("early", "late", "mid")

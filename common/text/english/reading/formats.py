@@ -26,7 +26,6 @@ _SCIENTIFIC = re.compile(
 )
 _MAGNITUDES = words("k K M B T bn mn tn mln bln")
 _BY = re.compile(r"(?:x\d+){1,3}(?:[cmk]?m|ft|in|px)?")
-_ANY = re.compile(r"\.[xX*](?!\w)")
 _OF_NORMS = re.compile(r"\b(?:ISO|IEC|EN|DIN|BS|IEEE|ANSI|ASTM|UL|NFPA)\W{0,3}(?:[A-Z]+\W)?$")
 _OF_WEIGHT = re.compile(r"\b(?:weigh|lost|gained|heavy|lbs?\b)")
 _OF_GOALS = re.compile(r"\d\+\d{1,2}['′]|\b\d\s?[-–]\s?\d\b(?!\d)|\b(?:[Gg]oals?|[Ss]ub|pen|HT|FT)\b")
@@ -131,15 +130,15 @@ def part_of_year(cursor: Cursor, m: re.Match) -> str:
     return f"{the}{say.ordinal(int(m[1] or m[2]))} {'quarter' if m[1] else 'half'}{year}"
 
 
-@form(rf"(\d+(?:\.\d+)*)(?:-(\d+)|{RELEASE})?(?!\w)")
+@form(rf"(\d+(?:\.\d+)*)(?:-(\d+)|\.([xX*])|{RELEASE})?(?!\w)")
 def dotted_numbers(cursor: Cursor, m: re.Match) -> str:
     """1.2.3, 5.15.0-91, 3.0-rc2, 1.234.567."""
     parts = m[1].split(".")
-    if not (m[2] or m[3]) and _ANY.match(cursor.text, m.end()):  # "2.13.x"
-        return said_version(m[1])
-    if m[3] and not cursor.touches_word:
-        return said_version(m[1], m[3], m[4], m[5])
-    if len(parts) < 3 or m[3]:
+    if m[3]:  # "2.13.x"
+        return f"{said_version(m[1])} point {'star' if m[3] == '*' else 'X'}"
+    if m[4] and not cursor.touches_word:
+        return said_version(m[1], m[4], m[5], m[6])
+    if len(parts) < 3 or m[4]:
         return ""
     if m[2]:
         return f"{said_version(m[1])} dash {say.integer(m[2])}"

@@ -24,6 +24,7 @@ _TO_FRACTION = re.compile(r"(\d{1,3})\s?[-–]\s?(?=\d{0,3}\s?[½¼¾⅓⅔⅛])
 _SECONDS = re.compile(r"\s?s(?:ecs?)?(?!\w)")
 _SIZES = words("thick wide long deep high tall by of x in and")
 _FEET = re.compile(r"['′](?![\w'])")
+_THREAD = re.compile(r'"?-(\d\d)(?=\s?(?:UN|NC|NF|bolts?|screws?|nuts?|studs?|threads?|hex|cap|tap|x\s|×)\b)')
 _LOOK_BACK = 40  # characters
 
 _OPEN = "|".join(sorted(CLOSED | FINITE))
@@ -74,7 +75,7 @@ _CASES = (
     _Case(r"\bthe\s", "", _EVENTS, _DATE),
     _Case(r"\A|\W\s?", "", _EVENTS, _DATE, lambda top, bottom: top > bottom or not _is_quartered(bottom)),
     _Case(r"\bop(?:us|\.)?\s?", "", "", "{0} number {1}"),
-    _Case(r"\A|\W\s?|\b[a-z]+\s", r"0\d/\d\d|\d\d/0\d", "", _DATE),
+    _Case(r"\A|\W\s?|\b[a-z]+\s", r"0\d/\d\d?|\d\d?/0\d", "", _DATE),
     # "INV-2024/0087", "Regulation 2016/679", "C-131/12", "ref. AB/1234/24", "wind 080/12"
     _Case("", r"\d+/0\d\d+|\d{4}/\d{3,4}", "", "{codes}"),
     _Case(r"[a-z][\w.]*-|/", "", "", "{codes}"),
@@ -90,6 +91,7 @@ _CASES = (
     _Case("", "", "", "{short} for {1}", lambda top, bottom: top > 30 and bottom <= 10, _CRICKET),
     _Case("", "", r"\s(?:stars|points|pts)\b", _OUT_OF, lambda top, bottom: bottom > 3),
     _Case("", "5/5|1[0-3]/10", "", _OUT_OF),
+    _Case(r"\A", "[1-9]/10", r"[,.!:;]|\s[-–]\s", _OUT_OF),
     _Case(_RATED, "", "", _OUT_OF, lambda top, bottom: _is_score(top, bottom)),
     _Case("", "", r"\s(?:people|times|would)\b", _OUT_OF, lambda top, bottom: _is_score(top, bottom)),
     _Case(_NO_NOUN, "[4-9]/10", r"(?!\s(?:of|mi|mile|inch)\b)", _OUT_OF),
@@ -152,6 +154,8 @@ def fraction(cursor: Cursor) -> Reading | None:
         return None
     if top == 1 and bottom % 100 and bottom > 99 and _SECONDS.match(cursor.text, m.end()):  # "1/250 s"
         spoken = f"one {say.ordinal(bottom)}"
+    if thread := _THREAD.match(cursor.text, m.end()):  # of screws: "1/4-20 UNC", '3/8"-16 bolts'
+        return Reading(f"{spoken} {say.integer(thread[1])}", thread.end())
     if " over " in spoken:
         unit, end = unit_after(cursor, m.end(), is_one=False)
         return Reading(spoken + unit, end)

@@ -56,7 +56,7 @@ _UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm 
     doz.: dozen; nts: night; pk: pack; reb rebs: rebound; ast: assist; bd: bed; ba: bath; BR: bedroom; ov:
     over; wkt wkts: wicket; mag: magnitude; dm: decimeter; mEq: milliequivalent; kVA: kilovolt-amp; VA:
     volt-amp; bp: base pair; kbp: kilobase pair; Mbp: megabase pair; sf: square foot; dBm:
-    decibel-milliwatt; Å Å: angstrom""")
+    decibel-milliwatt; Å Å: angstrom; sh.: share""")
 UNITS = {unit.rstrip("."): name for unit, name in _UNITS.items()}
 STOPPED_UNITS = frozenset(unit[:-1] for unit in _UNITS if unit[-1] == ".")
 # Written otherwise than is correct, mostly in other capitals.
@@ -69,7 +69,7 @@ LIKE_UNITS = _pairs("""Pct PCT: pct; KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm
     mi; gals: gal; qts: qt; TBSP Tbsp: tbsp; TSP: tsp; PPM: ppm; KCAL: kcal; CC: cc""")
 # What something happens or is paid per, behind a slash.
 PERIODS = words("s mi km sec min hr hour day wk week mo month yr year")
-PER_ONLY = _pairs("d: day; nt: night; y: year; pp: person; p: person; u: unit")
+PER_ONLY = _pairs("d: day; nt: night; y: year; pp: person; p: person; u: unit; sh: share; cs: case")
 # These stand for a unit only where they touch the number ("5in"): apart from it they are words or letters.
 TOUCHING_UNITS = words("Ki Mi Gi Ti BA BD in t au AU MP IU mo v w CC mw MI")
 PLURALS = {
@@ -172,7 +172,41 @@ _ABBREVIATIONS = _pairs("""dr+: Doctor; st: Saint; deg: degree; req: required; p
     tot~: total; typ: typical; var~: variable; veh: vehicle; ver~: version; xfer: transfer; y.o: year old;
     refs: references; assy: assembly; qtrs: quarters; plts: pallets; fcst: forecast; fcsts: forecasts;
     mfd: manufactured; exps: expenses; batt: battery; hum~: humidity; ins~: insurance; yld: yield; lv~:
-    leave; opt~: option; dest: destination; dirs: directors; cllr+: Councillor; conc: concrete""")
+    leave; opt~: option; dest: destination; dirs: directors; cllr+: Councillor; conc: concrete; acad:
+    academy; accom: accommodation; admr: administrator; agcy: agency; agt: agent; alloc: allocation;
+    annot: annotated; arb~: arbitration; archit: architecture; attys: attorneys; auth~: authorized; aux~:
+    auxiliary; bibl: bibliography; bkrpt: bankrupt; bkcy: bankruptcy; brkr: broker; calc: calculated;
+    canc: canceled; cfm: confirm; chgs: charges; chron: chronological; cllrs: Councillors; clin: clinical;
+    coeff: coefficient; cols: columns; comp~: compensation; compl: complete; conds: conditions; config:
+    configuration; consol~: consolidated; constr: construction; contd: continued; contr: contract; coord:
+    coordinator; corr~: corrected; ctrs: centers; cty: county; curr: current; cust: customer; dec'd:
+    deceased; dels: deliveries; delv: delivery; dia~: diameter; diam: diameter; dimen: dimension; dims~:
+    dimensions; distr: distribution; divs: divisions; econ~: economics; elec: electric; elem: elementary;
+    engr: engineer; engrs: engineers; engrg: engineering; exch: exchange; expt: experiment; exptl:
+    experimental; exh: exhibit; facs: facilities; fcn: function; fin~: financial; fwy: freeway; gds:
+    goods; geog: geography; geol: geology; gnd: ground; grad~: graduate; gtd: guaranteed; guar:
+    guaranteed; hdqrs: headquarters; hist: history; horiz: horizontal; hwys: highways; hydr: hydraulic;
+    ident~: identification; illus: illustrated; incr: increase; indiv: individual; indus~: industrial;
+    irreg: irregular; lang~: language; lgth: length; lib~: library; liq: liquid; manuf: manufacturing;
+    mdse: merchandise; meas: measured; memb: member; mgt: management; mktg: marketing; mun~: municipal;
+    neurol: neurology; nom~: nominal; obs: observed; occ: occupation; ofcr: officer; offs~: offices; oper:
+    operating; opp~: opposite; ord~: order; orgs: organizations; payt: payment; pers~: personnel; pharm:
+    pharmacy; philos: philosophy; polit: political; pos~: position; poss~: possible; prec: preceding;
+    presby~: Presbyterian; princ: principal; priv: private; profs~: professors; prog: program; psych~:
+    psychology; publ: published; pwr: power; quals: qualifications; rcpt: receipt; recs: recommendations;
+    regs~: regulations; relig~: religion; rept: report; reqs: requirements; req'ts: requirements; resid:
+    residential; retd: retired; rev'd: reversed; rvw: review; sci~: science; sess: session; sig~:
+    signature; sociol: sociology; stmt: statement; stmts: statements; subtot: subtotal; suff: sufficient;
+    sup~: superior; surg: surgery; surv: survey; symp: symposium; tech~: technical; techs~: technicians;
+    telecom~: telecommunications; terr: territory; theol: theology; transl: translated; twp: township;
+    vac: vacuum; vert~: vertical; vlv: valve; warr~: warranty; wrnty: warranty; whs: warehouse; whse:
+    warehouse; xmtr: transmitter; ests: estimates; approps: appropriations; supvr: supervisor; asstd:
+    assorted; flr: floor; gtee: guarantee; hdlg: handling; reimb: reimbursement; invs: invoices; prem~:
+    premium; recip: recipient; rgn: region; stge: storage; wgt: weight; cmpd: compound; crys: crystals;
+    dil: dilute; evap: evaporated; satd: saturated; soln: solution; solns: solutions; aq: aqueous; anhyd:
+    anhydrous; recryst: recrystallized; abd~: abdomen; bilat: bilateral; bx: biopsy; hosps: hospitals;
+    neuro~: neurological; wds: words; wnd: wind; assocs: associates; brdg: bridge; gals~: gallons; hts:
+    heights; sta~: station; univs: universities""")
 # Cut short without a full stop too; none of them is a word, and most have no vowel to be said by.
 _SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: accounts; amt: amount; appt:
     appointment; appts: appointments; approx+: approximately; asst+: assistant; bldg: building; bldgs:
@@ -185,10 +219,11 @@ _SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: ac
     control; cmd: command; flt: flight; flts: flights; dbl: double; mkt: market; chk: check; wknd:
     weekend; wknds: weekends; mtn: mountain; mtns: mountains; bdrm: bedroom; bdrms: bedrooms; bsmt:
     basement; pwd: password; reqd: required; rqd: required; rdbt: roundabout; sngl: single; hdwd:
-    hardwood; dlx: deluxe; rpt: repeat; jct: junction; blks: blocks; wkends: weekends; lg: large; bkfst:
-    breakfast; sgl: single; pts: points; mph: miles per hour; kph: kilometers per hour; pmt: payment;
-    pmts: payments; spd: speed; pymt: payment; ofc: office; adptr: adapter; lrg: large; txn: transaction;
-    txns: transactions; batts: batteries; dtd: dated""")
+    hardwood; dlx: deluxe; rpt: report; rpts: reports; jct: junction; blks: blocks; wkends: weekends; lg:
+    large; bkfst: breakfast; sgl: single; pts: points; mph: miles per hour; kph: kilometers per hour; pmt:
+    payment; pmts: payments; spd: speed; pymt: payment; ofc: office; adptr: adapter; lrg: large; txn:
+    transaction; txns: transactions; batts: batteries; dtd: dated; rvw: review; chg: charge; pd: paid;
+    stmt: statement; rcpt: receipt""")
 # ... and in messages, never with one.
 _IN_MESSAGES = _pairs("""bday: birthday; pls plz: please; ppl: people; thx thnx: thanks; tmrw tmw:
     tomorrow; tonite: tonight; txt: text; txts: texts; tix: tickets; sry: sorry; btwn: between; hmwk:

@@ -43,7 +43,7 @@ _TERM = re.compile(
     r"(\s?[·⋅∙]\s?|-(?=(?:m|ft|in|lbs?|lbf)\b)|\s?/\s?\(?|\s)([A-Za-zµμΩ]{1,4})"
     r"(?:\^?([2-4²³⁴])|(⁻[¹²³⁴]|\^\{?-[1-4]\}?))?(?![\w²³^⁻])(\)?)"
 )
-_PER = re.compile(r"\s?/\s?([A-Za-z]{1,12})(\^?[23²³])?(?![\w/])")
+_PER = re.compile(r"\s?/\s?([A-Za-zµμ]{1,12})(\^?[23²³])?(?![\w/])")
 _PER_AREA = re.compile(r"\s?/\s?(?:(km|m|cm|mm|mi|ft|in)\^?[2²]|sq\.?\s(mi|ft|km|m|in|yd))(?!\w)")
 _PERCENT = re.compile(r"\s?([%‰])")
 _DEGREE_SIGN = re.compile(

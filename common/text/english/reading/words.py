@@ -75,7 +75,7 @@ _DEGREE = re.compile(r"([IViv]+)[°o]?(7?)")
 _ROMAN_ORDINAL = re.compile(r"([IVXLC]{1,6})(?:th|st|nd|rd)")
 
 
-@form(rf"(?:v\.?\s?|V(?=\d+\.))(\d+(?:\.\d+)*){RELEASE}?(?!\w)")
+@form(rf"(?:v\.?\s?|V(?=\d+\.\d))(\d+(?:\.\d+)*){RELEASE}?(?!\w)")
 def version(cursor: Cursor, m: re.Match) -> str:
     """v2.0, v1.2.3-beta.4; not V8, v₀."""
     is_variable = cursor.is_equation and m[0][1:].isdecimal()
