@@ -132,6 +132,8 @@ def abbreviation(cursor: Cursor) -> Reading | None:
     key, following = word.lower(), cursor.next(end)
     if not (word.islower() or word.istitle() or word.isupper()) or word == "EST":  # "PCs.", "8 pm EST."
         return None
+    if cursor.text[end : end + 1].islower():  # "config.py"
+        return None
     if len(word) == 1:
         letter = in_latin(word)
         return _initial(cursor, letter, end, following) if letter else None

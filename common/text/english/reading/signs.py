@@ -550,7 +550,7 @@ def _slash(cursor: Cursor, end: int) -> str | Reading | None:
             return "of"
         return "slash" if is_code else "," if is_pair else _divided(cursor, end)
     is_over = is_behind_digit and _VARIABLE.match(text, end)
-    is_over = is_over or (cursor.is_equation and text[cursor.at - 1 : end + 1] == " / ")
+    is_over = is_over or (cursor.is_equation and text[cursor.at - 1 : end + 1] == " / " and before_number)
     if is_over or (cursor.is_equation and _is_quotient(cursor, end)):
         return "over"  # h/λ, 1/(2π)
     return "," if _COUNTER.match(text) and cursor.at < 4 else None  # "3/ So what?", one of several posts

@@ -310,11 +310,9 @@ def plain_word(cursor: Cursor) -> Reading | None:
             return Reading(
                 f"{spoken} per {unit_name(following) or following}", end + 1 + len(following), left_out
             )
-        spoken = (
-            word
-            if word.lower() == "and"
-            else f"{spoken} {'or' if is_or else 'over' if cursor.is_equation and len(word) < 3 else 'slash'}"
-        )
+        is_term = cursor.is_equation and len(word) < 3 and word.lower() not in SMALL_WORDS
+        slash = "or" if is_or else "over" if is_term else "slash"
+        spoken = word if word.lower() == "and" else f"{spoken} {slash}"
         return Reading(spoken, end + 1, left_out)
     phones = "" if word.isascii() else tables.ACCENTED.get(word.lower(), "")
     is_magnitude = word in ("k", "K", "M", "B") and cursor.touches_word  # "10k-20k"
