@@ -24,7 +24,9 @@ _TO_FRACTION = re.compile(r"(\d{1,3})\s?[-–]\s?(?=\d{0,3}\s?[½¼¾⅓⅔⅛])
 _SECONDS = re.compile(r"\s?s(?:ecs?)?(?!\w)")
 _SIZES = words("thick wide long deep high tall by of x in and")
 _FEET = re.compile(r"['′](?![\w'])")
-_THREAD = re.compile(r'"?-(\d\d)(?=\s?(?:UN|NC|NF|bolts?|screws?|nuts?|studs?|threads?|hex|cap|tap|x\s|×)\b)')
+_THREAD = re.compile(
+    r'"?-(\d\d)(?=\s?(?:UN[A-Z]*|NC|NF|bolts?|screws?|nuts?|studs?|threads?|hex|cap|tap|x\s|×)\b)'
+)
 _LOOK_BACK = 40  # characters
 
 _OPEN = "|".join(sorted(CLOSED | FINITE))
@@ -69,8 +71,10 @@ def _is_quartered(bottom: int) -> bool:
 _CASES = (
     _Case("", "1/2", r"\s(?:price|dozen|time|marathon|way|off|mast)\b|-(?:price|off|time)\b", "half"),
     _Case("", "24/7", "", "twenty-four seven"),
-    _Case("", "[97]/11|20/20", "", _PAIR),
+    _Case("", "9/11|20/20", "", _PAIR),
     _Case(BEFORE_DAYS, "", "", _DATE),
+    _Case("", "7/11", "", _PAIR),
+    _Case("", "", r"\snet\s\d", _PAIR),
     _Case("", "", r"\s(?:@|at)\s\d", _DATE),
     _Case(r"\bthe\s", "", _EVENTS, _DATE),
     _Case(r"\A|\W\s?", "", _EVENTS, _DATE, lambda top, bottom: top > bottom or not _is_quartered(bottom)),
@@ -104,7 +108,7 @@ _CASES = (
         lambda top, bottom: top >= bottom or bottom not in (2, 3, 4, 8, 16),
     ),
     _Case("", "", "", "{0} to {1}", around=r"\b(?:odds|bookies|favourites?\sat)\b"),
-    _Case("", "", r"\s(?:time|net)\b", _PAIR),
+    _Case("", "", r"\stime\b", _PAIR),
     _Case("", "", "", _PAIR, lambda top, bottom: _is_quartered(bottom), _MUSIC),
     _Case("", "", "", _PAIR, lambda top, bottom: top + bottom == 100),
     _Case("", "", _NOUN, _PAIR, lambda top, bottom: top > bottom > 1),  # "16/2 wire"

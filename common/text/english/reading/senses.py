@@ -80,7 +80,10 @@ _ROWS = (
     ("sq*", "", r"\sft\b", "square"),
     ("ft*", r"\bsq\.?\s", "", "feet"),
     ("pt", r"\b[Dd]ew\s", "", "point"),
-    ("pt pts", "", r"\s?\d", "part"),
+    ("pt pts", "", r"\s?\d(?!\d*\.\d)", "part"),
+    ("ph*", r"(?<!\w)[13][-\s]?", "", "phase"),
+    ("conc", "", r"\s(?:slab|block|mix|wall|floor|pad)", "concrete"),
+    ("gr", "", r"\s[1-4](?!\d)", "grade"),
     ("blk*", r"\d\s", "", "block"),
     ("ref", "", r"\sno\b", "reference"),
     ("no", r"\bref\.?\s", "", "number"),
@@ -136,6 +139,7 @@ _ROWS = (
     ("min", _CENTURY, "", "minute"),
     ("apt*", r"(?:BR|bdrm|bedroom|BD|bd|\bstudio)\s", "", "apartment"),
     ("Lit*", r"\b(?:Eng|English|World|American|British|French)\.?\s", "", "literature"),
+    ("conf*", "", r"\s(?:#|[Nn]o\b|code\b)", "confirmation"),
     ("conf*", "", r"\s(?:[Rr]m|[Rr]oom|[Cc]all|[Cc]tr|[Cc]enter|[Cc]entre)\b", "conference"),
 )
 

@@ -78,8 +78,6 @@ _IN_BOTH = re.compile(
     r"\d\s?(?:(?:oz|lbs?)\.?/[\d.]+\s?k?g|k?g/[\d.]+\s?(?:oz|lb)|(?:in|ft|mi)\.?/[\d.]+\s?[ckm]?m|[ckm]?m/[\d.]+\s?(?:in|ft|mi)"
     r"|(?:fl\.?\soz|cups?)/[\d.]+\s?m[lL])(?!\w)"
 )
-_LETTERED_THINGS = words("""seats rows sections parts options groups items exhibits schedules lots units zones
-    levels columns rooms lines teams steps figures tables classes categories""")
 _OF_BYTES = re.compile(r"\d{1,5}(?:\.\d{1,2})?\s?[KMGT]i?B\b")  # "3.2/16 GB"
 _KEYS = words("press presses pressed pressing dial dialed dialing hit enter key")
 _PRESSED = re.compile(r"\b(?:press|dial|hit|enter)\b[^.!?]{0,60}$", re.IGNORECASE)
@@ -326,11 +324,7 @@ def dash(cursor: Cursor) -> Reading | None:
         is_power = is_power and (after.isdecimal() or len(following) == 1)
         if (is_term and (after.isdecimal() or _is_variable(following))) or is_power:
             return Reading("minus", end)
-        is_letters = (
-            (dashes == "–" or cursor.earlier.lower() in _LETTERED_THINGS)
-            and len(cursor.previous) == len(following) == 1
-            and following.isupper()
-        )
+        is_letters = dashes == "–" and len(cursor.previous) == len(following) == 1 and following.isupper()
         is_range = cursor.previous[:1].isdecimal() and (
             after in "123456789" or dashes == "–" or (after == "0" and ":" in cursor.previous)
         )

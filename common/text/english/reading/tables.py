@@ -53,9 +53,9 @@ _UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm 
     piece; µL μL uL: microliter; mM: millimolar; µM μM: micromolar; nM: nanomolar; ng: nanogram; kDa:
     kilodalton; pct: percent; cts: cent; sqft: square foot; sqm: square meter; Mbit: megabit; kbit:
     kilobit; Gbit: gigabit; Sv: sievert; mSv: millisievert; µSv μSv: microsievert; cwt: hundredweight;
-    doz.: dozen; nts: night; pk: pack; reb rebs: rebound; ast: assist; bd: bed; ba: bath; BR: bedroom; ov:
-    over; wkt wkts: wicket; mag: magnitude; dm: decimeter; mEq: milliequivalent; kVA: kilovolt-amp; VA:
-    volt-amp; bp: base pair; kbp: kilobase pair; Mbp: megabase pair; sf: square foot; dBm:
+    doz.: dozen; nts.: night; pk.: pack; reb rebs: rebound; ast: assist; bd: bed; ba: bath; BR: bedroom;
+    ov: over; wkt wkts: wicket; mag: magnitude; dm: decimeter; mEq: milliequivalent; kVA: kilovolt-amp;
+    VA: volt-amp; bp: base pair; kbp: kilobase pair; Mbp: megabase pair; sf: square foot; dBm:
     decibel-milliwatt; Å Å: angstrom; sh.: share""")
 UNITS = {unit.rstrip("."): name for unit, name in _UNITS.items()}
 STOPPED_UNITS = frozenset(unit[:-1] for unit in _UNITS if unit[-1] == ".")
@@ -69,7 +69,9 @@ LIKE_UNITS = _pairs("""Pct PCT: pct; KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm
     mi; gals: gal; qts: qt; TBSP Tbsp: tbsp; TSP: tsp; PPM: ppm; KCAL: kcal; CC: cc""")
 # What something happens or is paid per, behind a slash.
 PERIODS = words("s mi km sec min hr hour day wk week mo month yr year")
-PER_ONLY = _pairs("d: day; nt: night; y: year; pp: person; p: person; u: unit; sh: share; cs: case")
+PER_ONLY = _pairs(
+    "d: day; nt: night; y: year; pp: person; p: person; u: unit; sh: share; cs: case; grp: group"
+)
 # These stand for a unit only where they touch the number ("5in"): apart from it they are words or letters.
 TOUCHING_UNITS = words("Ki Mi Gi Ti BA BD in t au AU MP IU mo v w CC mw MI")
 PLURALS = {
@@ -123,90 +125,90 @@ STREETS = _pairs("""St Str: Street; Dr: Drive; Ave Av: Avenue; Blvd: Boulevard; 
 # where no sentence ends ("Mr."); "#" where it is cut short before a number only, and otherwise a word or a
 # sentence's end ("No. 5"); "~" where it is a word as well, whose full stop belongs to the sentence unless a
 # capital or a number follows. Behind any other a sentence ends before a word that often begins one.
-_ABBREVIATIONS = _pairs("""spd: speed; dr+: Doctor; st: Saint; deg: degree; req: required; pref:
-    preferred; equiv: equivalent; sm: small; exc: excellent; prob: probably; dyn: dynasty; ep: episode;
-    platf: platform; gar: garage; b.sc: BSC; m.sc: MSC; p.h: per hour; p.w: per week; p.a: per annum; wm+:
-    William; jas+: James; geo+: George; thos+: Thomas; chas+: Charles; robt+: Robert; benj+: Benjamin;
-    saml+: Samuel; edw+: Edward; jno+: John; eliz+: Elizabeth; agg+: aggregate; feat+: featuring; civ+:
-    Civil; crim+: Criminal; educ+: Education; fed: Federal; med: medium; const: Constitution; plat:
-    platform; bef+: before; bur+: buried; inj+: injection; regt+: Regiment; lat#: latitude; long#:
-    longitude; inst: instant; ult: ultimo; arr+#: arrives; exp#: expires; lieut+: Lieutenant; sergt+:
-    Sergeant; mr+: Mr; mrs+: Mrs; ms+#: Ms; mx+: Mx; messrs+: Messers; mme+: Madame; mlle+: Mademoiselle;
-    prof+: Professor; rev+~: Reverend; hon+: Honorable; gen+~: General; brig+: Brigadier; col+~: Colonel;
-    maj+: Major; capt+: Captain; cmdr+: Commander; cdr: Commander; lt+: Lieutenant; cpl+: Corporal; pvt+:
-    Private; adm+~: Admiral; sen+~: Senator; rep+~: Representative; gov+~: Governor; pres+~: President;
-    supt+: Superintendent; insp+: Inspector; msgr+: Monsignor; atty+: Attorney; amb+~: Ambassador; fr+~:
-    Father; jr: Junior; sr: Senior; esq: Esquire; bros: Brothers; co: Company; inc: Incorporated; ltd:
-    Limited; corp: Corporation; llc: LLC; div: division; est~: estimated; univ: university; assn:
-    association; assoc: associates; ave~: Avenue; rd: Road; ln: Lane; hwy: Highway; pkwy: Parkway; sq~:
-    Square; ct~: Court; pl~: Place; apt#: apartment; ste#: suite; fl#: floor; mt: Mount; ft: Fort; pt#:
-    Point; v+~: versus; etc: et cetera; al: al; ca+: circa; cf+: compare; viz+: namely; incl+: including;
-    excl: excluding; esp+: especially; misc: miscellaneous; max~: maximum; min~: minimum; avg: average;
-    temp~: temperature; tel: telephone; ext#: extension; fig#: figure; figs#: figures; eq#: equation;
-    eqs#: equations; vol#: volume; vols#: volumes; ch#: chapter; chap#: chapter; sec#: section; sect#:
-    section; art#: article; par#: paragraph; para#: paragraph; pp#: pages; ed#: edition; eds: editors;
-    trans~: translated; repr: reprinted; no#: number; nos#: numbers; nr+#: number; op#: opus; ser#:
-    series; mss: manuscripts; ms+#: Ms; calif: California; mass~: Massachusetts; conn: Connecticut; fla:
-    Florida; penn: Pennsylvania; tex~: Texas; okla: Oklahoma; ariz: Arizona; ala~: Alabama; wis:
-    Wisconsin; minn: Minnesota; tenn: Tennessee; mich: Michigan; nev: Nevada; colo: Colorado; ont:
-    Ontario; que: Quebec; e.g+ eg+: for example; i.e+ ie+: that is; a.k.a: also known as; ph.d: PHD; n.b:
-    note well; d.c: DC; r.i.p: RIP; lit~: literally; orig: originally; adj: adjective; adv: adverb; pron:
-    pronounced; syn: synonym; ex#: example; sp~: spelling; expy: Expressway; rte: Route; rm: room; hosp:
-    hospital; det: Detective; cpt+: Captain; drs+: Doctors; mmes+: Mesdames; pfc+: Private First Class;
-    emer+~: Emeritus; dist: District; rt~: Right; sra+: Senora; srta+: Senorita; arts#: articles; cl#:
-    clause; chs#: chapters; pg#: page; pgs#: pages; ll#: lines; sc#: scene; mk#: mark; bk#: book; bks#:
-    books; prop#: Proposition; amend#: Amendment; cath: Cathedral; sz: size; elev: elevation; mfg:
-    manufacturing; mfr: manufacturer; dir~: Director; exec: Executive; comm: Commissioner; cond:
-    condition; ctr: Center; wt: weight; ht: height; pkt: packet; reg#: Regulation; util~: utility; utils:
-    utilities; ref#: reference; bal: balance; pop~: population; dep~: deputy; cont: continued; std~:
-    standard; vers: version; sched: schedule; sgd: signed; secy: Secretary; treas: Treasurer; chmn:
+_ABBREVIATIONS = _pairs("""pk: Park; conf: conference; tbl: table; spd: speed; dr+: Doctor; st: Saint;
+    deg: degree; req: required; pref: preferred; equiv: equivalent; sm: small; exc: excellent; prob:
+    probably; dyn: dynasty; ep: episode; platf: platform; gar: garage; b.sc: BSC; m.sc: MSC; p.h: per
+    hour; p.w: per week; p.a: per annum; wm+: William; jas+: James; geo+: George; thos+: Thomas; chas+:
+    Charles; robt+: Robert; benj+: Benjamin; saml+: Samuel; edw+: Edward; jno+: John; eliz+: Elizabeth;
+    agg+: aggregate; feat+: featuring; civ+: Civil; crim+: Criminal; educ+: Education; fed: Federal; med:
+    medium; const: Constitution; plat: platform; bef+: before; bur+: buried; inj+: injection; regt+:
+    Regiment; lat#: latitude; long#: longitude; inst: instant; ult: ultimo; arr+#: arrives; exp#: expires;
+    lieut+: Lieutenant; sergt+: Sergeant; mr+: Mr; mrs+: Mrs; ms+#: Ms; mx+: Mx; messrs+: Messers; mme+:
+    Madame; mlle+: Mademoiselle; prof+: Professor; rev+~: Reverend; hon+: Honorable; gen+~: General;
+    brig+: Brigadier; col+~: Colonel; maj+: Major; capt+: Captain; cmdr+: Commander; cdr: Commander; lt+:
+    Lieutenant; cpl+: Corporal; pvt+: Private; adm+~: Admiral; sen+~: Senator; rep+~: Representative;
+    gov+~: Governor; pres+~: President; supt+: Superintendent; insp+: Inspector; msgr+: Monsignor; atty+:
+    Attorney; amb+~: Ambassador; fr+~: Father; jr: Junior; sr: Senior; esq: Esquire; bros: Brothers; co:
+    Company; inc: Incorporated; ltd: Limited; corp: Corporation; llc: LLC; div: division; est~: estimated;
+    univ: university; assn: association; assoc: associates; ave~: Avenue; rd: Road; ln: Lane; hwy:
+    Highway; pkwy: Parkway; sq~: Square; ct~: Court; pl~: Place; apt#: apartment; ste#: suite; fl#: floor;
+    mt: Mount; ft: Fort; pt#: Point; v+~: versus; etc: et cetera; al: al; ca+: circa; cf+: compare; viz+:
+    namely; incl+: including; excl: excluding; esp+: especially; misc: miscellaneous; max~: maximum; min~:
+    minimum; avg: average; temp~: temperature; tel: telephone; ext#: extension; fig#: figure; figs#:
+    figures; eq#: equation; eqs#: equations; vol#: volume; vols#: volumes; ch#: chapter; chap#: chapter;
+    sec#: section; sect#: section; art#: article; par#: paragraph; para#: paragraph; pp#: pages; ed#:
+    edition; eds: editors; trans~: translated; repr: reprinted; no#: number; nos#: numbers; nr+#: number;
+    op#: opus; ser#: series; mss: manuscripts; ms+#: Ms; calif: California; mass~: Massachusetts; conn:
+    Connecticut; fla: Florida; penn: Pennsylvania; tex~: Texas; okla: Oklahoma; ariz: Arizona; ala~:
+    Alabama; wis: Wisconsin; minn: Minnesota; tenn: Tennessee; mich: Michigan; nev: Nevada; colo:
+    Colorado; ont: Ontario; que: Quebec; e.g+ eg+: for example; i.e+ ie+: that is; a.k.a: also known as;
+    ph.d: PHD; n.b: note well; d.c: DC; r.i.p: RIP; lit~: literally; orig: originally; adj: adjective;
+    adv: adverb; pron: pronounced; syn: synonym; ex#: example; sp~: spelling; expy: Expressway; rte:
+    Route; rm: room; hosp: hospital; det: Detective; cpt+: Captain; drs+: Doctors; mmes+: Mesdames; pfc+:
+    Private First Class; emer+~: Emeritus; dist: District; rt~: Right; sra+: Senora; srta+: Senorita;
+    arts#: articles; cl#: clause; chs#: chapters; pg#: page; pgs#: pages; ll#: lines; sc#: scene; mk#:
+    mark; bk#: book; bks#: books; prop#: Proposition; amend#: Amendment; cath: Cathedral; sz: size; elev:
+    elevation; mfg: manufacturing; mfr: manufacturer; dir~: Director; exec: Executive; comm: Commissioner;
+    cond: condition; ctr: Center; wt: weight; ht: height; pkt: packet; reg#: Regulation; util~: utility;
+    utils: utilities; ref#: reference; bal: balance; pop~: population; dep~: deputy; cont: continued;
+    std~: standard; vers: version; sched: schedule; sgd: signed; secy: Secretary; treas: Treasurer; chmn:
     Chairman; chm: Chairman; cpo+: Chief Petty Officer; suppl: supplement; tol: tolerance; thm: theorem;
     alt: altitude; cu: cubic; plc: PLC; stat#: Statutes; evid: Evidence; addl: additional; admin~:
     administration; appl: applied; avail: available; cert~: certificate; cmte: committee; coll~: college;
     ctn: carton; ctns: cartons; desc: description; diff~: difference; disc~: discount; dwg: drawing; encl:
     enclosed; equip: equipment; eval: evaluation; freq: frequency; idx: index; imp~: important; instr:
-    instructions; mach~: machine; maint: maintenance; matl: material; mech: mechanical; neg~: negative;
-    num~: number; perm~: permanent; prelim~: preliminary; prev~: previous; proc~: procedure; prod~:
+    instructions; mach~: machine; maint: maintenance; matl: material; mech: mechanical; neg: negative;
+    num: number; perm~: permanent; prelim~: preliminary; prev: previous; proc~: procedure; prod~:
     production; proj: project; pub~: public; recd: received; rel~: relative; resp: respiration; ret~:
     retired; seq~: sequence; shpt: shipment; spec~: specification; specs~: specifications; subj: subject;
-    svc: service; svcs: services; tot~: total; typ: typical; var~: variable; veh: vehicle; ver~: version;
+    svc: service; svcs: services; tot: total; typ: typical; var~: variable; veh: vehicle; ver~: version;
     xfer: transfer; y.o: year old; refs: references; assy: assembly; qtrs: quarters; plts: pallets; fcst:
     forecast; fcsts: forecasts; mfd: manufactured; exps: expenses; batt: battery; hum~: humidity; ins~:
     insurance; yld: yield; lv~: leave; opt~: option; dest: destination; dirs: directors; cllr+:
-    Councillor; conc: concrete; acad: academy; accom: accommodation; admr: administrator; agcy: agency;
-    agt: agent; alloc: allocation; annot: annotated; arb~: arbitration; archit: architecture; attys:
-    attorneys; auth~: authorized; aux~: auxiliary; bibl: bibliography; bkrpt: bankrupt; bkcy: bankruptcy;
-    brkr: broker; calc: calculated; canc: canceled; cfm: confirm; chgs: charges; chron: chronological;
-    cllrs: Councillors; clin: clinical; coeff: coefficient; cols: columns; comp~: compensation; compl:
-    complete; conds: conditions; config: configuration; consol~: consolidated; constr: construction;
-    contd: continued; contr: contract; coord: coordinator; corr~: corrected; ctrs: centers; cty: county;
-    curr: current; cust: customer; dec'd: deceased; dels: deliveries; delv: delivery; dia~: diameter;
-    diam: diameter; dimen: dimension; dims~: dimensions; distr: distribution; divs: divisions; econ~:
-    economics; elec: electric; elem: elementary; engr: engineer; engrs: engineers; engrg: engineering;
-    exch: exchange; expt: experiment; exptl: experimental; exh: exhibit; facs: facilities; fcn: function;
-    fin~: financial; fwy: freeway; gds: goods; geog: geography; geol: geology; gnd: ground; grad~:
-    graduate; gtd: guaranteed; guar: guaranteed; hdqrs: headquarters; hist: history; horiz: horizontal;
-    hwys: highways; hydr: hydraulic; ident~: identification; illus: illustrated; incr: increase; indiv:
-    individual; indus~: industrial; irreg: irregular; lang~: language; lgth: length; lib~: library; liq:
-    liquid; manuf: manufacturing; mdse: merchandise; meas: measured; memb: member; mgt: management; mktg:
-    marketing; mun~: municipal; neurol: neurology; nom~: nominal; obs: observed; occ: occupation; ofcr:
-    officer; offs~: offices; oper: operating; opp~: opposite; ord~: order; orgs: organizations; payt:
-    payment; pers~: personnel; pharm: pharmacy; philos: philosophy; polit: political; pos~: position;
-    poss~: possible; prec: preceding; presby~: Presbyterian; princ: principal; priv: private; profs~:
-    professors; prog: program; psych~: psychology; publ: published; pwr: power; quals: qualifications;
-    rcpt: receipt; recs: recommendations; regs~: regulations; relig~: religion; rept: report; reqs:
-    requirements; req'ts: requirements; resid: residential; retd: retired; rev'd: reversed; rvw: review;
-    sci~: science; sess: session; sig~: signature; sociol: sociology; stmt: statement; stmts: statements;
-    subtot: subtotal; suff: sufficient; sup~: superior; surg: surgery; surv: survey; symp: symposium;
-    tech~: technical; techs~: technicians; telecom~: telecommunications; terr: territory; theol: theology;
-    transl: translated; twp: township; vac: vacuum; vert~: vertical; vlv: valve; warr~: warranty; wrnty:
-    warranty; whs: warehouse; whse: warehouse; xmtr: transmitter; ests: estimates; approps:
-    appropriations; supvr: supervisor; asstd: assorted; flr: floor; gtee: guarantee; hdlg: handling;
-    reimb: reimbursement; invs: invoices; prem~: premium; recip: recipient; rgn: region; stge: storage;
-    wgt: weight; cmpd: compound; crys: crystals; dil: dilute; evap: evaporated; satd: saturated; soln:
-    solution; solns: solutions; aq: aqueous; anhyd: anhydrous; recryst: recrystallized; abd~: abdomen;
-    bilat: bilateral; bx: biopsy; hosps: hospitals; neuro~: neurological; wds: words; wnd: wind; assocs:
-    associates; brdg: bridge; gals~: gallons; hts: heights; sta~: station; univs: universities""")
+    Councillor; conc: concentrated; acad: academy; accom: accommodation; admr: administrator; agcy:
+    agency; agt: agent; alloc: allocation; annot: annotated; arb~: arbitration; archit: architecture;
+    attys: attorneys; auth~: authorized; aux~: auxiliary; bibl: bibliography; bkrpt: bankrupt; bkcy:
+    bankruptcy; brkr: broker; calc: calculated; canc: canceled; cfm: confirm; chgs: charges; chron:
+    chronological; cllrs: Councillors; clin: clinical; coeff: coefficient; cols: columns; comp~:
+    compensation; compl: complete; conds: conditions; config: configuration; consol~: consolidated;
+    constr: construction; contd: continued; contr: contract; coord: coordinator; corr~: corrected; ctrs:
+    centers; cty: county; curr: current; cust: customer; dec'd: deceased; dels: deliveries; delv:
+    delivery; dia~: diameter; diam: diameter; dimen: dimension; dims~: dimensions; distr: distribution;
+    divs: divisions; econ~: economics; elec: electric; elem: elementary; engr: engineer; engrs: engineers;
+    engrg: engineering; exch: exchange; expt: experiment; exptl: experimental; exh: exhibit; facs:
+    facilities; fcn: function; fin~: financial; fwy: freeway; gds: goods; geog: geography; geol: geology;
+    gnd: ground; grad~: graduate; gtd: guaranteed; guar: guaranteed; hdqrs: headquarters; hist: history;
+    horiz: horizontal; hwys: highways; hydr: hydraulic; ident~: identification; illus: illustrated; incr:
+    increase; indiv: individual; indus~: industrial; irreg: irregular; lang~: language; lgth: length;
+    lib~: library; liq: liquid; manuf: manufacturing; mdse: merchandise; meas: measured; memb: member;
+    mgt: management; mktg: marketing; mun~: municipal; neurol: neurology; nom~: nominal; obs: observed;
+    occ: occupation; ofcr: officer; offs~: offices; oper: operating; opp~: opposite; ord~: order; orgs:
+    organizations; payt: payment; pers~: personnel; pharm: pharmacy; philos: philosophy; polit: political;
+    pos~: position; poss~: possible; prec: preceding; presby~: Presbyterian; princ: principal; priv:
+    private; profs~: professors; prog: program; psych~: psychology; publ: published; pwr: power; quals:
+    qualifications; rcpt: receipt; recs: recommendations; regs~: regulations; relig~: religion; rept:
+    report; reqs: requirements; req'ts: requirements; resid: residential; retd: retired; rev'd: reversed;
+    rvw: review; sci~: science; sess: session; sig~: signature; sociol: sociology; stmt: statement; stmts:
+    statements; subtot: subtotal; suff: sufficient; sup~: superior; surg: surgery; surv: survey; symp:
+    symposium; tech~: technical; techs~: technicians; telecom~: telecommunications; terr: territory;
+    theol: theology; transl: translated; twp: township; vac: vacuum; vert~: vertical; vlv: valve; warr~:
+    warranty; wrnty: warranty; whs: warehouse; whse: warehouse; xmtr: transmitter; ests: estimates;
+    approps: appropriations; supvr: supervisor; asstd: assorted; flr: floor; gtee: guarantee; hdlg:
+    handling; reimb: reimbursement; invs: invoices; prem~: premium; recip: recipient; rgn: region; stge:
+    storage; wgt: weight; cmpd: compound; crys: crystals; dil: dilute; evap: evaporated; satd: saturated;
+    soln: solution; solns: solutions; aq: aqueous; anhyd: anhydrous; recryst: recrystallized; abd~:
+    abdomen; bilat: bilateral; bx: biopsy; hosps: hospitals; neuro~: neurological; wds: words; wnd: wind;
+    assocs: associates; brdg: bridge; gals~: gallons; hts: heights; sta~: station; univs: universities""")
 # Cut short without a full stop too; none of them is a word, and most have no vowel to be said by.
 _SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: accounts; amt: amount; appt:
     appointment; appts: appointments; approx+: approximately; asst+: assistant; bldg: building; bldgs:
@@ -230,9 +232,9 @@ _IN_MESSAGES = _pairs("""bday: birthday; pls plz: please; ppl: people; thx thnx:
     homework; frm: from; smth: something; ystrdy: yesterday; alrdy: already; rn: right now;
     wrk: work; yday: yesterday; prolly: probably""")
 # With an apostrophe for what is left out.
-SHORTENED = _pairs("""gov't: government; gov'ts: governments; int'l: international; nat'l: national; dep't:
-    department; ass'n: association; cont'd: continued; req'd: required; appr'd: approved; sec'y:
-    secretary; o'er: over; ne'er: never""")
+SHORTENED = _pairs("""gov't: government; gov'ts: governments; int'l: international; nat'l: national;
+    dep't: department; ass'n: association; cont'd: continued; req'd: required; appr'd: approved; rec'd:
+    received; sec'y: secretary; o'er: over; ne'er: never""")
 # Written without their apostrophe.
 SHORTENED |= {
     word.replace("'", ""): word
@@ -307,7 +309,7 @@ ACRONYM_WORDS = words("""NASA NATO UNESCO UNICEF OPEC AIDS LASER RADAR SONAR SCU
     HIPAA LIDAR MIDI PIXAR IKEA FIAT EPCOT UNIX CAD DRAM POTUS FLOTUS ICANN""")
 ACRONYMS = _pairs("""JPEG JPG: jay peg; SQL: sequel; WYSIWYG: wizzy wig; OK: okay; TOEFL: toe full; ASCII:
     askey; iOS: IOS; arXiv: archive; YoY: year over year; IMDb: IMDB;
-    CoV: COV; QoQ: quarter over quarter; MoM: month over month; PCIe:
+    CoV: COV; QoQ: quarter over quarter; MoM: month over month; pKa: PKA; PCIe:
     PCI E; NOAA: Noah; SCSI: scuzzy; PhD: PHD; MSc: MSC; BSc: BSC; WWI WW1: World War One; WWII WW2: World
     War Two; GIF: giff; FICA: fie ka; MOMA: moma; SCOTUS: scotus; IPv4: IPV four; IPv6: IPV six""")
 # Capitals of three letters or fewer that are said as words wherever they stand; longer ones are looked up.

@@ -324,7 +324,7 @@ def bare_per_unit(cursor: Cursor, end: int) -> tuple[str, int]:
     match = _PER.match(cursor.text, end)
     if not match or cursor.text[end] != "/" or match[2]:
         return "", end
-    name = match[1] if match[1] in _PERIODS else unit_name(match[1])
+    name = match[1] if match[1] in _PERIODS else unit_name(match[1]) or tables.PER_ONLY.get(match[1])
     is_sure = name and (len(match[1]) > 1 or match[1] in "hsd")
     return (f" per {name}", match.end()) if is_sure else ("", end)
 

@@ -49,9 +49,12 @@ _BLANK_DIGIT = re.compile(r"\.?\s?(?=\d)")
 _LETTERS_AND_DIGITS = re.compile(r"[A-Za-z]+\d[A-Za-z\d]*")
 _PLURAL_BRACKET = re.compile(r"\((e?s)\)(?!\w)")
 SMALL_WORDS = words("is if of to in or so we by at as on an be do no he it me my up us go hi ok pi am")
+_SMALL = re.compile(r"\d\.\d(?!\d)")
 _DOLLAR = re.compile(r"\$\s?(?=\d)")
 _AND = re.compile(r"&([A-Z]{1,3})(?!\w)")
 _BLOOD = re.compile(r"\b(?:[Bb]lood|Rh|[Dd]onors?)\b")
+_LETTERED = words("""seats rows sections parts options groups items exhibits schedules lots units zones levels
+    columns rooms lines teams steps figures tables classes categories""")
 _CLOSINGS = words("faithfully truly sincerely ever affectionately respectfully obediently")
 # What never follows an article; "a to-do list" goes on.
 _NO_NOUN = re.compile(
@@ -87,6 +90,13 @@ def said_version(numbers: str, name: str | None = None, joint: str | None = "", 
     said = " point ".join(map(say.integer, numbers.split(".")))
     said += f" {name if len(name) > 3 else name.upper()}" if name else ""
     return said + (f" {'point ' if joint == '.' else ''}{say.integer(last)}" if last else "")
+
+
+@form(r"([A-Z])[-–]([A-Z])(?![\w-])")
+def letter_range(cursor: Cursor, m: re.Match) -> str:
+    """Seats A-C."""
+    is_range = cursor.previous.lower() in _LETTERED and m[1] < m[2]
+    return f"{letter_name(m[1])} to {letter_name(m[2])}" if is_range else ""
 
 
 @form(r"([A-Z]{1,2})(\d{1,4})(?:\s?[-–]\s?(?=\1)|:)([A-Z]{1,2})(\d{1,4})(?![\w-])")
@@ -190,6 +200,8 @@ def money(cursor: Cursor) -> Reading | None:
     ):
         if "." in blank[0] and word not in ("Rs", "Fr"):
             return None
+        if word == "INR" and _SMALL.match(cursor.text, blank.end()):  # of blood: "INR 2.6"
+            return None
         return price(replace(cursor, at=blank.end()), tables.CURRENCY_CODES[word])
     return None
 
@@ -240,7 +252,7 @@ def in_notation(cursor: Cursor) -> Reading | None:
     if behind == "-" and cursor.word == "O":
         return chess_move(cursor)
     if behind in ("-", "–") and len(cursor.word) < 4:
-        return chord_degrees(cursor)
+        return letter_range(cursor) or chord_degrees(cursor)
     if behind == "/" and cursor.word == "f":
         return aperture(cursor)
     return too_long(cursor) if behind == ";" else None
