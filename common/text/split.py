@@ -9,6 +9,9 @@ from __future__ import annotations
 import re
 
 from melforge.common.errors import InputError
+from melforge.common.text.english.reading import tables
+from melforge.common.text.english.reading.senses import WITH_SENSES, is_told_behind
+from melforge.common.text.english.word_parts import words
 
 
 class Pause(float):
@@ -32,43 +35,17 @@ PARAGRAPH_PAUSE = Pause(0.6, "paragraph")
 BREAK = "break"
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-# Before a name or in the middle of a phrase: these never end a sentence.
-_NEVER_LAST = _words("""mr mrs ms mx dr drs prof rev hon gen brig col maj capt cmdr lt sgt cpl pvt adm sen
-    rep gov pres supt insp msgr messrs mme mlle fr amb atty e.g i.e eg ie vs v cf viz ca approx esp incl
-    asst mgr pfc cpt cpo mmes sra srta emer wm jas geo thos chas robt benj saml edw jno eliz regt lieut
-    sergt agg arr civ crim educ feat bef bur inj nr vit conf bt def abt""")
-# Not the end before a number: "No. 5", "p. 12".
-_BEFORE_NUMBER = _words("""no nos n° nº lat long dep arr exp fig figs vol vols p pp ch chap sec sect art eq
-    eqs op par para ext tel apt ste rm bldg mar dec hwy rte rt fl ser pt ph rs sun sat wed hr hrs min mins
-    sec secs lb lbs oz arts cl chs pg pgs ll sc mk bk bks prop reg ref acct lot qty pkt gen ex exod lev num
-    deut josh judg sam kgs chr chron ps pss prov eccl isa jer ezek dan hos matt mt mk lk jn rom cor gal eph
-    phil col thess tim tit heb jas pet stat cir plat app dem ind per grp lv lvl wt ht sz cat
-    req ep gm platf sched thm tol suppl evid""")
-_WEEKDAYS = _words("sat sun wed")
-_MONTHS = _words("""jan feb mar apr may jun jul aug sep sept oct nov dec january february march april june
-    july august september october november december""")
-_BEFORE_NUMERAL = _words("ch chap vol vols pt bk sec art no mk fig sc pp p")
-# The end only before a word that often begins a sentence: "Acme Inc. The price rose", not "Acme Inc. Tokyo".
-_PERHAPS_LAST = _words("""tex calif fla okla ariz colo conn minn wis mich tenn etc inc ltd co corp llc plc
-    bros jr sr esq st ave blvd rd ln hwy mt ft dept univ assn govt est min max avg al ed eds ph.d jan feb
-    apr jun jul aug sep sept oct nov mon tue tues thu thur thurs fri sq cu expy pkwy pl ct rte mi lb lbs oz
-    hr hrs mins sec secs pc pcs pkg pkgs qty amt acct doz pr ea cath hosp mo mos wk wks yr yrs tbsp tsp gal
-    gals qt qts pt pts ctr dist intl natl mfg cont alt elev pop wt ht sc det dir exec comm cond prop amend
-    misc orig mtg lg med gr dep arr b.sc m.sc""")
-_SPANS = _words("min mins hr hrs sec secs yr yrs wk wks mo mos mi km ft yd yds")
-_STARTERS = _words("""a after all also although an and another are as at because before both but by can
+_STARTERS = words("""a after all also although an and another are as at because before both but by can
     could did do does each even every finally first for from had has have he her here his how however i if
     in is it its let many may meanwhile might most must my next no not now of on one only or our she should
     since so some such that the their then there these they this those though to two was we were what when
     where which while who why will with would yet you your""")
 # Behind a time these belong to it: "5 p.m. Monday", "9 a.m. Eastern".
-_AFTER_TIME = _words("""monday tuesday wednesday thursday friday saturday sunday january february march
-    april may june july august september october november december eastern central mountain pacific
-    greenwich""")
+_AFTER_TIME = words("eastern central mountain pacific greenwich") | frozenset(
+    name.lower() for name in (*tables.WEEKDAYS.values(), *tables.MONTHS)
+)
+_SPANS = words("minute hour second year week month mile foot yard")
+_LONG = words("no art long par p pp")  # before "I." they are mostly words
 
 _OPENING = "\"'“‘„«([{—–-¿¡\u2060"
 # No pattern has a lookahead behind a repetition: that takes quadratic time on 100 000 full stops.
@@ -78,7 +55,9 @@ _NEXT_WORD = re.compile(rf"\s*[{re.escape(_OPENING)}]*(\w{{0,24}}\.?)")
 _NUMERAL = re.compile(r"[IVXLC]{2,8}\.?|[VX]\.?")
 _NUMBER_FOLLOWS = re.compile(r"\s*[+(#$£€]?\d")
 _CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}[-/ ]?\d")
+_INITIAL_FOLLOWS = re.compile(r"\s[A-Z]\.\s[A-Z]")
 _SUM_FOLLOWS = re.compile(r"\s[=+×÷/]\s")  # "5! = 120", "1 + 2 + ... + n"
+_UNSAID = re.compile(r"[A-Z]?(?!x+$)[b-df-hj-np-tv-xz]{2,4}")  # cut short, and none of the tables: "prtd"
 _DOTTED = re.compile(r"[^\W\d_](?:\.[^\W\d_])*")  # an initial, or U.S
 _LIST_ITEM = re.compile(r"[-*•‣·–—]\s|\(?(?:\d{1,3}|[a-zA-Z])[.)]\s")
 _CLAUSE_END = re.compile(r"[;:,][\"'”’)\]]*(?=\s)|[—，；：、](?=.)|\s[-–](?=\s)", re.DOTALL)
@@ -92,7 +71,7 @@ _BEGINS_WITH_TIME = re.compile(
 _MOVE_FOLLOWS = re.compile(r"\s(?:[KQRBN][a-h1-8]{0,2}x?[a-h][1-8]|O-O)")  # of chess: "2. Nf3"
 _CHAIN = re.compile(r"\s[A-Z]\.\s[A-Z][a-z]{1,4}\.")  # "Fed. R. Civ. P."
 # Parts of the names of journals: "Phys. Rev. Lett. 95".
-_JOURNALS = _words("""phys rev lett mod chem soc am proc natl acad sci biol mol j trans acc appl math comput
+_JOURNALS = words("""phys rev lett mod chem soc am proc natl acad sci biol mol j trans acc appl math comput
     med clin exp eng int ann bull mater opt pub ct supp supr exh reg""")
 _CITED_FOLLOWS = re.compile(
     r"\s(?:\d|(?:[A-Z][a-z]{0,6}|[A-Z]{1,3})\.\s?[\d(,A-Z]|of\s|(?:USA,?\s|[A-Z](?:,?\s|-))\d)"
@@ -216,69 +195,80 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
     if marks.startswith(("..", "…")) or before[-1:].isspace():  # three dots, also with blanks between
         return not (lowercase and capitals) and text[following.start(1) : following.start(1) + 1] != "."
 
-    words = before.split()
-    word = words[-1].lstrip(_OPENING) if words else ""
-    if len(words) == 1 and mark.start() - start < _LOOK_BACK and word.isdigit() and len(word) <= 3:
+    *earlier, word = before.split() or [""]
+    word = word.lstrip(_OPENING)
+    if not earlier and mark.start() - start < _LOOK_BACK and word.isdigit() and len(word) <= 3:
         return False  # the number of an item: "1. Wash your hands."
-    if word == "1" and words[-2:-1] and words[-2].endswith(":"):  # "In order: 1. Leeds"
+    if word == "1" and earlier and earlier[-1].endswith(":"):  # "In order: 1. Leeds"
         return False
-    abbreviation = word.lower()
-    if _SHILLINGS.fullmatch(word) and _NUMBER_FOLLOWS.match(text, end):  # "10s. 6d."
+    if _is_cut_short_before(text, mark.start() - len(word), word, end, following):
         return False
-    if "-" in word and (word[0].isdigit() or ".-" in word):  # "6-oz", "10-min", "Maj.-Gen"
-        abbreviation = abbreviation.rpartition("-")[2]
-    if abbreviation in _NEVER_LAST:
-        return False
-    if abbreviation in _BEFORE_NUMBER and _NUMBER_FOLLOWS.match(text, end):
-        return False
-    if abbreviation in _JOURNALS and _CITED_FOLLOWS.match(text, end):
-        return False
-    if word == "App" and len(next_word.rstrip(".")) == 1:  # "App. A"
-        return False
-    if abbreviation in ("dep", "arr") and len(next_word) == 3:  # "Dep. JFK", "arr. Sun"
-        return False
-    if abbreviation in ("no", "nos") and next_word == "of" and not text.startswith(" of course", end):
-        return False  # "no. of items"
-    if word.isdigit() and _MOVE_FOLLOWS.match(text, end):
-        return False
-    if word.istitle() and len(word) < 5 and _CHAIN.match(text, end):
-        return False
-    if abbreviation in _WEEKDAYS and next_word.rstrip(".").lower() in _MONTHS:  # "Wed. Nov 11"
-        return False
-    if (
-        abbreviation in _BEFORE_NUMERAL
-        and next_word[:1] == "I"
-        and (next_word == "I." or text[following.end(1) : following.end() + 1] in ("-", "–", ",", ":", ")"))
-        and (
-            abbreviation not in ("no", "art", "p", "pp")
-            or text.startswith(", §", following.end(1))
-            or text[following.end() : following.end() + 1] in "-–"
-        )
-    ):
-        return False  # "Vols. I–III", "Vol. I."
-    if abbreviation in _BEFORE_NUMERAL and _NUMERAL.fullmatch(
-        next_word.upper() if len(next_word) > 1 else next_word
-    ):
-        return False
-    if abbreviation in ("no", "nos", "ref", "lot") and _CODE_FOLLOWS.match(text, end):
-        return False
-    is_inch = abbreviation == "in" and (word[0].isdigit() or (len(words) > 1 and words[-2][-1].isdigit()))
-    known = is_inch or abbreviation in _PERHAPS_LAST or _DOTTED.fullmatch(word) is not None
-    if lowercase and abbreviation == "cent" and words[-2:-1] == ["per"]:
-        return False
+    key = _abbreviated(word)
+    is_counted = key != word.lower() or (bool(earlier) and earlier[-1][-1].isdigit())
+    is_inch = key == "in" and (is_counted or word[0].isdigit())
+    known = is_inch or _DOTTED.fullmatch(word) is not None
+    known = known or (_is_known(word) and (is_counted or not _needs_number(key)))
     if lowercase:
-        return not capitals and not known
-    if not known:
+        return not (capitals or known or (key == "cent" and earlier[-1:] == ["per"]))
+    is_word = word.isalpha() and word.islower() and len(word) > 1 and not is_counted
+    if not known or (is_word and (key in tables.ALSO_WORDS or key not in tables.ABBREVIATIONS)):
         return True
-    is_counted = len(words) > 1 and words[-2][-1].isdigit() and words[-3:-2] != ["a"]
-    if word in _SPANS and is_counted and next_word[1:2].islower():  # "ETA 20 min. Traffic is bad."
+    is_span = is_counted and tables.UNITS.get(word.rpartition("-")[2]) in _SPANS and earlier[-2:-1] != ["a"]
+    if is_span and next_word[1:2].islower():  # "ETA 20 min. Traffic is bad."
         return next_word.lower().rstrip(".") not in _AFTER_TIME
-    if abbreviation in ("a.m", "p.m"):
+    if key in ("a.m", "p.m"):
         if _BEGINS_WITH_TIME.match(text, start, end):  # "At 5 a.m. Mr. Smith left."
             return False
         zone = next_word.isupper() and 2 <= len(next_word) <= 4
         return not zone and next_word.lower() not in _AFTER_TIME
     return next_word.lower() in _STARTERS  # with a full stop it is an initial, and no starter
+
+
+def _abbreviated(word: str) -> str:
+    """ "Maj.-Gen" -> "gen", "6-oz" -> "oz", "No" -> "no"."""
+    is_joined = "-" in word and (word[0].isdigit() or ".-" in word)
+    return word.lower().rpartition("-")[2] if is_joined else word.lower()
+
+
+def _is_known(word: str) -> bool:
+    key = _abbreviated(word)
+    is_unsaid = _UNSAID.fullmatch(word) is not None and word not in tables.UNITS
+    return key in tables.CUT_SHORT or key in WITH_SENSES or is_unsaid
+
+
+def _needs_number(key: str) -> bool:
+    return key in tables.BEFORE_NUMBERS or key == "p"
+
+
+def _is_cut_short_before(text: str, at: int, word: str, end: int, following: re.Match) -> bool:
+    """Whether what follows tells that a word is cut short: "No. 5", "Vol. II", "Wed. Nov 11"."""
+    key, next_word = _abbreviated(word), following[1]
+    if key in tables.BEFORE_NAMES:
+        return True
+    is_sign = word in tables.BOOKS or word in tables.CURRENCY_CODES or key in ("n°", "nº")
+    is_sign = is_sign or _SHILLINGS.fullmatch(word) is not None  # "10s. 6d."
+    if (is_sign or _is_known(word)) and _NUMBER_FOLLOWS.match(text, end):
+        return True
+    if _is_known(word) and len(key) > 1 and _INITIAL_FOLLOWS.match(text, end):  # "dir. D. Villeneuve"
+        return True
+    if key in WITH_SENSES and is_told_behind(word, text, at):
+        return True
+    if key in tables.WEEKDAYS and next_word.rstrip(".").lower() in tables.MONTH_NUMBERS:
+        return True
+    if key in _JOURNALS and _CITED_FOLLOWS.match(text, end):
+        return True
+    if word.isdigit() and _MOVE_FOLLOWS.match(text, end):
+        return True
+    if word.istitle() and len(word) < 5 and _CHAIN.match(text, end):
+        return True
+    if not _needs_number(key):
+        return False
+    behind = text[following.end() : following.end() + 1]
+    is_part = next_word == "I." or (next_word == "I" and behind in ("-", "–", ",", ":", ")"))
+    if is_part or (next_word[:1] == "I" and behind in ("-", "–")):  # "Vols. I–III", "Vol. I."
+        return key not in _LONG or behind in ("-", "–") or text.startswith(", §", following.end(1))
+    numeral = next_word.upper() if len(next_word) > 1 else next_word
+    return _NUMERAL.fullmatch(numeral) is not None or _CODE_FOLLOWS.match(text, end) is not None
 
 
 def _last_cut(text: str, start: int, limit: int) -> int:

@@ -44,6 +44,7 @@ _WORD_BREAKS = frozenset(f"\u00ad\u200b\ufeff{FILL}")  # invisible, and nothing 
 _NOT_CLEAN = re.compile("[^\t-\r -~]")
 _WRITTEN_WORD = re.compile(r"'{0,9}[A-Za-z][A-Za-z']{0,50}")
 _PHONEMES = re.compile(r"\{([^{}]*)\}")
+_APOSTROPHES = re.compile(r"(?<![\d'.])\d{1,3}(?:'\d{3})+(?![\d'\"])")  # of thousands: "1'000'000"
 _LOOK_BACK = 100  # characters: no rule looks further
 _LETTERS = (ordinary_word, network_address, address, *WORDS, *SIGNS)  # not every letter begins a word: "ⁿ"
 _DIGITS = (network_address, *NUMBERS)
@@ -86,6 +87,8 @@ class _Given(NamedTuple):
 def _read(text: str, given: Sequence[_Given], is_british: bool) -> tuple[list[Span], list[LeftOut]]:
     spans: list[Span] = []
     left_out: list[LeftOut] = []
+    if "'" in text:
+        text = _APOSTROPHES.sub(lambda match: match[0].replace("'", ","), text)
     cursor = begin(text, is_british)
     parts = iter((*given, _Given(len(text), len(text), [])))
     part = next(parts)

@@ -28,6 +28,12 @@ and ends."""
         ["On Jan. 5 she came."],
         ["ETA 20 min. Monday.", "It takes 20 min.", "Traffic is bad."],
         ["It leaves at 9, arr. Sun 6/8, dep. Boston 7:10.", "Vit. D3, Cat. 4, Conf. Rm. 2; 7 mi. on foot."],
+        ["See 124 Stat. 119, U.S. Const. art. I, § 8, and dir. D. Lynch.", "It has mass.", "Energy too."],
+        [
+            "At 77 Mass. Ave. Tokyo, Bldg. C, tol. ±2, temp. 9; sold by the lb.",
+            "He gets a min.",
+            "Dad waits.",
+        ],
         # marks inside
         ["Pi is 3.14.", "Visit www.example.com.", "Or https://a.b/c?d=e, my friend.", "Bye!"],
         ["In 1990.", "Twenty of 30.", "20 more."],

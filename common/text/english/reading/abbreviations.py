@@ -23,11 +23,11 @@ _DOTTED = re.compile(
 )
 _SPACED = re.compile(r"(?:i\. e|e\. g|A\. D|B\. C|U\. S|N\. Y|D\. C)\.")  # in old books
 _SLASHED = re.compile(
-    r"(w/o|w/in|w/out|w/e|w/c|w/v|w/w|v/v|w/|f/u|d/c|h/o|s/p|y/y|m/m|q/q|c/o|n/a|y/o|b/c|b/w|a/k/a|d/b/a|f/k/a|km/h|m/s|p/h|p/w|p/m|p/a)(?![/\w])|w/(?!/)",
+    r"(w/o|w/in|w/out|w/e|w/c|w/v|w/w|v/v|w/|r/t|f/u|d/c|h/o|s/p|y/y|m/m|q/q|c/o|n/a|y/o|b/c|b/w|a/k/a|d/b/a|f/k/a|km/h|m/s|p/h|p/w|p/m|p/a)(?![/\w])|w/(?!/)",
     re.IGNORECASE,
 )
 _SLASHED_WORDS = {
-    **{"w/o": "without", "w/": "with", "c/o": "care of", "n/a": "NA", "y/o": "year old"},
+    **{"w/o": "without", "w/": "with", "c/o": "care of", "n/a": "NA", "y/o": "year old", "r/t": "round trip"},
     **{
         "w/out": "without",
         "w/in": "within",
@@ -87,6 +87,8 @@ def slashed_abbreviation(cursor: Cursor) -> Reading | None:
     if cursor.behind_word != "/" or cursor.touches_word:
         return None
     match = _SLASHED.match(cursor.text, cursor.at)
+    if match and cursor.is_equation and len(match[0]) == 3 and match[0] not in ("w/o", "m/s"):  # "A = b/c"
+        return None
     if not match or (match[0] == "W/" and cursor.text[match.end() : match.end() + 1].isupper()):  # "W/D"
         letters = None if cursor.is_equation else _SLASHED_LETTERS.match(cursor.text, cursor.at)
         return Reading(" ".join(map(letter_name, letters[0].split("/"))), letters.end()) if letters else None
@@ -129,6 +131,8 @@ def abbreviation(cursor: Cursor) -> Reading | None:
     word, end = cursor.word, cursor.word_end + 1
     key, following = word.lower(), cursor.next(end)
     if not (word.islower() or word.istitle() or word.isupper()) or word == "EST":  # "PCs.", "8 pm EST."
+        return None
+    if cursor.text[end : end + 1].islower():  # "config.py"
         return None
     if len(word) == 1:
         letter = in_latin(word)
@@ -207,7 +211,7 @@ def _is_abbreviated(cursor: Cursor, word: str, key: str, end: int, following: st
     if (word, following[:1].isdecimal()) == ("Fr", True) or (key in tables.MONTH_NUMBERS and word.islower()):
         return False  # Swiss francs; "mar."
     is_number = following[:1].isdecimal()
-    is_code = key in ("no", "nos", "ref") and _CODE_FOLLOWS.match(cursor.text, end) is not None
+    is_code = key in tables.BEFORE_NUMBERS and _CODE_FOLLOWS.match(cursor.text, end) is not None
     if key in tables.BEFORE_NUMBERS and not is_number:
         is_small = following.islower() and len(following) > 1 and key in _ROMAN_IN_SMALL
         is_roman = (following.isupper() or is_small) and say.roman(following.upper()) is not None

@@ -31,7 +31,7 @@ _MILLIONS = re.compile(
 )
 _MILLIONS_OF_MONEY = re.compile(r"m(?=\s?(?:USD|EUR|GBP|JPY|INR|CHF|AUD|CAD|NZD|€|£)(?!\w))")
 _AGED = re.compile(
-    r"\(\d\dM[),]|\b(?:[Hh]e's|[Ii]'m)\s\d\dM(?!\w)"
+    r"^\d\dM(?=\s(?:here|and|from|in|w/|with|dating|living|looking)(?!\w))|\(\d\dM[),]|\b(?:[Hh]e's|[Ii]'m)\s\d\dM(?!\w)"
 )  # a man of that age: "bf (26M)", "he's 28M"
 _BEFORE_QUANTITY = words("""to from over under nearly almost about some around roughly than least most worth
     population reach reached hit exceed exceeded total totaling ~ > <""")
@@ -43,6 +43,7 @@ _EXTENTS = words("tall high long wide deep thick")
 _OPEN = words("open hours daily")
 _HYPHENED = words("table figure fig exhibit ht height")  # "Table 2-1", not "Tables 2-4"
 _MILLION = re.compile(r"m(?!\w)")
+_TO_NOON = re.compile(r"\s?[-–]\s?(noon|midnight)\b")
 _TIMES = re.compile(r"x(?!\w)")
 _SCORED = re.compile(
     r"\b(?:w[io]ns?|lost|loses?|beat|score[sd]?|led|leads?|by|victory|defeat|draw|tied|game)\b"
@@ -93,7 +94,9 @@ def amount(cursor: Cursor) -> Reading:
     unit, end = unit_after(cursor, end, is_one and not after)
     is_size = cursor.previous == "the" and cursor.next(end) in _EXTENTS  # "the 10 foot tall wall"
     is_pack = cursor.previous == "(" and cursor.earlier.isdecimal() and text.startswith(")", end)
-    is_pack = is_pack and cursor.next(end + 1).islower()  # "2 (14 oz) cans"
+    is_pack = (
+        is_pack and cursor.next(end + 1).islower() and cursor.next(end + 1) not in FINITE - {"can"}
+    )  # "2 (14 oz) cans"
     if unit[:1] == " " and not joint and (is_size or is_pack or cursor.previous.lower() in ("a", "an")):
         unit = f" {singular_unit(unit.strip())}"  # "a 10 km run"
     if joint != "by" and not unit and (times := _TIMES.match(text, end)):
@@ -124,6 +127,8 @@ def amount(cursor: Cursor) -> Reading:
     are_hours = cursor.previous.lower() in _OPEN or cursor.previous[:3].lower() in tables.WEEKDAYS
     if is_set or (joint == "to" and numbers[0] == numbers[1] and not are_hours):  # "a 50-50 chance"
         joint = ""
+    if not joint and (last := _TO_NOON.match(text, end)):  # "7-noon"
+        unit, end = f" to {last[1]}", last.end()
     said = f" {joint} ".join(spoken).replace("  ", " ")
     if not (unit or after or joint):
         said, end = _day_or_plus(cursor, numbers[0], said, end)

@@ -17,8 +17,8 @@ _SURNAME = re.compile(r"(?:Mac|Mc|O|De|La|Di|Van|Fitz|Le)[A-Z][a-z]+")
 # What is numbered in Roman numerals, and who.
 NUMBERED = words("""chapter chap ch part volume vol book act scene section article appendix phase type class
     grade level figure table title war episode stage season round game mark element bowl verse canto unit
-    lesson division tier corps wars quarter psalm annex category apollo rocky version protocol page p pp
-    saturn gemini ares sc""")
+    lesson division tier corps wars quarter amendment psalm annex category apollo rocky version protocol page
+    p pp saturn gemini ares sc""")
 _REIGN = re.compile(
     r"\b(?:reign|rule[drs]?\b|king|queen|emperor|empress|pope|pharaoh|throne|crown|dynasty|died|death|monarch"
     r"|(?:sons?|daughter|brother|count)\sof|succe(?:ed|ss)|abdicat|duke|prince|earl\b|sultan|heir|bishop|caliph)",
@@ -57,6 +57,7 @@ _GIVEN_NAMES = words("""thomas walter arthur albert samuel benjamin donald kenne
     cornelius nelson sterling sam tom joe""")
 _ELEMENT = "He|Li|Be|Ne|Na|Mg|Al|Si|Cl|Ar|Ca|Ti|Cr|Mn|Fe|Co|Ni|Cu|Zn|As|Br|Ag|Sn|Ba|Pt|Au|Hg|Pb|[HBCNOFPSKIU]"
 _ELEMENT = f"{_ELEMENT}|Et|Me|Ph"  # and groups
+_DECIMAL_FOLLOWS = re.compile(r"\s\d+\.\d")
 _OF_FORMULA = re.compile(r"[A-Za-z\d]\([A-Z]{1,3}\)\d")  # "Fe(OH)3"
 _FORMULA = re.compile(rf"(?=[A-Z]+[a-z0-9])(?:(?:{_ELEMENT})\d{{0,2}}){{2,10}}")
 
@@ -115,6 +116,7 @@ def _capitals(cursor: Cursor, word: str) -> str:
     if word == "BID" and (cursor.previous in _DOSED or cursor.previous[:1].isdecimal()):  # twice a day
         return word
     is_term = cursor.next(cursor.word_end) == "="  # "OR = 2.3"
+    is_term = is_term or (word == "OR" and _DECIMAL_FOLLOWS.match(cursor.text, cursor.word_end) is not None)
     is_term = is_term or _OF_FORMULA.match(cursor.text, max(cursor.at - 2, 0)) is not None
     if lower in tables.SHORT_WORDS and not is_term:
         return lower

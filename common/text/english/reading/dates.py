@@ -29,14 +29,10 @@ _DAY_FOLLOWS = re.compile(r"\s(?:the\s)?(?:\d{1,2}(?i:st|nd|rd|th)?|\d{4})(?![\w
 _WORDS_TOO = words("may march mar dec sep")
 _BEFORE_MONTH = words("""on in by of since until till from before after to the and during between early late
     mid this last next every each""")
-_DATED = words("""on by until since before after dated due starting beginning effective shipped filed arrived
-    delivered mailed expires issued signed""")
 _NO_WORDS = words("tue tues weds thu thur thurs")  # days in small letters too
 _DAYS_TOO = words("mon wed sat sun tu th")  # in capitals they are names and words as well
 _ZONES = words("ET CT MT PT EST EDT CST CDT MST MDT PST PDT GMT BST")
-_DUE = words("due date when start starts end ends deadline")
-_REVISED = words("update updated edit edited posted revised effective news")
-_ON = words("on next last every each until till by closed open")
+_ON = words("thru through since on next last every each until till by closed open")
 _DAYTIMES = words("night morning afternoon evening nights mornings afternoons evenings noon brunch nite")
 _OTHER_DAY = re.compile(r"(?:,\s|\s&\s|\sand\s|\sor\s)([A-Z][a-z]{1,4})\b")
 _SHORT_YEAR = re.compile(r"\s'\d\d(?!\w)")
@@ -46,12 +42,19 @@ _TIME_FOLLOWS = re.compile(r"\s?\d\d:\d\d(?!\d)")
 _OF_SECONDS = words("""long delay delays later left timeout timeouts window clip clips break remaining
     elapsed interval countdown wait pause ad limit cooldown ago apart each duration between interval
     intervals rest""")
+_TO_SECONDS = re.compile(r"\sto\s\d+m?s\b")
 _CHANGED = re.compile(r"\s?(?:->|→)")  # "30s -> 60s"
 _FOR_SECONDS = words("in for after within every wait waits waited timeout under over takes took lasts lasted")
 _BEFORE_SECONDS = _FOR_SECONDS | words("""is was to than about only by at of least most = : < > ~ ( , [ -> →
     until hold last first next another exactly around roughly up nearly almost""")
-_SURE_DAY = re.compile(r"\d{1,2}/(?:1[3-57-9]|2\d|3[01])")
-_DAY_NAMES = words("mon tues wednes thurs fri satur sun")
+# Before a day in digits, in small letters: "on 3/14", "Tues. 3/14", "due: 3/14", "12/23 through 1/2".
+BEFORE_DAYS = (
+    r"\b(?:on|by|until|since|before|after|thru|til|till|eta|ends?|ending|begins|begun|starts|closes|closed|opens|valid"
+    r"|arrives|arriving|leaves|leaving|departs|departing|moved\sto|rescheduled\sto|postponed\sto|back|dated|dtd|due|starting|beginning|effective|shipped|filed|arrived|delivered|mailed"
+    rf"|expires|issued|signed|exam|meeting|games?|classes|(?:mon|tues|wednes|thurs|fri|satur|sun)day|{_WEEKDAY})\.?,?\s"
+    r"|(?:\d\s?[ap]\.?m\.?|\bnoon|\bmidnight|\d:\d\d|\b[ecmp][sd]?t)\s|\b(?:due|date|when|starts?|ends?|deadline):\s|\b(?:updated?|edit(?:ed)?|posted|revised|effective|news)\s\("
+    r"|\b(?:week|wk\.?|night|morning|evening|as|day|call|letter|e?-?mail|memo|notice|minutes|min\.|mins)\sof\s|\d{1,2}/(?:1[3-57-9]|2\d|3[01])\s(?:to|thru|through)\s"
+)
 
 
 @form(
@@ -214,23 +217,12 @@ def _is_day_named(cursor: Cursor, end: int) -> bool:
     return bool(other) and other[1].lower() in tables.WEEKDAYS
 
 
-def dated_fraction(cursor: Cursor, first: int, second: int) -> str:
-    """The date of "on 3/14" and "Tues. 3/14", "" for a fraction."""
-    before = cursor.earlier if cursor.previous == "," else cursor.previous
-    key = before.rstrip(".").lower()
-    if key == ":" and cursor.earlier.lower() in _DUE:
-        key = "on"
-    if key == "(" and cursor.earlier.lower() in _REVISED:
-        key = "on"
-    if key == "of" and cursor.earlier.lower() in ("week", "night", "morning", "evening", "as", "day"):
-        key = "on"
-    if key in ("to", "through", "thru") and _SURE_DAY.fullmatch(cursor.earlier):  # "12/23 through 1/2"
-        key = "on"
-    is_date = key in _DATED or key.removesuffix("day") in _DAY_NAMES or key in tables.WEEKDAYS
+def day_said(cursor: Cursor, first: int, second: int, in_any_order: bool = False) -> str:
+    """3, 14 -> "March fourteenth"; "" where they are no month and day."""
     month, day = in_order(cursor, first, second)
-    if month > 12:
+    if month > 12 and in_any_order:
         month, day = day, month
-    return f"{tables.MONTHS[month - 1]} {say.ordinal(day)}" if is_date and is_day(month, day) else ""
+    return f"{tables.MONTHS[month - 1]} {say.ordinal(day)}" if is_day(month, day) else ""
 
 
 def in_order(cursor: Cursor, first: int, second: int) -> tuple[int, int]:
@@ -266,10 +258,16 @@ def decade(cursor: Cursor, m: re.Match) -> str:
 def are_seconds(cursor: Cursor, end: int) -> bool:
     """Whether the "s" of "30s" stands for seconds: "in 30s", "a 30s delay"; not "in her 30s", "80s music"."""
     following = cursor.next(end).lower()
-    if following in _OF_SECONDS or (following == "-" and cursor.next(end + 1).lower() in _OF_SECONDS):
+    if (
+        following in ("x", "×")
+        or following in _OF_SECONDS
+        or (following == "-" and cursor.next(end + 1).lower() in _OF_SECONDS)
+    ):
         return True
     before = cursor.previous.lower()
     if _CHANGED.match(cursor.text, end):
+        return True
+    if before == "from" and _TO_SECONDS.match(cursor.text, end):  # "from 30s to 60s"
         return True
     if following == "of":  # "30s of silence"
         return before not in DETERMINERS and before.rstrip("-") not in ("early", "late", "mid")

@@ -3,51 +3,35 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.amounts import amount
 from melforge.common.text.english.reading.capitals import letter_name, letters_and_digits, one_by_one
 from melforge.common.text.english.reading.cursor import NUMBER, Cursor, Reading, Rule, first_reading, form
-from melforge.common.text.english.reading.dates import (
-    DATES,
-    are_seconds,
-    dated_fraction,
-    decade,
-    in_order,
-    is_day,
-)
+from melforge.common.text.english.reading.dates import DATES, are_seconds, decade, in_order, is_day
+from melforge.common.text.english.reading.fractions import fraction, short_fraction
 from melforge.common.text.english.reading.money import european_price, pence, pence_per
 from melforge.common.text.english.reading.streets import house_in_queens, house_number
 from melforge.common.text.english.reading.telephone import DIGITS, is_access_code
 from melforge.common.text.english.reading.times import TIMES, duration
 from melforge.common.text.english.reading.units import LETTERED, per_unit, plural_unit, unit_after, unit_name
-from melforge.common.text.english.reading.word_classes import CLOSED, FINITE, PREPOSITIONS
+from melforge.common.text.english.reading.word_classes import CLOSED, PREPOSITIONS
 from melforge.common.text.english.reading.words import RELEASE, said_version
 from melforge.common.text.english.word_parts import words
 
-_FRACTION = re.compile(
-    r"(?:(\d{1,4})[ -])?(\d{1,4})/(\d{1,4})(?:rds?|ths?|nds?|RD|TH|ND)?(?!(?!s(?!\w))[\w/]|\.\d|,\d{3})"
-)
-_SHORT_FRACTION = re.compile(r"(\d{1,6})?\s?([½¼¾⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞⅐⅑⅒])")
 _SCIENTIFIC = re.compile(
     r"(?:(\d+(?:\.\d+)?)(?:[eE]|\s?[×x]\s?10(?:\^|(?=[⁻⁺⁰-⁹¹²³])))|10(?:\^(?=-)|(?=⁻)))"
     r"([+-]?\d{1,4}|[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]{1,4})(?!\w)"
 )
 _MAGNITUDES = words("k K M B T bn mn tn mln bln")
 _BY = re.compile(r"(?:x\d+){1,3}(?:[cmk]?m|ft|in|px)?")
-_OF_MUSIC = re.compile(r"[♩♪𝅘𝅥]|\b[A-G][#♯♭b]?\s(?:minor|major)\b|\bkey of [A-G]|\btime signature\b")
-_GOES_ON = re.compile(r"[^\w\s]?$|\s?[-–:=+×a-z,;.*%\"'″]")
+_OF_NORMS = re.compile(r"\b(?:ISO|IEC|EN|DIN|BS|IEEE|ANSI|ASTM|UL|NFPA)\W{0,3}(?:[A-Z]+\W)?$")
 _OF_WEIGHT = re.compile(r"\b(?:weigh|lost|gained|heavy|lbs?\b)")
 _OF_GOALS = re.compile(r"\d\+\d{1,2}['′]|\b\d\s?[-–]\s?\d\b(?!\d)|\b(?:[Gg]oals?|[Ss]ub|pen|HT|FT)\b")
-_OF_BETS = re.compile(r"\b(?:odds|bookies|favourites?\sat)\b")
-_SECONDS = re.compile(r"\s?s(?:ecs?)?(?!\w)")
 _BEFORE_TO = words("""able back come easy glad go going good got hard happy have like listen love need nice
     ready talk time trying used want way""")
 _ITS = words("the my your ur")
-_BEFORE_DATES = words("class classes game games exam test due meeting section sections")
-_EVENTS = words("meeting mtg call game party show class event deadline session visit appointment appt")
 _OBJECTS = words("me u us him her them")
 _ASKING = words("want wants wanted need needs ask asked tell told remind help allow like")
 _BEHIND_SOUND = words("""u ur me my your be bed b c do get go have hear know leave say see sleep talk work""")
@@ -55,27 +39,13 @@ _DAYS = frozenset((*tables.WEEKDAYS, *(day.lower() for day in tables.WEEKDAYS.va
 _BEFORE_FOR = words(
     "good thx thanks thank ready wait waiting luv nice ok okay time perfect all much tix tickets"
 )
-_TO_FRACTION = re.compile(r"(\d{1,3})\s?[-–]\s?(?=\d{0,3}\s?[½¼¾⅓⅔⅛])")
 _EVERY = re.compile(r"/(?:day|week|month|year|wk|mo|yr|d|\d{1,2}\s?(?:h|hrs?|hours|days|weeks))\b")
 _PLURAL_SIZE = re.compile(r"x(\d{1,2})s")
-_HALVED_BEHIND_HYPHEN = re.compile(r"-(?:price|off|time)\b")
-_CRICKET = re.compile(
-    r"\b(?:posted|declared|wickets?|innings|overs|cricket|batting|Test|stumps|runs|ov|all\sout)\b"
-)
-_SIZES = words("thick wide long deep high tall by of x in and")
 _CODES = words("""section sec article art rule clause cl paragraph para § §§ code subsection exception title
     s ss r reg""")
 _PORTS = words("""80 443 3000 3001 3306 4000 4200 5000 5173 5432 6379 8000 8001 8080 8081 8443 8888 9000
     9090 27017""")
-_SCORES = {("24", "7"): "twenty-four seven", ("9", "11"): "nine eleven", ("7", "11"): "seven eleven"}
-_SCORES |= {("20", "20"): "twenty twenty"}
-_RATED = words("rated rate rates rating score scored scores : gave give gives got get gets solid")
-_PAGES = words("""stop lap page p slide part step item question track disc photo image frame retry attempt try
-    ep thread test day week lesson chapter episode round level batch epoch stage phase shard chunk box""")
-_QUARTERED = (2, 3, 4, 8, 16)  # the denominators of fractions in brackets
-_HALVED = words("price dozen time marathon way off mast")
 _HEIGHT = r"(\d{1,3})\s?['′](?:\s?-?\s?)(\d{1,2}(?:\.\d)?)\s?(?:\"|″|'')"
-_FEET = re.compile(r"['′](?![\w'])")
 _DECIMAL_COMMA = re.compile(r"(\d{1,3}),(\d{1,2})(?!\d|,\d)(?:\s(million|billion)\b)?")
 _NUMBER_WORDS = words("two three four five six seven eight nine ten several some")
 
@@ -96,6 +66,8 @@ def ratio(cursor: Cursor, m: re.Match) -> str:
     before = cursor.text[max(cursor.at - 2, 0) : cursor.at]
     if before[1:] == ":" and before[0].isalpha() and not m[3]:  # "node:internal/process:95:5"
         return f"line {say.integer(m[1])}, column {say.integer(m[2])}"
+    if _OF_NORMS.search(cursor.text, max(cursor.at - 12, 0), cursor.at):  # "ISO 9001:2015"
+        return f"{say.decimal(m[1])}, {say.year(int(m[2]))}"
     if m[1] in _PORTS and m[2] in _PORTS:
         return f"{say.short(m[1])} colon {say.short(m[2])}"
     said = f"{say.decimal(m[1])} to {say.integer(m[2])}"
@@ -158,13 +130,15 @@ def part_of_year(cursor: Cursor, m: re.Match) -> str:
     return f"{the}{say.ordinal(int(m[1] or m[2]))} {'quarter' if m[1] else 'half'}{year}"
 
 
-@form(rf"(\d+(?:\.\d+)*)(?:-(\d+)|{RELEASE})?(?!\w)")
+@form(rf"(\d+(?:\.\d+)*)(?:-(\d+)|\.([xX*])|{RELEASE})?(?!\w)")
 def dotted_numbers(cursor: Cursor, m: re.Match) -> str:
     """1.2.3, 5.15.0-91, 3.0-rc2, 1.234.567."""
     parts = m[1].split(".")
-    if m[3] and not cursor.touches_word:
-        return said_version(m[1], m[3], m[4], m[5])
-    if len(parts) < 3 or m[3]:
+    if m[3]:  # "2.13.x"
+        return f"{said_version(m[1])} point {'star' if m[3] == '*' else 'X'}"
+    if m[4] and not cursor.touches_word:
+        return said_version(m[1], m[4], m[5], m[6])
+    if len(parts) < 3 or m[4]:
         return ""
     if m[2]:
         return f"{said_version(m[1])} dash {say.integer(m[2])}"
@@ -207,12 +181,6 @@ def ordinal_range(cursor: Cursor, m: re.Match) -> str:
     """5-6th grade."""
     first, second = int(m[1]), int(m[2])
     return f"{say.ordinal(first)} to {say.ordinal(second)}" if first < second else ""
-
-
-@form(r"(\d{1,3}(?:'\d{3})+)(?![\w'])")
-def swiss_thousands(cursor: Cursor, m: re.Match) -> str:
-    """1'000'000."""
-    return say.integer(m[1].replace("'", ""))
 
 
 @form(r"(\d{1,3}(?:[. \u00a0\u202f]\d{3})+),(\d{1,2})(?!\d|,\d)")
@@ -268,143 +236,12 @@ def days_with_months(cursor: Cursor, m: re.Match) -> str:
     (month, day), (last_month, last) = (in_order(cursor, int(m[n]), int(m[n + 1])) for n in (1, 3))
     is_later = month == last_month and day < last
     is_sure = min(day, last) > 12 and {day, last}.isdisjoint((16, 32, 64))  # "5/21–6/20", no "3/16-5/16"
+    is_later = is_later or (month > 10 and last_month < 3)  # "12/23-1/2"
     is_later = is_later or (month < last_month and (month > day or last_month > last or is_sure))
     if cursor.is_equation or not (is_later and is_day(month, day) and is_day(last_month, last)):
         return ""
     first = f"{tables.MONTHS[month - 1]} {say.ordinal(day)}"
     return f"{first} to {tables.MONTHS[last_month - 1]} {say.ordinal(last)}"
-
-
-def fraction(cursor: Cursor) -> Reading | None:
-    """3/4 mile, 2 1/2 cups, 24/7; on 3/4."""
-    m = _FRACTION.match(cursor.text, cursor.at)
-    if not m or not (spoken := _said_fraction(cursor, m)):
-        return None
-    if (
-        m[2] == "1" and int(m[3]) % 100 and int(m[3]) > 99 and _SECONDS.match(cursor.text, m.end())
-    ):  # "1/250 s"
-        spoken = f"one {say.ordinal(int(m[3]))}"
-    return _with_unit(cursor, spoken, m.end(), is_more_than_one=bool(m[1]) or int(m[2]) > int(m[3]))
-
-
-def _said_fraction(cursor: Cursor, m: re.Match) -> str:
-    whole, top, bottom = m[1], int(m[2]), int(m[3])
-    if whole is not None:
-        return f"{say.integer(whole)} and {_behind_whole(say.fraction(top, bottom))}" if top < bottom else ""
-    if (top, bottom) == (1, 2) and (
-        cursor.next(m.end()) in _HALVED or _HALVED_BEHIND_HYPHEN.match(cursor.text, m.end())
-    ):
-        return "half"
-    if (m[2], m[3]) in _SCORES:
-        return _SCORES[m[2], m[3]]
-    if dated := dated_fraction(cursor, top, bottom):
-        return dated
-    before = cursor.previous.lower()
-    if before == "the" and cursor.next(m.end()) in _EVENTS and is_day(*in_order(cursor, top, bottom)):
-        month, day = in_order(cursor, top, bottom)
-        return f"{tables.MONTHS[month - 1]} {say.ordinal(day)}"
-    if before.rstrip(".") in ("op", "opus"):
-        return f"{say.cardinal(top)} number {say.cardinal(bottom)}"
-    if len(m[3]) > 2 and m[3][0] == "0":  # "INV-2024/0087"
-        return f"{say.group(m[2])} slash {say.digits(m[3])}"
-    is_docket = before[-1:] == "-" and before[0].isalpha()  # "C-131/12"
-    is_docket = is_docket or (len(m[2]) == 4 and len(m[3]) > 2)  # "Regulation 2016/679"
-    is_coded = "0" in (m[2][0], m[3][0]) and not is_day(*in_order(cursor, top, bottom))  # "wind 080/12"
-    is_docket = is_docket or is_coded
-    if (before[-1:] == "/" and not cursor.is_after_blank) or is_docket:  # "ref. AB/1234/24"
-        return f"{say.short(m[2])} slash {say.short(m[3])}"
-    is_bracketed = (
-        before == "(" and cursor.text.startswith(")", m.end()) and bottom not in _QUARTERED and bottom < 13
-    )
-    if before in ("grade", "phase", "class", "type", "category"):  # "Grade 3/4"
-        return f"{say.cardinal(top)} slash {say.cardinal(bottom)}"
-    is_first = cursor.at == 0 and top == 1 and bottom in (5, 6, 7, 9, 10)
-    if is_first and not _GOES_ON.match(cursor.text, m.end()):
-        return f"{say.cardinal(top)} of {say.cardinal(bottom)}"  # "1/5 Why I left", one of several posts
-    is_part = bottom in _QUARTERED and cursor.next(m.end()) == "of"  # "stop 3/4 of the way up"
-    if (before.rstrip(".") in _PAGES and not is_part) or (is_bracketed and top <= bottom):
-        return f"{say.cardinal(top)} of {say.cardinal(bottom)}"
-    if top > 30 and bottom <= 10 and _CRICKET.search(cursor.text[max(cursor.at - 60, 0) : m.end() + 60]):
-        return f"{say.short(m[2])} for {say.cardinal(bottom)}"
-    if _is_rating(cursor, top, bottom, m.end()):
-        return f"{say.cardinal(top)} out of {say.cardinal(bottom)}"
-    if cursor.is_near(_OF_BETS):
-        return f"{say.cardinal(top)} to {say.cardinal(bottom)}"
-    is_measure = bottom in (2, 4, 8, 16) and cursor.is_near(_OF_MUSIC)
-    if cursor.next(m.end()) == "time" or is_measure:  # music
-        return f"{say.cardinal(top)} {say.cardinal(bottom)}"
-    if top + bottom == 100:
-        return f"{say.cardinal(top)} {say.cardinal(bottom)}"
-    following = cursor.next(m.end())
-    if top > bottom > 1 and following.islower() and len(following) > 2 and following not in CLOSED | FINITE:
-        return f"{say.cardinal(top)} {say.cardinal(bottom)}"  # "16/2 wire"
-    if bottom == 60 and following == "Hz":
-        return f"{say.cardinal(top)} {say.cardinal(bottom)}"
-    if top > bottom > 1 and top % bottom == 0:
-        return f"{say.cardinal(top)} divided by {say.cardinal(bottom)}"
-    is_counted = top < bottom and following.islower() and following[-1:] == "s" and len(following) > 3
-    if is_counted and bottom > 4 and bottom not in (8, 16) and following not in CLOSED | FINITE:
-        return f"{say.cardinal(top)} of {say.cardinal(bottom)}"  # "12/15 files"
-    month, day = in_order(cursor, top, bottom)
-    is_date = 12 < day < 32 and day not in (16, 20) and m[0][-1].isdecimal() and not cursor.is_equation
-    is_date = is_date and cursor.next(m.end()) not in ("of", "scale")  # "1/25 of them"
-    if is_date and is_day(month, day):
-        return f"{tables.MONTHS[month - 1]} {say.ordinal(day)}"
-    return say.fraction(top, bottom)
-
-
-def _is_rating(cursor: Cursor, top: int, bottom: int, end: int) -> bool:
-    """4/5 stars, rated 9/10, an 8/10, 11/10, 5/5; Score: 45/50."""
-    before, following = cursor.previous.lower(), cursor.next(end)
-    if bottom > 3 and following in ("stars", "points"):
-        return True
-    if before in _RATED or following in ("people", "times", "would"):
-        return bottom in (5, 10) or (bottom >= top > 12 and bottom not in (16, 32, 64))
-    if bottom != 10:
-        return top == bottom == 5
-    is_apart = before in ("a", "an") or (before.isalpha() and before not in CLOSED | _BEFORE_DATES)
-    is_tenths = following in ("of", "mi", "mile", "inch")
-    return 10 <= top < 14 or (top > 3 and is_apart and not is_tenths)
-
-
-def short_fraction(cursor: Cursor) -> Reading | None:
-    """½, 3½ miles, 1–1½ hours."""
-    if (m := _TO_FRACTION.match(cursor.text, cursor.at)) and (
-        last := short_fraction(replace(cursor, at=m.end()))
-    ):
-        return last._replace(spoken=f"{say.integer(m[1])} to {last.spoken}")
-    m = _SHORT_FRACTION.match(cursor.text, cursor.at)
-    if not m:
-        return None
-    name = tables.SYMBOLS[m[2]]
-    spoken = f"{say.integer(m[1])} and {_behind_whole(name)}" if m[1] else name
-    return _with_unit(cursor, spoken, m.end(), is_more_than_one=bool(m[1]))
-
-
-def _with_unit(cursor: Cursor, spoken: str, end: int, is_more_than_one: bool) -> Reading:
-    """A fraction with its unit: "two and a half miles", "three quarters of an inch"."""
-    if cursor.text[end : end + 1] in ('"', "″"):
-        following = cursor.next(end + 1)
-        if following.islower() and following not in _SIZES:
-            return Reading(f"{spoken.removeprefix('one ')} inch", end + 1)  # "1/2" pipe"
-        unit, end = " inch", end + 1
-    elif is_more_than_one and _FEET.match(cursor.text, end):
-        unit, end = " foot", end + 1
-    else:
-        unit, end = unit_after(cursor, end, is_one=True)
-    name = unit.strip()
-    if name == "hertz":
-        return Reading(f"{spoken} {name}", end)
-    if name.startswith("-"):  # "1/4-oz"
-        return Reading(f"{spoken} {name[1:]}", end)
-    if is_more_than_one and name.startswith("degree"):
-        return Reading(f"{spoken} {plural_unit(name)}", end)
-    if not name or name.startswith(("percent", "degree")):
-        return Reading(spoken + unit, end)
-    if is_more_than_one:
-        return Reading(f"{spoken} {plural_unit(name)}", end)
-    article = "an" if name[0] in "aeio" or name.startswith("hour") else "a"
-    return Reading(f"{spoken} of {article} {name}", end)
 
 
 @form(r"(\d{1,3}\.\d{1,3})(?:st|nd|rd|th)(?!\w)")
@@ -459,7 +296,8 @@ def mixed(cursor: Cursor, m: re.Match) -> str:
     rest = m[0][len(number) :]
     if size := _PLURAL_SIZE.fullmatch(rest):  # "2x4s"
         return f"{say.integer(number)} by {say.plural(say.integer(size[1]))}"
-    if rest == "x" and (cursor.next(m.end())[:1].isalpha() or _EVERY.match(cursor.text, m.end())):
+    is_apart = cursor.text[m.end() : m.end() + 1] == " " and cursor.next(m.end())[:1].isalnum()
+    if rest == "x" and (is_apart or _EVERY.match(cursor.text, m.end())):
         return f"{say.decimal(number)} times"
     is_heat = rest in ("C", "F") and unit_after(cursor, m.end() - 1, is_one=False)[0] != ""
     is_amount = (
@@ -490,6 +328,8 @@ def factor(cursor: Cursor, m: re.Match) -> str:
 def sound(cursor: Cursor, m: re.Match) -> str:
     """Talk 2 u, went 2 the gym, want me 2 go, sorry 4 my reply: a digit for its sound, in small letters."""
     before, following, word = cursor.previous, m[2], {"2": "to", "4": "for"}[m[1]]
+    if before == before.title():
+        before = before.lower()  # "Thx 4 the gift"
     if following in _ITS and before.isalpha() and before.islower() and before not in CLOSED | LETTERED:
         return word
     if m[1] == "2" and before in _OBJECTS and cursor.earlier.lower() in _ASKING and following[-1] != "s":
@@ -508,6 +348,12 @@ def minute_of_game(cursor: Cursor, m: re.Match) -> str:
         return f"{say.cardinal(int(m[1]))} plus {say.cardinal(int(m[2]))}"
     is_scored = (cursor.previous[:1].isupper() or cursor.previous in (",", "(")) and cursor.is_near(_OF_GOALS)
     return _counted(m[2], "minute") if is_scored else ""
+
+
+@form(r"(\d{1,2})\s?yo(?!\w)")
+def aged(cursor: Cursor, m: re.Match) -> str:
+    """8yo."""
+    return f"{say.integer(m[1])} year old"
 
 
 @form(r"(\d{1,2})((?:\s?(?i:[ap]m))?)/(\d{1,2})[cC](?!\w)")
@@ -562,7 +408,6 @@ NUMBERS: tuple[Rule, ...] = (
         feet,
         height,
         stone,
-        swiss_thousands,
     ),
     *(
         plural_number,
@@ -571,6 +416,7 @@ NUMBERS: tuple[Rule, ...] = (
         decimal_comma,
         slashed_numbers,
         days_with_months,
+        aged,
         in_two_zones,
         minute_of_game,
         sound,
@@ -610,11 +456,6 @@ def _clauses(brackets: str) -> str:
         else letter_name(part.upper())
         for part, number in zip(parts, numerals, strict=True)
     )
-
-
-def _behind_whole(fraction: str) -> str:
-    """ "one half" -> "a half"."""
-    return f"a {fraction[4:]}" if fraction in ("one half", "one quarter", "one third") else fraction
 
 
 def _counted(number: str, unit: str) -> str:

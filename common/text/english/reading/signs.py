@@ -73,6 +73,11 @@ _NUMBERED = re.compile(r"[IVXL]{1,7}|\d{1,3}(?:st|nd|rd|th)")
 _LONGEST_SIGN = max(map(len, tables.SIGNS))
 _SIGN_STARTS = frozenset(sign[0] for sign in tables.SIGNS)
 _VARIABLE = re.compile(r"[xyznk](?!\w)")
+# The same in other units: "4 oz/113 g", "18°C/64°F", "1 mi/1.6 km".
+_IN_BOTH = re.compile(
+    r"\d\s?(?:(?:oz|lbs?)\.?/[\d.]+\s?k?g|k?g/[\d.]+\s?(?:oz|lb)|(?:in|ft|mi)\.?/[\d.]+\s?[ckm]?m|[ckm]?m/[\d.]+\s?(?:in|ft|mi)"
+    r"|(?:fl\.?\soz|cups?)/[\d.]+\s?m[lL])(?!\w)"
+)
 _OF_BYTES = re.compile(r"\d{1,5}(?:\.\d{1,2})?\s?[KMGT]i?B\b")  # "3.2/16 GB"
 _KEYS = words("press presses pressed pressing dial dialed dialing hit enter key")
 _PRESSED = re.compile(r"\b(?:press|dial|hit|enter)\b[^.!?]{0,60}$", re.IGNORECASE)
@@ -91,8 +96,11 @@ _NOW = words("present now today date")
 _DECADE = re.compile(r"'\d\ds?(?!\w)")
 _RATING = re.compile(r"(?:4\.00?|5\.0|5|10|100)(?!\w|[.,/]\d)")
 _SHORT_MONTHS = [*(name[:3] for name in tables.MONTHS), "Sept"]
-_DATE_AHEAD = re.compile(rf"\s?(?:\d{{1,2}}\s)?(?:{'|'.join([*tables.MONTHS, *_SHORT_MONTHS])})\b\.?\s\d")
-_DAY_AHEAD = re.compile(rf"\s?\d{{1,2}}(?:st|nd|rd|th)?\s(?i:{'|'.join([*tables.MONTHS, *_SHORT_MONTHS])})\b")
+_MONTH = "|".join([*tables.MONTHS, *_SHORT_MONTHS])
+_DATE_AHEAD = re.compile(
+    rf"\s?(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\.?,?\s)?(?:\d{{1,2}}\s)?(?:{_MONTH})\b\.?\s\d"
+)
+_DAY_AHEAD = re.compile(rf"\s?\d{{1,2}}(?:st|nd|rd|th)?\s(?i:{_MONTH})\b")
 _HALF_DAY = re.compile(r"\d\s?[ap]\.?m\.?$", re.IGNORECASE)
 _TIME_AHEAD = re.compile(r"\s?(?:\d{1,2}(?:[:.]\d\d)?\s?[ap]\.?m\b|noon\b|midnight\b|close\b)", re.IGNORECASE)
 _FULL_WEEKDAYS = frozenset(name.lower() for name in tables.WEEKDAYS.values())
@@ -317,7 +325,9 @@ def dash(cursor: Cursor) -> Reading | None:
         if (is_term and (after.isdecimal() or _is_variable(following))) or is_power:
             return Reading("minus", end)
         is_letters = dashes == "–" and len(cursor.previous) == len(following) == 1 and following.isupper()
-        is_range = cursor.previous[:1].isdecimal() and (after in "123456789" or dashes == "–")
+        is_range = cursor.previous[:1].isdecimal() and (
+            after in "123456789" or dashes == "–" or (after == "0" and ":" in cursor.previous)
+        )
         is_range = is_range and not (dashes == "-" and _LETTERED.fullmatch(cursor.previous))
         is_range = is_range or is_letters or (before.isdecimal() and following in _NOW)
         is_era = after.isdecimal() or following in _ERAS or text.startswith(("A.D", "B.C"), end)
@@ -513,12 +523,14 @@ def _slash(cursor: Cursor, end: int) -> str | Reading | None:
     """1.5%/mo, 500 mg/5 mL, 3/$10, 8 / 2, 4.5/5, 1/x, π/2."""
     text, before, following = cursor.text, cursor.previous, cursor.next(end)
     is_counted = before[:1].isdecimal() and before[-1:] in ("x", "%")
+    if is_counted and following == "d":
+        return Reading("per day", end + 1)
     if (is_counted and following in tables.PERIODS) or (":" in before and following in ("mi", "km")):
         return Reading(f"per {unit_name(following) or following}", end + len(following))
     is_amount = before[:1].isdecimal() and before[-1:].isalpha()
     is_amount = is_amount or (before[-1:] == "s" and cursor.earlier[:1].isdecimal())  # "8 tabs/24 hrs"
     if is_amount and _PER_AMOUNT.match(text, end):
-        return "per"
+        return "or" if _IN_BOTH.search(text, max(cursor.at - 8, 0), end + 12) else "per"
     is_behind_digit, before_number = before[-1:].isdigit(), following[:1].isdecimal()
     if is_behind_digit and before[0].isdigit() and _MONEY.match(text, end):
         return "for"
@@ -532,6 +544,7 @@ def _slash(cursor: Cursor, end: int) -> str | Reading | None:
             return "of"
         return "slash" if is_code else "," if is_pair else _divided(cursor, end)
     is_over = is_behind_digit and _VARIABLE.match(text, end)
+    is_over = is_over or (cursor.is_equation and text[cursor.at - 1 : end + 1] == " / " and before_number)
     if is_over or (cursor.is_equation and _is_quotient(cursor, end)):
         return "over"  # h/λ, 1/(2π)
     return "," if _COUNTER.match(text) and cursor.at < 4 else None  # "3/ So what?", one of several posts
@@ -629,7 +642,8 @@ def named(cursor: Cursor) -> Reading:
     text, start, char = cursor.text, cursor.at, cursor.char
     if char == "★" and text.startswith("★★", start):
         end = _row(cursor, "★☆")
-        return Reading(f"{say.cardinal(text.count('★', start, end))} stars", end)
+        half = " and a half" * text.startswith("½", end)
+        return Reading(f"{say.cardinal(text.count('★', start, end))}{half} stars", end + bool(half))
     if char == "★" and cursor.previous[:1].isdecimal():
         is_one = cursor.previous == "1" or cursor.next(start + 1).islower()  # "a 5★ hotel"
         return Reading("star" if is_one else "stars", start + 1)

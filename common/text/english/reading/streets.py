@@ -49,6 +49,7 @@ DESIGNATORS = {
     **{"hwy": "Highway", "rte": "Route", "rt": "Route", "rd": "Road"},
 }
 _AFTER_STREET = words("Suite Apt Ste Unit NW NE SW SE N S E W Rm Room Fl Floor Apartment Bldg and")
+_ROAD = re.compile(r"[ABM]\d{1,4}")  # British: "the A4 W"
 _SENTENCE_ENDS = (".", ",", ";", ":", "?", "!", ")", "&", '"', "(", "-", "–", "—", "/")
 _FULL_KINDS = frozenset(tables.STREETS.values())
 _SMALL_KINDS = words("st str ave av blvd rd ln hwy pkwy")
@@ -108,8 +109,10 @@ def direction(cursor: Cursor) -> Reading | None:
         is_meant = cursor.previous.lower() == "the" or m[0].endswith(".")
     elif following in _LANDS or following == "of":
         is_meant = is_two or m[0].endswith(".") or following == "of"
-    elif cursor.previous.rstrip(".").lower() in _HEADING or (
-        cursor.previous[:1].isdecimal() and cursor.earlier.rstrip("-.") in ROADS
+    elif (
+        cursor.previous.rstrip(".").lower() in _HEADING
+        or _ROAD.fullmatch(cursor.previous)
+        or (cursor.previous[:1].isdecimal() and cursor.earlier.rstrip("-.") in ROADS)
     ):
         is_meant = not following[:1].isupper()
     else:

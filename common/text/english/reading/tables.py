@@ -26,36 +26,39 @@ MONTH_NUMBERS: dict[str, int] = {
 WEEKDAYS = _pairs("""mon: Monday; tu tue tues: Tuesday; wed weds: Wednesday; th thu thur thurs: Thursday;
     fri: Friday; sat: Saturday; sun: Sunday""")
 
-# Singular names; plurals are made by rule but for these.
-UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm μm um: micrometer; nm:
-    nanometer; mi: mile; ft: foot; yd yds: yard; kg: kilogram; g: gram; mg: milligram; µg μg mcg:
-    microgram; lb lbs: pound; oz: ounce; t: ton; L l: liter; mL ml: milliliter; cL cl: centiliter; dL dl:
-    deciliter; gal: gallon; qt: quart; tsp tsps: teaspoon; tbsp tbsps: tablespoon; cc: cubic centimeter;
-    ha: hectare; ac: acre; s sec secs: second; ms: millisecond; µs μs: microsecond; ns: nanosecond; min mins:
-    minute; h hr hrs: hour; wk wks: week; yr yrs: year; mo mos: month; Hz: hertz; kHz: kilohertz; MHz:
-    megahertz; GHz: gigahertz; THz: terahertz; KB kB: kilobyte; MB: megabyte; GB: gigabyte; TB: terabyte;
-    PB: petabyte; KiB: kibibyte; MiB: mebibyte; GiB: gibibyte; TiB: tebibyte; kb: kilobit; Mb: megabit;
-    Gb: gigabit; Tb: terabit; bps: bit per second; kbps Kbps: kilobit per second; Mbps: megabit per
-    second; Gbps: gigabit per second; W: watt; kW: kilowatt; MW: megawatt; GW: gigawatt; mW: milliwatt;
-    kWh: kilowatt-hour; MWh: megawatt-hour; GWh: gigawatt-hour; TWh: terawatt-hour; Wh: watt-hour; V:
-    volt; kV: kilovolt; mV: millivolt; mA: milliamp; mAh: milliamp-hour; Ah: amp-hour; Ω Ω: ohm; kΩ kΩ:
-    kilo-ohm; MΩ: megaohm; µF μF: microfarad; pF: picofarad; nF: nanofarad; J: joule; kJ: kilojoule; MJ:
-    megajoule; cal: calorie; kcal: kilocalorie; eV: electron-volt; keV: kilo-electron-volt; MeV:
-    mega-electron-volt; GeV: giga-electron-volt; TeV: tera-electron-volt; N: newton; kN: kilonewton; Pa:
-    pascal; hPa: hectopascal; kPa: kilopascal; MPa: megapascal; GPa: gigapascal; psi: pound per square
-    inch; atm: atmosphere; mmHg: millimeter of mercury; K: kelvin; dB: decibel; dBA: decibel A; lm:
-    lumen; lx: lux; mol: mole; mmol: millimole; mph: mile per hour; kph kmh kmph: kilometer per hour;
-    mpg: mile per gallon; rpm RPM: revolution per minute; fps FPS: frame per second; ppm: part per
-    million; ppb: part per billion; px: pixel; dpi DPI: dot per inch; ppi PPI: pixel per inch; bpm BPM:
-    beat per minute; in: inch; au AU: astronomical unit; ly: light-year; hp HP: horsepower; kt kts: knot;
-    MP: megapixel; Mpx: megapixel; bbl: barrel; IU: international unit; tbs: tablespoon; pts: point; A:
-    amp; Nm: newton-meter; pc pcs: piece; µL μL uL: microliter; mM: millimolar; µM μM: micromolar; nM:
-    nanomolar; ng: nanogram; kDa: kilodalton; pct: percent; cts: cent; sqft: square foot; sqm: square
-    meter; Mbit: megabit; kbit: kilobit; Gbit: gigabit; Sv: sievert; mSv: millisievert; µSv μSv:
-    microsievert; cwt: hundredweight; doz: dozen; nts: night; pk: pack; reb rebs: rebound; ast: assist; bd:
-    bed; ba: bath; BR: bedroom; ov: over; wkt wkts: wicket; mag: magnitude; dm: decimeter; mEq:
-    milliequivalent; kVA: kilovolt-amp; VA: volt-amp; bp: base pair; kbp: kilobase pair; Mbp: megabase pair;
-    sf: square foot; dBm: decibel-milliwatt""")
+# Singular names; plurals are made by rule but for these. With a full stop: written so, often.
+_UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm μm um: micrometer; nm:
+    nanometer; mi.: mile; ft.: foot; yd. yds.: yard; kg: kilogram; g: gram; mg: milligram; µg μg mcg:
+    microgram; lb. lbs.: pound; oz.: ounce; t: ton; L l: liter; mL ml: milliliter; cL cl: centiliter; dL
+    dl: deciliter; gal.: gallon; qt.: quart; tsp. tsps.: teaspoon; tbsp. tbsps.: tablespoon; cc: cubic
+    centimeter; ha: hectare; ac: acre; s sec. secs.: second; ms: millisecond; µs μs: microsecond; ns:
+    nanosecond; min. mins.: minute; h hr. hrs.: hour; wk. wks.: week; yr. yrs.: year; mo. mos.: month; Hz:
+    hertz; kHz: kilohertz; MHz: megahertz; GHz: gigahertz; THz: terahertz; KB kB: kilobyte; MB: megabyte;
+    GB: gigabyte; TB: terabyte; PB: petabyte; KiB: kibibyte; MiB: mebibyte; GiB: gibibyte; TiB: tebibyte;
+    Ki: kibibyte; Mi: mebibyte; Gi: gibibyte; Ti: tebibyte; kb: kilobit; Mb: megabit; Gb: gigabit; Tb:
+    terabit; bps: bit per second; kbps Kbps: kilobit per second; Mbps: megabit per second; Gbps: gigabit
+    per second; W: watt; kW: kilowatt; MW: megawatt; GW: gigawatt; mW: milliwatt; kWh: kilowatt-hour; MWh:
+    megawatt-hour; GWh: gigawatt-hour; TWh: terawatt-hour; Wh: watt-hour; V: volt; kV: kilovolt; mV:
+    millivolt; mA: milliamp; mAh: milliamp-hour; Ah: amp-hour; Ω Ω: ohm; kΩ kΩ: kilo-ohm; MΩ: megaohm; µF
+    μF: microfarad; pF: picofarad; nF: nanofarad; J: joule; kJ: kilojoule; MJ: megajoule; cal: calorie;
+    kcal: kilocalorie; eV: electron-volt; keV: kilo-electron-volt; MeV: mega-electron-volt; GeV:
+    giga-electron-volt; TeV: tera-electron-volt; N: newton; kN: kilonewton; Pa: pascal; hPa: hectopascal;
+    kPa: kilopascal; MPa: megapascal; GPa: gigapascal; psi: pound per square inch; atm: atmosphere; mmHg:
+    millimeter of mercury; K: kelvin; dB: decibel; dBA: decibel A; lm: lumen; lx: lux; mol: mole; mmol:
+    millimole; mph: mile per hour; kph kmh kmph: kilometer per hour; mpg: mile per gallon; rpm RPM:
+    revolution per minute; fps FPS: frame per second; ppm: part per million; ppb: part per billion; px:
+    pixel; dpi DPI: dot per inch; ppi PPI: pixel per inch; bpm BPM: beat per minute; in: inch; au AU:
+    astronomical unit; ly: light-year; hp HP: horsepower; kt kts: knot; MP: megapixel; Mpx: megapixel;
+    bbl: barrel; IU: international unit; tbs: tablespoon; pts: point; A: amp; Nm: newton-meter; pc. pcs.:
+    piece; µL μL uL: microliter; mM: millimolar; µM μM: micromolar; nM: nanomolar; ng: nanogram; kDa:
+    kilodalton; pct: percent; cts: cent; sqft: square foot; sqm: square meter; Mbit: megabit; kbit:
+    kilobit; Gbit: gigabit; Sv: sievert; mSv: millisievert; µSv μSv: microsievert; cwt: hundredweight;
+    doz.: dozen; nts.: night; pk.: pack; reb rebs: rebound; ast: assist; bd: bed; ba: bath; BR: bedroom;
+    ov: over; wkt wkts: wicket; mag: magnitude; dm: decimeter; mEq: milliequivalent; kVA: kilovolt-amp;
+    VA: volt-amp; bp: base pair; kbp: kilobase pair; Mbp: megabase pair; sf: square foot; dBm:
+    decibel-milliwatt; Å Å: angstrom; sh.: share""")
+UNITS = {unit.rstrip("."): name for unit, name in _UNITS.items()}
+STOPPED_UNITS = frozenset(unit[:-1] for unit in _UNITS if unit[-1] == ".")
 # Written otherwise than is correct, mostly in other capitals.
 LIKE_UNITS = _pairs("""Pct PCT: pct; KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm cms: cm; MM: mm; ML Ml:
     mL; MG: mg; LB LBS Lbs: lb; OZ Oz: oz; FT: ft; YD YDS: yd; KMH Kmh: kmh; KPH: kph; MPH Mph: mph; PSI:
@@ -63,12 +66,14 @@ LIKE_UNITS = _pairs("""Pct PCT: pct; KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm
     ghz Ghz: GHz; mb: MB; gb Gig: GB; tb: TB; mbps MBPS: Mbps; BA: ba; BD: bd; gbps
     GBPS: Gbps; KBPS: kbps; kw KW: kW;
     kwh KWH Kwh: kWh; mw: MW; db: dB; v: V; w: W; mah MAH: mAh; gms gm: g; ltr ltrs: L; mtr mtrs: m; MI:
-    mi; gals: gal; qts: qt; Mi: mi; TBSP Tbsp: tbsp; TSP: tsp; PPM: ppm; KCAL: kcal; CC: cc""")
+    mi; gals: gal; qts: qt; TBSP Tbsp: tbsp; TSP: tsp; PPM: ppm; KCAL: kcal; CC: cc""")
 # What something happens or is paid per, behind a slash.
 PERIODS = words("s mi km sec min hr hour day wk week mo month yr year")
-PER_ONLY = _pairs("d: day; nt: night; y: year; pp: person; p: person; u: unit")
+PER_ONLY = _pairs(
+    "d: day; nt: night; y: year; pp: person; p: person; u: unit; sh: share; cs: case; grp: group"
+)
 # These stand for a unit only where they touch the number ("5in"): apart from it they are words or letters.
-TOUCHING_UNITS = words("BA BD in t au AU MP IU mo v w CC mw MI")
+TOUCHING_UNITS = words("Ki Mi Gi Ti BA BD in t au AU MP IU mo v w CC mw MI")
 PLURALS = {
     **{
         "percent": "percent",
@@ -82,6 +87,7 @@ PLURALS = {
     **{
         "terahertz": "terahertz",
         "dozen": "dozen",
+        "pack": "pack",
         **{name: name for name in ("millimolar", "micromolar", "nanomolar")},
         "hundredweight": "hundredweight",
         "magnitude": "magnitude",
@@ -115,69 +121,120 @@ STREETS = _pairs("""St Str: Street; Dr: Drive; Ave Av: Avenue; Blvd: Boulevard; 
     Terrace; Cir: Circle; Trl: Trail; Aly: Alley; Cres: Crescent; Brg: Bridge; Fwy: Freeway; Tpke:
     Turnpike; Plz: Plaza; Pt: Point; Hts: Heights; Way: Way""")
 
-# Written with a full stop. In small letters; the value keeps the case that is spoken.
-ABBREVIATIONS = _pairs("""dr: Doctor; st: Saint; deg: degree; req: required; pref: preferred; equiv:
-    equivalent; sm: small; exc: excellent; prob: probably; dyn: dynasty; ep: episode; platf: platform;
-    gar: garage; lg: large; b.sc: BSC; m.sc: MSC; p.h: per hour; p.w: per week; p.a: per annum;
-    wm: William; jas: James; geo: George; thos: Thomas; chas: Charles; robt: Robert;
-    benj: Benjamin; saml: Samuel; edw: Edward; jno: John; eliz: Elizabeth; agg: aggregate; feat: featuring;
-    civ: Civil; crim: Criminal; educ: Education; fed: Federal; med: medium; const: Constitution; plat:
-    platform; bef: before; bur: buried; inj: injection; regt: Regiment; lat: latitude; long: longitude;
-    inst: instant; ult: ultimo; arr: arrives; exp: expires; lieut: Lieutenant; sergt: Sergeant; mr: Mr;
-    mrs: Mrs; ms: Ms; mx: Mx; messrs: Messers; mme: Madame; mlle: Mademoiselle; prof: Professor; rev:
-    Reverend; hon: Honorable; gen: General; brig: Brigadier; col: Colonel; maj: Major; capt: Captain; cmdr:
-    Commander; cdr: Commander; lt: Lieutenant; sgt: Sergeant; cpl: Corporal; pvt: Private; adm: Admiral;
-    sen: Senator; rep: Representative; gov: Governor; pres: President; supt: Superintendent; insp:
-    Inspector; msgr: Monsignor; atty: Attorney; amb: Ambassador; fr: Father; jr: Junior; sr: Senior; esq:
-    Esquire; bros: Brothers; co: Company; inc: Incorporated; ltd: Limited; corp: Corporation; llc: LLC;
-    dept: department; div: division; est: established; univ: university; assn: association; assoc:
-    associates; intl: international; natl: national; govt: government; ave: Avenue; blvd: Boulevard; rd:
-    Road; ln: Lane; hwy: Highway; pkwy: Parkway; sq: Square; ct: Court; pl: Place; apt: apartment; ste:
-    suite; bldg: building; fl: floor; mt: Mount; ft: Fort; pt: Point; vs v: versus; etc: et cetera; al: al;
-    approx: approximately; appt: appointment; ca: circa; cf: compare; viz: namely; incl: including; excl:
-    excluding; esp: especially; misc: miscellaneous; max: maximum; min: minimum; avg: average; temp:
-    temperature; tel: telephone; ext: extension; fig: figure; figs: figures; eq: equation; eqs: equations;
-    vol: volume; vols: volumes; ch: chapter; chap: chapter; sec: section; sect: section; art: article; par:
-    paragraph; para: paragraph; pp: pages; ed: edition; eds: editors; trans: translated; repr: reprinted;
-    no: number; nos: numbers; nr: number; op: opus; ser: series; mss: manuscripts; ms: Ms; jan: January;
-    feb: February; mar: March; apr: April; jun: June; jul: July; aug: August; sep sept: September; oct:
-    October; nov: November; dec: December; calif: California; mass: Massachusetts; conn: Connecticut; fla:
-    Florida; penn: Pennsylvania; tex: Texas; okla: Oklahoma; ariz: Arizona; ala: Alabama; wis: Wisconsin;
-    minn: Minnesota; tenn: Tennessee; mich: Michigan; nev: Nevada; colo: Colorado; ont: Ontario; que:
-    Quebec; e.g: for example; i.e: that is; a.k.a: also known as; ph.d: PHD; n.b: note well; d.c: DC;
-    r.i.p: RIP; lit: literally; orig: originally; adj: adjective; adv: adverb; pron: pronounced; syn:
-    synonym; ex: example; sp: spelling; expy: Expressway; rte: Route; rm: room; qtr: quarter; hosp:
-    hospital; asst: Assistant; mgr: Manager; det: Detective; cpt: Captain; drs: Doctors; mmes: Mesdames;
-    pfc: Private First Class; emer: Emeritus; dist: District; rt: Right; sra: Senora; srta: Senorita; arts:
-    articles; cl: clause; chs: chapters; pg: page; pgs: pages; ll: lines; sc: scene; mk: mark; bk: book;
-    bks: books; prop: Proposition; amend: Amendment; cath: Cathedral; doz: dozen; ea: each; sz: size; elev:
-    elevation; mfg: manufacturing; mfr: manufacturer; dir: Director; exec: Executive; comm: Commissioner;
-    cond: condition; ctr: Center; wt: weight; ht: height; pkt: packet; reg: Regulation; util: utility;
-    utils: utilities; ref: reference; bal: balance; pop: population; dep: deputy; cont: continued; std:
-    standard; vers: version; sched: schedule; sgd: signed; secy: Secretary; treas: Treasurer; chmn:
-    Chairman; chm: Chairman; pcs: pieces; yr: year; yrs: years; mos: months; wk: week; wks: weeks; hr:
-    hour; hrs: hours; mins: minutes; secs: seconds""")
+# Written with a full stop. In small letters; the value keeps the case that is spoken. Behind a key stands "+"
+# where no sentence ends ("Mr."); "#" where it is cut short before a number only, and otherwise a word or a
+# sentence's end ("No. 5"); "~" where it is a word as well, whose full stop belongs to the sentence unless a
+# capital or a number follows. Behind any other a sentence ends before a word that often begins one.
+_ABBREVIATIONS = _pairs("""pk: Park; conf: conference; tbl: table; spd: speed; dr+: Doctor; st: Saint;
+    deg: degree; req: required; pref: preferred; equiv: equivalent; sm: small; exc: excellent; prob:
+    probably; dyn: dynasty; ep: episode; platf: platform; gar: garage; b.sc: BSC; m.sc: MSC; p.h: per
+    hour; p.w: per week; p.a: per annum; wm+: William; jas+: James; geo+: George; thos+: Thomas; chas+:
+    Charles; robt+: Robert; benj+: Benjamin; saml+: Samuel; edw+: Edward; jno+: John; eliz+: Elizabeth;
+    agg+: aggregate; feat+: featuring; civ+: Civil; crim+: Criminal; educ+: Education; fed: Federal; med:
+    medium; const: Constitution; plat: platform; bef+: before; bur+: buried; inj+: injection; regt+:
+    Regiment; lat#: latitude; long#: longitude; inst: instant; ult: ultimo; arr+#: arrives; exp#: expires;
+    lieut+: Lieutenant; sergt+: Sergeant; mr+: Mr; mrs+: Mrs; ms+#: Ms; mx+: Mx; messrs+: Messers; mme+:
+    Madame; mlle+: Mademoiselle; prof+: Professor; rev+~: Reverend; hon+: Honorable; gen+~: General;
+    brig+: Brigadier; col+~: Colonel; maj+: Major; capt+: Captain; cmdr+: Commander; cdr: Commander; lt+:
+    Lieutenant; cpl+: Corporal; pvt+: Private; adm+~: Admiral; sen+~: Senator; rep+~: Representative;
+    gov+~: Governor; pres+~: President; supt+: Superintendent; insp+: Inspector; msgr+: Monsignor; atty+:
+    Attorney; amb+~: Ambassador; fr+~: Father; jr: Junior; sr: Senior; esq: Esquire; bros: Brothers; co:
+    Company; inc: Incorporated; ltd: Limited; corp: Corporation; llc: LLC; div: division; est~: estimated;
+    univ: university; assn: association; assoc: associates; ave~: Avenue; rd: Road; ln: Lane; hwy:
+    Highway; pkwy: Parkway; sq~: Square; ct~: Court; pl~: Place; apt#: apartment; ste#: suite; fl#: floor;
+    mt: Mount; ft: Fort; pt#: Point; v+~: versus; etc: et cetera; al: al; ca+: circa; cf+: compare; viz+:
+    namely; incl+: including; excl: excluding; esp+: especially; misc: miscellaneous; max~: maximum; min~:
+    minimum; avg: average; temp~: temperature; tel: telephone; ext#: extension; fig#: figure; figs#:
+    figures; eq#: equation; eqs#: equations; vol#: volume; vols#: volumes; ch#: chapter; chap#: chapter;
+    sec#: section; sect#: section; art#: article; par#: paragraph; para#: paragraph; pp#: pages; ed#:
+    edition; eds: editors; trans~: translated; repr: reprinted; no#: number; nos#: numbers; nr+#: number;
+    op#: opus; ser#: series; mss: manuscripts; ms+#: Ms; calif: California; mass~: Massachusetts; conn:
+    Connecticut; fla: Florida; penn: Pennsylvania; tex~: Texas; okla: Oklahoma; ariz: Arizona; ala~:
+    Alabama; wis: Wisconsin; minn: Minnesota; tenn: Tennessee; mich: Michigan; nev: Nevada; colo:
+    Colorado; ont: Ontario; que: Quebec; e.g+ eg+: for example; i.e+ ie+: that is; a.k.a: also known as;
+    ph.d: PHD; n.b: note well; d.c: DC; r.i.p: RIP; lit~: literally; orig: originally; adj: adjective;
+    adv: adverb; pron: pronounced; syn: synonym; ex#: example; sp~: spelling; expy: Expressway; rte:
+    Route; rm: room; hosp: hospital; det: Detective; cpt+: Captain; drs+: Doctors; mmes+: Mesdames; pfc+:
+    Private First Class; emer+~: Emeritus; dist: District; rt~: Right; sra+: Senora; srta+: Senorita;
+    arts#: articles; cl#: clause; chs#: chapters; pg#: page; pgs#: pages; ll#: lines; sc#: scene; mk#:
+    mark; bk#: book; bks#: books; prop#: Proposition; amend#: Amendment; cath: Cathedral; sz: size; elev:
+    elevation; mfg: manufacturing; mfr: manufacturer; dir~: Director; exec: Executive; comm: Commissioner;
+    cond: condition; ctr: Center; wt: weight; ht: height; pkt: packet; reg#: Regulation; util~: utility;
+    utils: utilities; ref#: reference; bal: balance; pop~: population; dep~: deputy; cont: continued;
+    std~: standard; vers: version; sched: schedule; sgd: signed; secy: Secretary; treas: Treasurer; chmn:
+    Chairman; chm: Chairman; cpo+: Chief Petty Officer; suppl: supplement; tol: tolerance; thm: theorem;
+    alt: altitude; cu: cubic; plc: PLC; stat#: Statutes; evid: Evidence; addl: additional; admin~:
+    administration; appl: applied; avail: available; cert~: certificate; cmte: committee; coll~: college;
+    ctn: carton; ctns: cartons; desc: description; diff~: difference; disc~: discount; dwg: drawing; encl:
+    enclosed; equip: equipment; eval: evaluation; freq: frequency; idx: index; imp~: important; instr:
+    instructions; mach~: machine; maint: maintenance; matl: material; mech: mechanical; neg: negative;
+    num: number; perm~: permanent; prelim~: preliminary; prev: previous; proc~: procedure; prod~:
+    production; proj: project; pub~: public; recd: received; rel~: relative; resp: respiration; ret~:
+    retired; seq~: sequence; shpt: shipment; spec~: specification; specs~: specifications; subj: subject;
+    svc: service; svcs: services; tot: total; typ: typical; var~: variable; veh: vehicle; ver~: version;
+    xfer: transfer; y.o: year old; refs: references; assy: assembly; qtrs: quarters; plts: pallets; fcst:
+    forecast; fcsts: forecasts; mfd: manufactured; exps: expenses; batt: battery; hum~: humidity; ins~:
+    insurance; yld: yield; lv~: leave; opt~: option; dest: destination; dirs: directors; cllr+:
+    Councillor; conc: concentrated; acad: academy; accom: accommodation; admr: administrator; agcy:
+    agency; agt: agent; alloc: allocation; annot: annotated; arb~: arbitration; archit: architecture;
+    attys: attorneys; auth~: authorized; aux~: auxiliary; bibl: bibliography; bkrpt: bankrupt; bkcy:
+    bankruptcy; brkr: broker; calc: calculated; canc: canceled; cfm: confirm; chgs: charges; chron:
+    chronological; cllrs: Councillors; clin: clinical; coeff: coefficient; cols: columns; comp~:
+    compensation; compl: complete; conds: conditions; config: configuration; consol~: consolidated;
+    constr: construction; contd: continued; contr: contract; coord: coordinator; corr~: corrected; ctrs:
+    centers; cty: county; curr: current; cust: customer; dec'd: deceased; dels: deliveries; delv:
+    delivery; dia~: diameter; diam: diameter; dimen: dimension; dims~: dimensions; distr: distribution;
+    divs: divisions; econ~: economics; elec: electric; elem: elementary; engr: engineer; engrs: engineers;
+    engrg: engineering; exch: exchange; expt: experiment; exptl: experimental; exh: exhibit; facs:
+    facilities; fcn: function; fin~: financial; fwy: freeway; gds: goods; geog: geography; geol: geology;
+    gnd: ground; grad~: graduate; gtd: guaranteed; guar: guaranteed; hdqrs: headquarters; hist: history;
+    horiz: horizontal; hwys: highways; hydr: hydraulic; ident~: identification; illus: illustrated; incr:
+    increase; indiv: individual; indus~: industrial; irreg: irregular; lang~: language; lgth: length;
+    lib~: library; liq: liquid; manuf: manufacturing; mdse: merchandise; meas: measured; memb: member;
+    mgt: management; mktg: marketing; mun~: municipal; neurol: neurology; nom~: nominal; obs: observed;
+    occ: occupation; ofcr: officer; offs~: offices; oper: operating; opp~: opposite; ord~: order; orgs:
+    organizations; payt: payment; pers~: personnel; pharm: pharmacy; philos: philosophy; polit: political;
+    pos~: position; poss~: possible; prec: preceding; presby~: Presbyterian; princ: principal; priv:
+    private; profs~: professors; prog: program; psych~: psychology; publ: published; pwr: power; quals:
+    qualifications; rcpt: receipt; recs: recommendations; regs~: regulations; relig~: religion; rept:
+    report; reqs: requirements; req'ts: requirements; resid: residential; retd: retired; rev'd: reversed;
+    rvw: review; sci~: science; sess: session; sig~: signature; sociol: sociology; stmt: statement; stmts:
+    statements; subtot: subtotal; suff: sufficient; sup~: superior; surg: surgery; surv: survey; symp:
+    symposium; tech~: technical; techs~: technicians; telecom~: telecommunications; terr: territory;
+    theol: theology; transl: translated; twp: township; vac: vacuum; vert~: vertical; vlv: valve; warr~:
+    warranty; wrnty: warranty; whs: warehouse; whse: warehouse; xmtr: transmitter; ests: estimates;
+    approps: appropriations; supvr: supervisor; asstd: assorted; flr: floor; gtee: guarantee; hdlg:
+    handling; reimb: reimbursement; invs: invoices; prem~: premium; recip: recipient; rgn: region; stge:
+    storage; wgt: weight; cmpd: compound; crys: crystals; dil: dilute; evap: evaporated; satd: saturated;
+    soln: solution; solns: solutions; aq: aqueous; anhyd: anhydrous; recryst: recrystallized; abd~:
+    abdomen; bilat: bilateral; bx: biopsy; hosps: hospitals; neuro~: neurological; wds: words; wnd: wind;
+    assocs: associates; brdg: bridge; gals~: gallons; hts: heights; sta~: station; univs: universities""")
 # Cut short without a full stop too; none of them is a word, and most have no vowel to be said by.
-SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: accounts; amt: amount; appt:
-    appointment; appts: appointments; approx: approximately; asst: assistant; bday: birthday; bldg:
-    building; bldgs: buildings; blvd: Boulevard; dept: department; depts: departments; govt: government;
-    intl: international; mgmt: management; mgr: manager; msg: message; msgs: messages; mtg: meeting; natl:
-    national; pkg: package; pkgs: packages; pls plz: please; ppl: people; qty: quantity; rcvd: received;
-    sgt: Sergeant; thx thnx: thanks; tmrw tmw: tomorrow; tonite: tonight; wk: week; wks: weeks; yr: year;
-    yrs: years; hrs: hours; mins: minutes; secs: seconds; lbs: pounds; tbsp: tablespoon; tsp: teaspoon;
-    qtr: quarter; mth: month; mths: months; tkt: ticket; tkts: tickets; txt: text; txts: texts; govts:
-    governments; vs: versus; wkly: weekly; yrly: yearly; utd: United; abt: about; stn: station; ea: each;
-    tix: tickets; sry: sorry; mph: miles per hour; kph: kilometers per hour; ctrl: control; cmd: command;
-    btwn: between; hmwk: homework; flt: flight; flts: flights; dbl: double; mkt: market; chk: check; wknd:
+_SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: accounts; amt: amount; appt:
+    appointment; appts: appointments; approx+: approximately; asst+: assistant; bldg: building; bldgs:
+    buildings; blvd: Boulevard; dept: department; depts: departments; govt: government; intl:
+    international; mgmt: management; mgr+: manager; msg: message; msgs: messages; mtg: meeting; natl:
+    national; pkg: package; pkgs: packages; qty: quantity; rcvd: received; sgt+: Sergeant; wk: week; wks:
+    weeks; yr: year; yrs: years; hrs: hours; mins: minutes; secs: seconds; lbs: pounds; tbsp: tablespoon;
+    tsp: teaspoon; qtr: quarter; mth: month; mths: months; tkt: ticket; tkts: tickets; govts: governments;
+    vs+: versus; wkly: weekly; yrly: yearly; utd: United; abt: about; stn: station; ea: each; ctrl:
+    control; cmd: command; flt: flight; flts: flights; dbl: double; mkt: market; chk: check; wknd:
     weekend; wknds: weekends; mtn: mountain; mtns: mountains; bdrm: bedroom; bdrms: bedrooms; bsmt:
-    basement; pwd: password; reqd: required; rqd: required; rdbt: roundabout; sngl: single; frm: from; smth:
-    something; ystrdy: yesterday; hdwd: hardwood; dlx: deluxe; rpt: repeat; jct: junction; blks: blocks;
-    wkends: weekends; alrdy: already; lg: large; bkfst: breakfast; sgl: single;
-    pts: points""")
+    basement; pwd: password; reqd: required; rqd: required; rdbt: roundabout; sngl: single; hdwd:
+    hardwood; dlx: deluxe; rpt: report; rpts: reports; jct: junction; blks: blocks; wkends: weekends; lg:
+    large; bkfst: breakfast; sgl: single; pts: points; mph: miles per hour; kph: kilometers per hour; pmt:
+    payment; pmts: payments; pymt: payment; ofc: office; adptr: adapter; lrg: large; txn: transaction;
+    txns: transactions; batts: batteries; dtd: dated; rvw: review; chg: charge; pd: paid; stmt: statement;
+    rcpt: receipt""")
+# ... and in messages, never with one.
+_IN_MESSAGES = _pairs("""bday: birthday; pls plz: please; ppl: people; thx thnx: thanks; tmrw tmw:
+    tomorrow; tonite: tonight; txt: text; txts: texts; tix: tickets; sry: sorry; btwn: between; hmwk:
+    homework; frm: from; smth: something; ystrdy: yesterday; alrdy: already; rn: right now;
+    wrk: work; yday: yesterday; prolly: probably""")
 # With an apostrophe for what is left out.
-SHORTENED = _pairs("""gov't: government; gov'ts: governments; int'l: international; nat'l: national; dep't:
-    department; ass'n: association; cont'd: continued; req'd: required; sec'y:
-    secretary; o'er: over; ne'er: never""")
+SHORTENED = _pairs("""gov't: government; gov'ts: governments; int'l: international; nat'l: national;
+    dep't: department; ass'n: association; cont'd: continued; req'd: required; appr'd: approved; rec'd:
+    received; sec'y: secretary; o'er: over; ne'er: never""")
 # Written without their apostrophe.
 SHORTENED |= {
     word.replace("'", ""): word
@@ -214,16 +271,20 @@ BOOKS |= dict.fromkeys(
     Hebrews James Peter Jude Revelation Surah Sura Quran Koran"""),
     "",
 )
-ABBREVIATIONS = {**SHORT_FORMS, **ABBREVIATIONS}
-# Without a number behind them these are words of their own, or end a sentence.
-BEFORE_NUMBERS = words(
-    "no nos nr fig figs vol vols ch chap sec sect art par para pp p op ext eq eqs ed ser fl ste apt ex pt ms "
-    "arts cl chs pg pgs ll sc mk bk bks prop reg ref lat long dep arr exp app"
+_MARKED = _SHORT_FORMS | _ABBREVIATIONS
+BEFORE_NAMES, BEFORE_NUMBERS, ALSO_WORDS = (
+    frozenset(key.rstrip("+#~") for key in _MARKED if mark in key) for mark in "+#~"
 )
-# Words as well: the full stop belongs to the sentence unless a capital or a number follows.
-ALSO_WORDS = words("""gen col rep sen gov pres ave sq al art min max temp mass fig sec ed ex sp ch mar jun
-  dec sun sat wed mon fl lit est no pt pl ct fr v ms ala trans orig par tex ser eq ext amb natl adm sept
-   para mo det dist rt emer prop amend dir exec comm cond ctr ref reg pop dep util rev doz std""")
+SHORT_FORMS = _IN_MESSAGES | {key.rstrip("+"): value for key, value in _SHORT_FORMS.items()}
+ABBREVIATIONS = {
+    **{key: MONTHS[number - 1] for key, number in MONTH_NUMBERS.items() if key.title() not in MONTHS},
+    **{unit: UNITS[unit] + "s" * (unit[-1] == "s") for unit in STOPPED_UNITS},
+    **SHORT_FORMS,
+    **{key.rstrip("+#~"): value for key, value in _ABBREVIATIONS.items()},
+}
+# Those with which a sentence may go on.
+CUT_SHORT = frozenset((*ABBREVIATIONS, *WEEKDAYS, *map(str.lower, STREETS))) - _IN_MESSAGES.keys()
+CUT_SHORT |= {other.lower() for other, unit in LIKE_UNITS.items() if unit in STOPPED_UNITS}
 STATES_WITH_STOP = _pairs("""Ill: Illinois; Pa: Pennsylvania; Va: Virginia; Ga: Georgia; Md: Maryland;
     Mo: Missouri; Ky: Kentucky; La: Louisiana; Del: Delaware; Kan: Kansas; Neb: Nebraska; Ore: Oregon;
     Wash: Washington; Wyo: Wyoming; Vt: Vermont; Cal: California; Ind: Indiana; Miss: Mississippi; Mont:
@@ -248,7 +309,7 @@ ACRONYM_WORDS = words("""NASA NATO UNESCO UNICEF OPEC AIDS LASER RADAR SONAR SCU
     HIPAA LIDAR MIDI PIXAR IKEA FIAT EPCOT UNIX CAD DRAM POTUS FLOTUS ICANN""")
 ACRONYMS = _pairs("""JPEG JPG: jay peg; SQL: sequel; WYSIWYG: wizzy wig; OK: okay; TOEFL: toe full; ASCII:
     askey; iOS: IOS; arXiv: archive; YoY: year over year; IMDb: IMDB;
-    CoV: COV; QoQ: quarter over quarter; MoM: month over month; PCIe:
+    CoV: COV; QoQ: quarter over quarter; MoM: month over month; pKa: PKA; PCIe:
     PCI E; NOAA: Noah; SCSI: scuzzy; PhD: PHD; MSc: MSC; BSc: BSC; WWI WW1: World War One; WWII WW2: World
     War Two; GIF: giff; FICA: fie ka; MOMA: moma; SCOTUS: scotus; IPv4: IPV four; IPv6: IPV six""")
 # Capitals of three letters or fewer that are said as words wherever they stand; longer ones are looked up.
@@ -275,7 +336,7 @@ SMALL_ACRONYMS = words("""usb cpu cpus gpu gpus html http https url urls pdf pdf
     nvm irl fyi ama aka brb obo icymi aita lmk doe hbu wyd lmao mvp
     ttyl btw ikr fwiw ffs pov gpa roi bmi gui ide llm llms os pr""")
 # ... but for these, which are letters unless the whole sentence is in capitals.
-SPELLED = words("US IT AM PM WHO UN UK EU TV PC AI ID PA MA AC DC CD ER OT PS CV AD MS")
+SPELLED = words("US IT AM PM WHO UN UK EU TV PC AI ID PA MA AC DC CD ER OT PS CV AD MS MR")
 
 # Words that their accents tell from others, or whose letters without accents tell too little.
 ACCENTED = _pairs("""résumé: R EH1 Z AH0 M EY2; résumés: R EH1 Z AH0 M EY2 Z; exposé: EH2 K S P OW0 Z

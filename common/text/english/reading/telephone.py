@@ -77,7 +77,7 @@ def drawn_numbers(cursor: Cursor, m: re.Match) -> str:
 
 @form(
     r"\d+(?:-\d+){2,}(?!\w)|1[38]00 \d{3} \d{3}(?!\w)|\d{3}/\d{3}-\d{4}(?!\w)"
-    r"|\d{4}(?: \d{4}){3}(?!\w)|\d{3} \d{4} \d\d(?:\d\d)?(?!\w)"
+    r"|\d{4}(?: \d{4}){2,5}(?!\w)|\d{3} \d{4} \d\d(?:\d\d)?(?!\w)"
     r"|\d{2,4}-\d{6,10}(?<!000)(?![\w-])|0\d{1,4}(?:[ /-]\d{3,8}){1,3}(?!\w)|\d{2}-\d{7}(?!\w)"
     r"|0[1-9](?:[ .]\d\d){4}(?!\w|\.\d)|00\d{0,3}(?: \d{1,5}){3,5}(?!\w)"
 )
@@ -113,11 +113,13 @@ def serial_code(cursor: Cursor, m: re.Match) -> str:
     return joint.join(say.digits(part) + " X" * part.endswith("X") for part in re.split("[-.]", m[0]))
 
 
-@form(r"\d{3,16}(?![\w:/-]|[.,]\d)")
+@form(r"\d{3,16}(?![\w/-]|[.,]\d|:\S)")
 def code(cursor: Cursor, m: re.Match) -> str:
     """911, 4155552671, PIN 4821, a card ending in 1234, PO Box 1234."""
     number, before = m[0], cursor.previous.rstrip(".").lower()
-    if number in _SHORT_CODES:
+    if cursor.text.startswith("#", m.end()):  # of a door: "4482#"
+        is_code = True
+    elif number in _SHORT_CODES:
         is_code = _is_dialled(cursor) or cursor.next(m.end()) in _CALLS or cursor.text.strip(" .") == "911"
         other = _OTHER_CODE.match(cursor.text, m.end())
         is_code = is_code or (other is not None and other[1] in _SHORT_CODES)
@@ -133,7 +135,7 @@ def code(cursor: Cursor, m: re.Match) -> str:
     elif before == "box":
         is_code = cursor.previous == "Box"
     elif before == "#":
-        is_code = len(number) > 4
+        is_code = len(number) > 4 or cursor.earlier.lower() in _CODES | {"code"}
     else:
         is_masked = len(number) == 4 and cursor.text[max(cursor.at - 2, 0) : cursor.at] in ("••", "**", "xx")
         is_code = is_masked or _is_ending(cursor)

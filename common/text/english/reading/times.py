@@ -12,7 +12,7 @@ from melforge.common.text.english.word_parts import words
 _ZONE = r"(?:(?i:[ECMP][SD]T|GMT|UTC|BST|CES?T|JST|HST|(?:AK|AE|NZ)[SD]T)|IST|EES?T|SGT|MSK|[ECMP]T)(?!\w)"
 _HALF = rf"(?:\s?([AaPp])(?:\.\s?[Mm](?:\.|(?!\w))|[Mm](?:(?!\w)|(?={_ZONE}))))"
 _IN_ZONE = rf"(?:\s?({_ZONE}))?"
-_PERIODS = {"s": "second", "m": "minute", "h": "hour", "d": "day", "w": "week"}
+PERIODS = {"s": "second", "m": "minute", "h": "hour", "d": "day", "w": "week"}
 _DATE = re.compile(r"\d{1,4}[-/.]\d|.*\d{4}$")
 _WHOLE = words("noon midnight midday")
 _TO_MINUTES = re.compile(r"\s?[-–]\s?(?:[1-9]|1[0-2]):(?!00)\d\d(?!\d|:)")
@@ -23,12 +23,19 @@ _TO_DOTTED_HALF = re.compile(r"\s?[-–]\s?\d{1,2}\.[0-5]\d\s?[AaPp]\.?\s?[Mm]\b
 _DAYTIME_FOLLOWS = re.compile(
     r"\s(?:tomorrow|tonight|sharp|(?:this|in\sthe)\s(?:morning|afternoon|evening))\b"
 )
-_TIMED = words("prep preparation cook cooking time total duration rest wait elapsed runtime eta")
+_TIMED = words(
+    """delayed mttr mtbf uptime downtime runtime took lasted prep preparation cook cooking time total duration
+    rest wait elapsed eta"""
+)
+_COOKED = re.compile(
+    r"\b(?:[Bb]ake|[Bb]roil|[Ss]immer|[Bb]oil|[Cc]ook|[Oo]ven|[Rr]oast|[Ff]ry|[Mm]icrowave|[Ss]team)\b"
+)
+_LATE = words("late early delay left remaining")
 _WHILE = words("in every for after within")
-_LASTING = words("for every after within x ×")
+_LASTING = words("in for every after within x ×")
 _HOURS = re.compile(r"\d\s?(?:h|hrs?|s|secs?)\b")
 _SUBJECTS = words("the a I he she it we they his her my our ,")
-_BEFORE_TIME = words("at by until till from before after since around about to and between , (")
+_BEFORE_TIME = words("arr dep at by until till from before after since around about to and between , (")
 
 
 @form(
@@ -53,7 +60,8 @@ def time(cursor: Cursor, m: re.Match) -> str:
     is_whole = second == "00" and not point and bool(half or minute or is_dated)
     if is_whole and (half or is_dated or m[1][0] == "0"):
         second = None
-    if second and not half and not (point and minute):
+    is_clock = m[1][0] == "0" and hour and cursor.at and not (m[8] or is_dated)  # "09:14:02"
+    if second and not half and not (point and minute) and not is_clock:
         seconds = (
             f"{say.decimal((second.lstrip('0') or '0') + point)} seconds"
             if point
@@ -136,7 +144,7 @@ def early_time(cursor: Cursor, m: re.Match) -> str:
 @form(r"(\d{1,2})(?::([0-5]\d))?([ap])(?:\s?[-–]\s?(\d{1,2})(?::([0-5]\d))?([ap]))?(?![\w'])")
 def short_half(cursor: Cursor, m: re.Match) -> str:
     """7:30p, 7a-7p, til 7p; not 50p."""
-    is_time = m[2] or m[4] or cursor.previous.lower() in ("til", "till", "until", "@")
+    is_time = m[2] or m[4] or cursor.previous.lower() in ("til", "till", "until", "@", "after", "before")
     if not is_time or int(m[1]) > 12:
         return ""
     first = f"{clock(int(m[1]), int(m[2] or 0), is_exact=True)} {m[3].upper()}M"
@@ -146,33 +154,38 @@ def short_half(cursor: Cursor, m: re.Match) -> str:
 @form(r"(\d{1,3})([smhdw])\s(?=ago\b)")
 def since(cursor: Cursor, m: re.Match) -> str:
     """5m ago."""
-    return counted(int(m[1]), _PERIODS[m[2]]) + " "
+    return counted(int(m[1]), PERIODS[m[2]]) + " "
 
 
 @form(r"(\d{1,3})m(?:\s?(\d{1,2})s)?(?!\w)")
 def minutes(cursor: Cursor, m: re.Match) -> str:
     """2m 30s; Prep: 15m."""
     if not m[2]:
-        is_timed = cursor.previous == ":" and cursor.earlier.lower() in _TIMED
+        is_timed = cursor.previous.lower() in _TIMED or (
+            cursor.previous == ":" and cursor.earlier.lower() in _TIMED
+        )
         is_timed = is_timed or (cursor.previous in _WHILE and cursor.is_near(_HOURS))
+        is_timed = is_timed or cursor.next(m.end()) in _LATE or cursor.is_near(_COOKED)
         return counted(int(m[1]), "minute") if is_timed else ""
     return f"{counted(int(m[1]), 'minute')} {counted(int(m[2]), 'second')}"
 
 
-@form(r"[qQ](\d{1,2})(?:[-–](\d{1,2}))?h(?:rs?)?(?!\w)")
+@form(r"[qQ](\d{1,2})(?:[-–](\d{1,2}))?(?:[hH](?:rs?)?|(min|d|wk|mo))(?!\w)")
 def hourly(cursor: Cursor, m: re.Match) -> str:
     """q6h, q6-8h, of medicines."""
     if cursor.touches_word:
         return ""
     first = f"{say.cardinal(int(m[1]))} to " if m[2] else ""
-    return f"every {first}{counted(int(m[2] or m[1]), 'hour')}"
+    unit = {"min": "minute", "d": "day", "wk": "week", "mo": "month"}.get(m[3], "hour")
+    return f"every {first}{counted(int(m[2] or m[1]), unit)}"
 
 
 @form(r"(\d{1,3})d\s?(\d{1,2})h(?:\s?(\d{1,2})m)?(?!\w)|(\d{1,3})\s?([dw])(?:\.(?=\s?[a-z])|(?![\w'-]))")
 def days(cursor: Cursor, m: re.Match) -> str:
     """3d 4h; for 10 d."""
     if m[4]:
-        return counted(int(m[4]), _PERIODS[m[5]]) if cursor.previous.lower() in _LASTING else ""
+        is_meant = cursor.previous.lower() in _LASTING or (m[5] == "d" and cursor.previous in ("@", "at"))
+        return counted(int(m[4]), PERIODS[m[5]]) if is_meant else ""
     minutes_ = f" {counted(int(m[3]), 'minute')}" if m[3] else ""
     return f"{counted(int(m[1]), 'day')} {counted(int(m[2]), 'hour')}{minutes_}"
 

@@ -9,7 +9,7 @@ from melforge.common.text.english.reading.cursor import Cursor
 from melforge.common.text.english.reading.word_classes import CLOSED, FINITE
 from melforge.common.text.english.word_parts import words
 
-_UNIT = re.compile(r"(\s?|-)(?:(sq|cu)\.?\s)?([A-Za-zµμΩΩ]{1,5})(\^?[23²³])?(?![\w²³^])")
+_UNIT = re.compile(r"(\s?|-)(?:(sq|cu)\.?\s)?([A-Za-zµμΩΩÅÅ]{1,5})(\^?[23²³])?(?![\w²³^])")
 _DOTTED_UNIT = re.compile(r"\s?([mk]\.p\.h|r\.p\.m|m\.p\.g)(?:\.|(?!\w))")
 _FLUID_OUNCE = re.compile(r"\s?fl\.?\s?oz(?!\w)")
 _BARE_SCALE = re.compile(r"\s?([CF])(?![\w'-]|\.\w)")
@@ -43,7 +43,7 @@ _TERM = re.compile(
     r"(\s?[·⋅∙]\s?|-(?=(?:m|ft|in|lbs?|lbf)\b)|\s?/\s?\(?|\s)([A-Za-zµμΩ]{1,4})"
     r"(?:\^?([2-4²³⁴])|(⁻[¹²³⁴]|\^\{?-[1-4]\}?))?(?![\w²³^⁻])(\)?)"
 )
-_PER = re.compile(r"\s?/\s?([A-Za-z]{1,12})(\^?[23²³])?(?![\w/])")
+_PER = re.compile(r"\s?/\s?([A-Za-zµμ]{1,12})(\^?[23²³])?(?![\w/])")
 _PER_AREA = re.compile(r"\s?/\s?(?:(km|m|cm|mm|mi|ft|in)\^?[2²]|sq\.?\s(mi|ft|km|m|in|yd))(?!\w)")
 _PERCENT = re.compile(r"\s?([%‰])")
 _DEGREE_SIGN = re.compile(
@@ -57,11 +57,16 @@ _IN_RECIPES = re.compile(r"\s(c|C|T|t|pt|pkg|pkgs)\.(?=\s[a-z]|,\s[a-z])")
 _FOODS = words("""flour sugar butter milk water oil salt vanilla honey cream rice yeast cinnamon pepper
     cornstarch oats vinegar cheese stock broth lemon soy brown baking chopped grated ground minced packed
     sifted melted olive""")
+_OF_TYPE = re.compile(
+    r"\s?pts?\.?(?=\s(?:font|type|text|bold|italics?|Arial|Times|Helvetica|Calibri|Courier|Garamond)\b)"
+)
 _POINTS = re.compile(r"-pts?(?![\w-]|\.\S)(?:\.(?=\s[a-z]))?")  # a 12-pt font, a 3-pt shot
 _WITHOUT_STOP = re.compile(r"\s(c|C|T|t|pts?)\s(?=([a-z]{2,12})\b)")  # "3 T butter"
 _RECIPE_UNITS = {"c": "cup", "C": "cup", "T": "tablespoon", "t": "teaspoon", "pt": "pint", "pts": "pint"}
 _RECIPE_UNITS |= {"pkg": "package", "pkgs": "package"}
 _POLES = {"N": " north", "S": " south", "E": " east", "W": " west"}
+_POLE = re.compile(r"\s?([NSEW])(?!\w)")
+_PLACED = words("lat latitude long lon lng longitude")
 _TURNS = words("angle angles turn turns rotation view heat bend panorama arc swing")
 _SIZES = words("tall wide long deep high thick taller wider longer shorter overnight x × by of")
 _SCALES = {"C": " Celsius", "F": " Fahrenheit", "K": " Kelvin", "": ""}
@@ -134,6 +139,8 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
         name = tables.UNITS[match[1].replace(".", "")]
         stop = cursor.last_stop(match.end()) if match[0].endswith(".") else ""
         return f" {name if is_one else plural_unit(name)}{stop}", match.end()
+    if match := _OF_TYPE.match(text, end):
+        return " point", match.end()
     if match := _IN_RECIPES.match(text, end):
         name = _RECIPE_UNITS[match[1]]
         return f" {name if is_one else plural_unit(name)}", match.end()
@@ -144,6 +151,8 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
         return f" {name if is_one else plural_unit(name)}", match.end() - 1
     if (match := _BARE_SCALE.match(text, end)) and _is_temperature(cursor, match):
         return (" degree" if is_one else " degrees") + _SCALES[match[1]], _past_stop(cursor, match.end())
+    if (pole := _POLE.match(text, end)) and cursor.previous.lower().rstrip(".") in _PLACED:
+        return _POLES[pole[1]], pole.end()
     match = _UNIT.match(text, end)
     name = unit_name(match[3]) if match else None
     if not match or not name:
@@ -214,6 +223,8 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
     """Whether what looks like a unit is one here, and no word or letter."""
     gap, square, symbol, _ = match.groups()
     following = cursor.next(match.end())
+    if len(symbol) == 1 and cursor.previous.lower().rstrip(".") in ("size", "sz"):  # shoes
+        return False
     if gap and len(symbol) < 3 and symbol.isupper() and _LABEL.match(cursor.text, match.end()):
         return False
     if not gap and len(symbol) == 1 and cursor.previous.rstrip(".").lower() in LETTERED:
@@ -284,6 +295,8 @@ def per_unit(cursor: Cursor, end: int) -> tuple[str, int]:
             return f" per {names[0]} per {names[1]}", twice.end()
     if cursor.text.startswith("/ea", end) and not cursor.text[end + 3 : end + 4].isalnum():
         return " each", end + 3
+    if area := _PER_AREA.match(cursor.text, end):  # "$4.25/sq. ft."
+        return f" per square {tables.UNITS[area[1] or area[2]]}", _past_stop(cursor, area.end())
     match = _PER.match(cursor.text, end)
     name = unit_name(match[1]) or tables.PER_ONLY.get(match[1]) if match else None
     if not match or (not name and (len(match[1]) < 3 or " " in match[0])):
@@ -311,7 +324,7 @@ def bare_per_unit(cursor: Cursor, end: int) -> tuple[str, int]:
     match = _PER.match(cursor.text, end)
     if not match or cursor.text[end] != "/" or match[2]:
         return "", end
-    name = match[1] if match[1] in _PERIODS else unit_name(match[1])
+    name = match[1] if match[1] in _PERIODS else unit_name(match[1]) or tables.PER_ONLY.get(match[1])
     is_sure = name and (len(match[1]) > 1 or match[1] in "hsd")
     return (f" per {name}", match.end()) if is_sure else ("", end)
 

@@ -36,7 +36,7 @@ from melforge.common.text.english.reading.latin import in_latin, is_term, latin_
 from melforge.common.text.english.reading.money import price
 from melforge.common.text.english.reading.streets import county_road, direction, dotted_state, party
 from melforge.common.text.english.reading.telephone import code_parts, is_access_code
-from melforge.common.text.english.reading.times import hourly
+from melforge.common.text.english.reading.times import PERIODS, counted, hourly
 from melforge.common.text.english.reading.units import plural_unit, unit_behind_per, unit_name
 from melforge.common.text.english.reading.word_classes import DETERMINERS
 from melforge.common.text.english.word_parts import words
@@ -49,8 +49,12 @@ _BLANK_DIGIT = re.compile(r"\.?\s?(?=\d)")
 _LETTERS_AND_DIGITS = re.compile(r"[A-Za-z]+\d[A-Za-z\d]*")
 _PLURAL_BRACKET = re.compile(r"\((e?s)\)(?!\w)")
 SMALL_WORDS = words("is if of to in or so we by at as on an be do no he it me my up us go hi ok pi am")
+_SMALL = re.compile(r"\d\.\d(?!\d)")
 _DOLLAR = re.compile(r"\$\s?(?=\d)")
 _AND = re.compile(r"&([A-Z]{1,3})(?!\w)")
+_BLOOD = re.compile(r"\b(?:[Bb]lood|Rh|[Dd]onors?)\b")
+_LETTERED = words("""seats rows sections parts options groups items exhibits schedules lots units zones levels
+    columns rooms lines teams steps figures tables classes categories""")
 _CLOSINGS = words("faithfully truly sincerely ever affectionately respectfully obediently")
 # What never follows an article; "a to-do list" goes on.
 _NO_NOUN = re.compile(
@@ -74,7 +78,7 @@ _DEGREE = re.compile(r"([IViv]+)[°o]?(7?)")
 _ROMAN_ORDINAL = re.compile(r"([IVXLC]{1,6})(?:th|st|nd|rd)")
 
 
-@form(rf"(?:v\.?\s?|V(?=\d+\.))(\d+(?:\.\d+)*){RELEASE}?(?!\w)")
+@form(rf"(?:v\.?\s?|V(?=\d+\.\d))(\d+(?:\.\d+)*){RELEASE}?(?!\w)")
 def version(cursor: Cursor, m: re.Match) -> str:
     """v2.0, v1.2.3-beta.4; not V8, v₀."""
     is_variable = cursor.is_equation and m[0][1:].isdecimal()
@@ -86,6 +90,13 @@ def said_version(numbers: str, name: str | None = None, joint: str | None = "", 
     said = " point ".join(map(say.integer, numbers.split(".")))
     said += f" {name if len(name) > 3 else name.upper()}" if name else ""
     return said + (f" {'point ' if joint == '.' else ''}{say.integer(last)}" if last else "")
+
+
+@form(r"([A-Z])[-–]([A-Z])(?![\w-])")
+def letter_range(cursor: Cursor, m: re.Match) -> str:
+    """Seats A-C."""
+    is_range = cursor.previous.lower() in _LETTERED and m[1] < m[2]
+    return f"{letter_name(m[1])} to {letter_name(m[2])}" if is_range else ""
 
 
 @form(r"([A-Z]{1,2})(\d{1,4})(?:\s?[-–]\s?(?=\1)|:)([A-Z]{1,2})(\d{1,4})(?![\w-])")
@@ -160,6 +171,8 @@ def letter_with_sign(cursor: Cursor) -> Reading | None:
         return Reading(f"{name} star", end + 1)
     if sign == "'" and cursor.text.startswith("(", end + 1) and letter not in "aI":  # f'(x)
         return Reading(f"{name} prime of", end + 2)
+    if sign in ("+", "-") and letter in ("A", "B", "O") and cursor.is_near(_BLOOD):
+        return Reading(f"{name} {'positive' if sign == '+' else 'negative'}", end + 1)
     if sign == "+" and letter in "ABCDEF" and not cursor.text[end + 1 : end + 2].isalnum():
         return Reading(f"{name} plus", end + 1)
     if sign == "-" and letter in "ABCDF" and cursor.text[end + 1 : end + 2] in (" ", ".", ",", ""):  # a grade
@@ -187,17 +200,21 @@ def money(cursor: Cursor) -> Reading | None:
     ):
         if "." in blank[0] and word not in ("Rs", "Fr"):
             return None
+        if word == "INR" and _SMALL.match(cursor.text, blank.end()):  # of blood: "INR 2.6"
+            return None
         return price(replace(cursor, at=blank.end()), tables.CURRENCY_CODES[word])
     return None
 
 
-@form(r"(UTC|GMT|T)([-−+])(\d{1,2})(?::(\d\d))?(?=([\s).,;!?]|$))")
+@form(r"(UTC|GMT|T)([-−+])(\d{1,3})(?::(\d\d)|([hmsd]))?(?=[\s).,;!?]|$)")
 def offset(cursor: Cursor, m: re.Match) -> str:
     """UTC-05:00, GMT+2, T-10 minutes, T-0."""
-    if cursor.touches_word or (m[1] == "T" and m[3] != "0" and cursor.next(m.end()) not in _COUNTDOWN):
+    is_counted = m[5] or m[3] == "0" or cursor.next(m.end()) in _COUNTDOWN
+    if cursor.touches_word or (m[1] == "T" and not is_counted) or (m[1] != "T" and int(m[3]) > 14):
         return ""
     minutes = f" {say.cardinal(int(m[4]))}" if m[4] and int(m[4]) else ""
-    return f"{m[1]} {'plus' if m[2] == '+' else 'minus'} {say.cardinal(int(m[3]))}{minutes}"
+    left = counted(int(m[3]), PERIODS[m[5]]) if m[5] else say.cardinal(int(m[3]))
+    return f"{m[1]} {'plus' if m[2] == '+' else 'minus'} {left}{minutes}"
 
 
 @form(r"(?i:tl;\s?dr)(?!\w)")
@@ -235,7 +252,7 @@ def in_notation(cursor: Cursor) -> Reading | None:
     if behind == "-" and cursor.word == "O":
         return chess_move(cursor)
     if behind in ("-", "–") and len(cursor.word) < 4:
-        return chord_degrees(cursor)
+        return letter_range(cursor) or chord_degrees(cursor)
     if behind == "/" and cursor.word == "f":
         return aperture(cursor)
     return too_long(cursor) if behind == ";" else None
@@ -305,7 +322,9 @@ def plain_word(cursor: Cursor) -> Reading | None:
             return Reading(
                 f"{spoken} per {unit_name(following) or following}", end + 1 + len(following), left_out
             )
-        spoken = word if word.lower() == "and" else f"{spoken} {'or' if is_or else 'slash'}"
+        is_term = cursor.is_equation and len(word) < 3 and word.lower() not in SMALL_WORDS
+        slash = "or" if is_or else "over" if is_term else "slash"
+        spoken = word if word.lower() == "and" else f"{spoken} {slash}"
         return Reading(spoken, end + 1, left_out)
     phones = "" if word.isascii() else tables.ACCENTED.get(word.lower(), "")
     is_magnitude = word in ("k", "K", "M", "B") and cursor.touches_word  # "10k-20k"
@@ -390,6 +409,9 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
     if (number := roman(cursor, word, end)) is not None:
         return number
     is_plural = len(word) > 2 and word[-1] == "s" and word[:-1].isupper()  # "28 HRs"
+    base = word.removesuffix("'s")
+    if base != word and (full := _SHORT_FORMS.get(base.lower())):  # "tmrw's"
+        return f"{full}'s"
     if not is_plural and (full := _SHORT_FORMS.get(word.lower())):
         if full in ("can't", "won't") and not _is_negated(cursor, end):
             full = word.lower()

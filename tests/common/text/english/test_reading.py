@@ -9,6 +9,7 @@ from melforge.common.text.english.reading import (
     amounts,
     dates,
     formats,
+    fractions,
     money,
     senses,
     signs,
@@ -28,7 +29,7 @@ from melforge.common.text.english.reading.cursor import Cursor, LeftOut, Reading
         (dates.date, "13/4/2020", "April thirteenth, twenty twenty"),
         (times.time, "3:05 pm", "three oh five PM"),
         (telephone.phone, "(415) 555-2671", "four one five, five five five, two six seven one"),
-        (formats.fraction, "3/4 mi", "three quarters of a mile"),
+        (fractions.fraction, "3/4 mi", "three quarters of a mile"),
         (dates.decade, "1990s", "nineteen nineties"),
         (amounts.amount, "10-12 km", "ten to twelve kilometers"),
         (dates.joined_date, "25-Jul-2012", "the twenty-fifth of July twenty twelve"),
@@ -65,7 +66,7 @@ def test_a_rule_reads_its_form(rule, text, spoken):
     [
         (dates.date, "3.4.20"),
         (times.time, "3:75"),
-        (formats.fraction, "2 3/2"),
+        (fractions.fraction, "2 3/2"),
         (words.abbreviation, "cat."),
         (words.version, "very"),
         (dates.season, "2009/11"),
@@ -85,14 +86,18 @@ def test_a_rule_leaves_other_text_alone(rule, text):
 
 
 @pytest.mark.parametrize(
-    "rule, context, spoken",
+    "before, spoken",
     [
-        (formats.fraction, {"previous": "on"}, "March fourth"),
-        (formats.fraction, {"previous": "about"}, "three quarters"),
+        ("on ", "March fourth"),
+        ("about ", "three quarters"),
+        ("page ", "three of four"),
+        ("grade ", "three slash four"),
+        ("TX-", "three slash four"),
     ],
 )
-def test_what_was_read_before_decides(rule, context, spoken):
-    assert rule(Cursor("3/4", **context)) == Reading(spoken, 3)
+def test_what_stands_before_a_fraction_decides(before, spoken):
+    reading = fractions.fraction(Cursor(before + "3/4", at=len(before)))
+    assert reading and reading.spoken == spoken
 
 
 @pytest.mark.parametrize(
