@@ -1,11 +1,11 @@
 """The few array operations between stages, for numpy arrays (CPU) and torch tensors (GPU) alike.
 
-Torch is never imported here: an array that is not numpy's brings its own methods.
+Torch is never imported here before there is a tensor. A statement does it: unlike a function's call,
+torch.compile can follow it, and it takes no time where the module is there.
 """
 
 from __future__ import annotations  # np.random, which speaking does not need, stays unloaded
 
-import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -36,7 +36,8 @@ def read_later(array: Array) -> Callable[[], np.ndarray]:
     """What waits for the array and gives it as numpy's; its GPU goes on with what it is told until then."""
     if is_numpy(array) or not array.is_cuda:
         return lambda: to_numpy(array)
-    torch = importlib.import_module("torch")
+    import torch
+
     # Else it is copied within the GPU first, which takes longer.
     whole = None if array.is_contiguous() else with_rest(array)
     whole = array if whole is None else whole
@@ -86,7 +87,8 @@ def to_device(array: Array, device: str) -> Array:
     """An array as an engine on that device takes it: numpy's on the CPU, torch's on a GPU."""
     if device == "cpu":
         return to_numpy(array)
-    torch = importlib.import_module("torch")
+    import torch
+
     if is_numpy(array) and array.nbytes <= MOST_PINNED and str(device).startswith("cuda"):
         return torch.as_tensor(array).pin_memory().to(device, non_blocking=True)
     return torch.as_tensor(array, device=device)
@@ -114,7 +116,9 @@ def stack(arrays: Sequence[Array], axis: int = 0) -> Array:
     """Arrays of one kind and shape -> one array with a new axis."""
     if is_numpy(arrays[0]):
         return np.stack(arrays, axis)
-    return importlib.import_module("torch").stack(list(arrays), axis)
+    import torch
+
+    return torch.stack(list(arrays), axis)
 
 
 def contiguous(array: Array) -> Array:
@@ -128,7 +132,9 @@ def concatenate(arrays: Sequence[Array], axis: int = 0) -> Array:
         return arrays[0]
     if is_numpy(arrays[0]):
         return np.concatenate(arrays, axis)
-    return importlib.import_module("torch").cat(list(arrays), axis)
+    import torch
+
+    return torch.cat(list(arrays), axis)
 
 
 def pad_batch(rows: Sequence[np.ndarray], value: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -174,7 +180,7 @@ def length_mask(lengths: Array, steps: int) -> Array:
     """Mask bool [B, steps], true at the first `lengths` [B] steps. Networks are exported with it."""
     if is_numpy(lengths):
         return np.arange(steps) < lengths[:, None]
-    import torch  # a statement, which torch.compile can follow
+    import torch
 
     return torch.arange(steps, device=lengths.device) < lengths[:, None]
 
@@ -194,7 +200,8 @@ def repeat_index(repeats: Array, steps: int | None = None) -> tuple[Array, Array
         for row, count, length in zip(index, repeats, lengths, strict=True):
             row[:length] = np.repeat(np.arange(len(count)), count)
         return index, lengths
-    torch = importlib.import_module("torch")
+    import torch
+
     frames = torch.arange(steps, device=repeats.device).expand(len(repeats), steps).contiguous()
     index = torch.searchsorted(ends, frames, right=True)
     return index * (frames < lengths[:, None]), lengths

@@ -166,6 +166,9 @@ def describe_dims(tensor: TensorSpec) -> str:
     return f"[{', '.join(d.name if isinstance(d, Dim) else str(d) for d in tensor.dims)}]"
 
 
+_MISSING: Any = object()
+
+
 class Recent(dict[K, V]):
     """At most `largest` values, in the order of their last use; what was unused for longest goes first.
 
@@ -178,8 +181,8 @@ class Recent(dict[K, V]):
 
     def get_or_make(self, key: K, make: Callable[[], V]) -> V:
         """The key's value, which is then the one used last; `make` gives it where there is none."""
-        value = self.pop(key) if key in self else make()
-        self[key] = value
+        value = self.pop(key, _MISSING)
+        self[key] = value = make() if value is _MISSING else value
         while self.largest is not None and len(self) > self.largest:
             self.drop_oldest()
         return value

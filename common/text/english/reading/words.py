@@ -61,7 +61,7 @@ _OR = words("he his him she her")
 _PRONOUNS = {("he", "him"), ("she", "her"), ("him", "his"), ("her", "hers")}
 _SHORT_FORMS = tables.SHORT_FORMS | tables.SHORTENED
 _BEHIND_NAMES = {"Jr": "Junior", "Sr": "Senior"}
-# A word in small letters, which is no Roman numeral, before a blank; and those that a rule or `plain` changes.
+# A word in small letters before a blank, which is no Roman numeral; and what a rule or `plain` changes.
 _SHORTEST_WORDS = "|".join(sorted(SMALL_WORDS - _NOT_ORDINARY - {"am"}))
 _UNCHANGED = re.compile(rf"(?:(?![ivxlcdm]+ )[a-z]{{3,60}}|{_SHORTEST_WORDS})(?= )")
 _CHANGED = _NOT_ORDINARY | _SHORT_FORMS.keys() | tables.SMALL_ACRONYMS | {"bce"}
