@@ -7,6 +7,7 @@ torch.compile can follow it, and it takes no time where the module is there.
 from __future__ import annotations  # np.random, which speaking does not need, stays unloaded
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,12 @@ def is_numpy(array: Array) -> bool:
 
 def dtype_name(array: Array) -> str:
     """The dtype under its numpy name: "int64", "float32"."""
-    return str(array.dtype).removeprefix("torch.")
+    return _name_of(array.dtype)
+
+
+@cache  # numpy puts a name together each time
+def _name_of(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def to_numpy(array: Array) -> np.ndarray:
@@ -157,9 +163,14 @@ def pad_to(array: Array, shape: Sequence[int]) -> Array:
     """The array with zeros behind it along every axis up to this shape; itself where it has it already."""
     if tuple(array.shape) == tuple(shape):
         return array
-    padded = np.zeros(shape, array.dtype) if is_numpy(array) else array.new_zeros(shape)
-    padded[tuple(slice(size) for size in array.shape)] = array
-    return padded
+    if is_numpy(array):
+        padded = np.zeros(shape, array.dtype)
+        padded[tuple(slice(size) for size in array.shape)] = array
+        return padded
+    import torch
+
+    behind = [(0, new - size) for new, size in zip(shape, array.shape, strict=True)]
+    return torch.nn.functional.pad(array, [size for pair in reversed(behind) for size in pair])
 
 
 def pad_rows(rows: Sequence[Array], count: int, steps: int) -> Array:

@@ -144,22 +144,24 @@ def check_inputs(stage: Stage, inputs: Mapping[str, Array]) -> None:
 
 
 def _check_tensor(stage: Stage, tensor: TensorSpec, array: Array, sizes: dict[str, tuple[int, str]]) -> None:
-    where = f"stage {stage.full_name}: input {tensor.name!r}"
+    def wrong(what: str) -> ValueError:
+        return ValueError(f"stage {stage.full_name}: input {tensor.name!r} {what}")
+
     if dtype_name(array) != tensor.dtype:
-        raise ValueError(f"{where} is {dtype_name(array)}, declared {tensor.dtype}")
+        raise wrong(f"is {dtype_name(array)}, declared {tensor.dtype}")
     shape = tuple(array.shape)
     if len(shape) != len(tensor.dims):
-        raise ValueError(f"{where} has shape {shape}, declared {describe_dims(tensor)}")
+        raise wrong(f"has shape {shape}, declared {describe_dims(tensor)}")
     for size, dim in zip(shape, tensor.dims, strict=True):
         if isinstance(dim, int):
             if size != dim:
-                raise ValueError(f"{where} has shape {shape}, declared {describe_dims(tensor)}")
+                raise wrong(f"has shape {shape}, declared {describe_dims(tensor)}")
             continue
         known, other = sizes.setdefault(dim.name, (size, tensor.name))
         if size != known:
-            raise ValueError(f"{where} has {dim.name} = {size}, but {other!r} has {dim.name} = {known}")
+            raise wrong(f"has {dim.name} = {size}, but {other!r} has {dim.name} = {known}")
         if not dim.min <= size <= dim.max:
-            raise ValueError(f"{where} has {dim.name} = {size}, outside {dim.min} to {dim.max}")
+            raise wrong(f"has {dim.name} = {size}, outside {dim.min} to {dim.max}")
 
 
 def describe_dims(tensor: TensorSpec) -> str:
