@@ -1,12 +1,13 @@
 """The few array operations between stages, for numpy arrays (CPU) and torch tensors (GPU) alike.
 
-Torch is never imported here: an array that is not numpy's brings its own methods.
+Torch is never imported here before there is a tensor. A statement does it: unlike a function's call,
+torch.compile can follow it, and it takes no time where the module is there.
 """
 
 from __future__ import annotations  # np.random, which speaking does not need, stays unloaded
 
-import importlib
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,12 @@ def is_numpy(array: Array) -> bool:
 
 def dtype_name(array: Array) -> str:
     """The dtype under its numpy name: "int64", "float32"."""
-    return str(array.dtype).removeprefix("torch.")
+    return _name_of(array.dtype)
+
+
+@cache  # numpy puts a name together each time
+def _name_of(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def to_numpy(array: Array) -> np.ndarray:
@@ -36,7 +42,8 @@ def read_later(array: Array) -> Callable[[], np.ndarray]:
     """What waits for the array and gives it as numpy's; its GPU goes on with what it is told until then."""
     if is_numpy(array) or not array.is_cuda:
         return lambda: to_numpy(array)
-    torch = importlib.import_module("torch")
+    import torch
+
     # Else it is copied within the GPU first, which takes longer.
     whole = None if array.is_contiguous() else with_rest(array)
     whole = array if whole is None else whole
@@ -86,7 +93,8 @@ def to_device(array: Array, device: str) -> Array:
     """An array as an engine on that device takes it: numpy's on the CPU, torch's on a GPU."""
     if device == "cpu":
         return to_numpy(array)
-    torch = importlib.import_module("torch")
+    import torch
+
     if is_numpy(array) and array.nbytes <= MOST_PINNED and str(device).startswith("cuda"):
         return torch.as_tensor(array).pin_memory().to(device, non_blocking=True)
     return torch.as_tensor(array, device=device)
@@ -114,7 +122,9 @@ def stack(arrays: Sequence[Array], axis: int = 0) -> Array:
     """Arrays of one kind and shape -> one array with a new axis."""
     if is_numpy(arrays[0]):
         return np.stack(arrays, axis)
-    return importlib.import_module("torch").stack(list(arrays), axis)
+    import torch
+
+    return torch.stack(list(arrays), axis)
 
 
 def contiguous(array: Array) -> Array:
@@ -128,7 +138,9 @@ def concatenate(arrays: Sequence[Array], axis: int = 0) -> Array:
         return arrays[0]
     if is_numpy(arrays[0]):
         return np.concatenate(arrays, axis)
-    return importlib.import_module("torch").cat(list(arrays), axis)
+    import torch
+
+    return torch.cat(list(arrays), axis)
 
 
 def pad_batch(rows: Sequence[np.ndarray], value: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -151,9 +163,14 @@ def pad_to(array: Array, shape: Sequence[int]) -> Array:
     """The array with zeros behind it along every axis up to this shape; itself where it has it already."""
     if tuple(array.shape) == tuple(shape):
         return array
-    padded = np.zeros(shape, array.dtype) if is_numpy(array) else array.new_zeros(shape)
-    padded[tuple(slice(size) for size in array.shape)] = array
-    return padded
+    if is_numpy(array):
+        padded = np.zeros(shape, array.dtype)
+        padded[tuple(slice(size) for size in array.shape)] = array
+        return padded
+    import torch
+
+    behind = [(0, new - size) for new, size in zip(shape, array.shape, strict=True)]
+    return torch.nn.functional.pad(array, [size for pair in reversed(behind) for size in pair])
 
 
 def pad_rows(rows: Sequence[Array], count: int, steps: int) -> Array:
@@ -174,7 +191,7 @@ def length_mask(lengths: Array, steps: int) -> Array:
     """Mask bool [B, steps], true at the first `lengths` [B] steps. Networks are exported with it."""
     if is_numpy(lengths):
         return np.arange(steps) < lengths[:, None]
-    import torch  # a statement, which torch.compile can follow
+    import torch
 
     return torch.arange(steps, device=lengths.device) < lengths[:, None]
 
@@ -194,7 +211,8 @@ def repeat_index(repeats: Array, steps: int | None = None) -> tuple[Array, Array
         for row, count, length in zip(index, repeats, lengths, strict=True):
             row[:length] = np.repeat(np.arange(len(count)), count)
         return index, lengths
-    torch = importlib.import_module("torch")
+    import torch
+
     frames = torch.arange(steps, device=repeats.device).expand(len(repeats), steps).contiguous()
     index = torch.searchsorted(ends, frames, right=True)
     return index * (frames < lengths[:, None]), lengths

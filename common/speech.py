@@ -191,13 +191,12 @@ def require_as_many(controls: Sequence[Controls], count: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class AcousticOutput:
-    """A batch from an acoustic model. `mel` and `energy` stay on the model's device; the rest is numpy."""
+    """A batch from an acoustic model. `mel` stays on the model's device; the rest is numpy."""
 
     mel: Array  # float32 [B, n_mels, T_mel]
     mel_lengths: np.ndarray  # int64 [B]
     durations: np.ndarray  # int64 [B, T_text], frames; where attention decides, those that each symbol got
     pitch: np.ndarray | None = None  # float32 [B, T_text], Hz
-    energy: Array | None = None  # float32 [B, T_text]
     alignment: np.ndarray | None = None  # float32 [B, decoder steps, T_text]: attention; rows sum to 1
     alignment_lengths: np.ndarray | None = None  # int64 [B], decoder steps
     problems: tuple[str, ...] = ()  # what went wrong with each item ("": nothing), [B]

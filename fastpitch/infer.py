@@ -52,14 +52,12 @@ class FastPitchAcoustic(ParallelModel[FastPitchConfig]):
         symbols, lengths = self.pad(ids)
         rendered = self.render(symbols, lengths, each, styles)
         assert rendered.pitch is not None
-        means, deviations = (self.shares(each) @ self.pitch_units.T).T.astype(np.float32)
-        mel_lengths, energy = rendered.repeats.sum(1), rendered.decoded.get("energy")
+        means, deviations = self._units_of(each).T.astype(np.float32)
         return AcousticOutput(
-            mel=rendered.decoded["mel"][:, :, : int(mel_lengths.max())],
-            mel_lengths=mel_lengths,
+            mel=rendered.decoded["mel"][:, :, : int(rendered.mel_lengths.max())],
+            mel_lengths=rendered.mel_lengths,
             durations=rendered.repeats,
             pitch=rendered.pitch * deviations[:, None] + means[:, None],
-            energy=None if energy is None else energy[:, : symbols.shape[1]],
         )
 
     def read(self, encoded: Mapping[str, Array], text: int) -> tuple[np.ndarray, np.ndarray]:
@@ -70,15 +68,20 @@ class FastPitchAcoustic(ParallelModel[FastPitchConfig]):
         self, controls: Sequence[Controls], text: int, styles: Sequence[Sequence[Style]] = ()
     ) -> dict[str, np.ndarray]:
         """`settings` float32 [B, 3, text]: pace, and factor and shift of the pitch."""
-        shares = self.shares(controls)
-        units = shares @ self.pitch_units.T
+        units = self._units_of(controls)
 
         def numbers(row: int, style: Style) -> tuple[float, float, float]:
             mean, deviation = units[row]
             return paced(controls[row], style), *transform(controls[row], mean, deviation, style)
 
         settings = {"settings": settings_of_symbols(numbers, len(controls), text, styles)}
-        return settings if self.config.n_speakers == 1 else {**settings, "speaker": shares}
+        return settings if self.config.n_speakers == 1 else {**settings, "speaker": self.shares(controls)}
+
+    def _units_of(self, controls: Sequence[Controls]) -> np.ndarray:
+        """Mean and deviation of each item's pitch in Hz, float64 [B, 2]."""
+        if not any(one.speaker for one in controls):
+            return np.repeat(self.pitch_units[:, :1].T, len(controls), axis=0)
+        return self.shares(controls) @ self.pitch_units.T
 
     def shares(self, controls: Sequence[Controls]) -> np.ndarray:
         """Each speaker's share of each item's voice, float32 [B, speakers]."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 
 from melforge.common.arrays import Array, concatenate, to_device
@@ -24,9 +23,8 @@ class HifiganVocoder(Vocoder[HifiganConfig]):
         self.piece = 960 if source.config.source else 360
         self._join = self.kernel_between("join_source", self.generator) or join_source
         self._draw = self.kernel_between("draw", self.generator)
-        if source.config.source and engines.on_kernels and engines.captures:
-            one_graph = importlib.import_module("melforge.common.synthesis.one_graph").WholeMelGraph
-            self.one_graph = one_graph(self.generator, self._run)
+        if source.config.source:
+            self.capture_whole(self._run)
 
     def excerpts(self, mel: Array, controls: Controls) -> Excerpts:
         """The phase goes on from chunk to chunk: it is of the whole mel."""
@@ -40,15 +38,8 @@ class HifiganVocoder(Vocoder[HifiganConfig]):
             return super().beside(mel, lengths, controls)
         return {"source": self._source(self.pitch.of_batch(mel, lengths), [one.seed for one in controls])}
 
-    def audio_of(self, mel: Array, rows: Array, controls: Sequence[Controls]) -> Array:
-        if self.one_graph:
-            given = {"mel": mel, "rows": rows}
-            if self._draw is None:
-                given["noise"] = self._noise([one.seed for one in controls], mel.shape[2])
-            made = self.one_graph.audio(given)
-            if made:
-                return made["audio"]
-        return super().audio_of(mel, rows, controls)
+    def beside_rows(self, frames: int, controls: Sequence[Controls]) -> dict[str, Array]:
+        return {} if self._draw else {"noise": self._noise([one.seed for one in controls], frames)}
 
     def _run(self) -> Run:
         """All of a padded batch, to be captured."""

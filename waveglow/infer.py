@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from melforge.common.arrays import Array, concatenate, to_device
+import numpy as np
+
+from melforge.common.arrays import Array, concatenate, contiguous, to_device
+from melforge.common.engines import Arrays, Run, as_capturable
 from melforge.common.speech import Controls
 from melforge.common.synthesis.mel_pitch import MelPitch
 from melforge.common.synthesis.stage_engines import StageEngines
@@ -29,6 +32,8 @@ class WaveglowVocoder(Vocoder[WaveglowConfig]):
         super().__init__(source, engines, receptive_field(source.config))
         self.pitch = MelPitch(engines, self.longest_mel)
         self.sigma = SIGMA if source.settings.sigma is None else source.settings.sigma
+        self._draw = self.kernel_between("draw", self.generator)
+        self.capture_whole(self._run)
 
     @property
     def longest_chunk(self) -> int:
@@ -58,6 +63,36 @@ class WaveglowVocoder(Vocoder[WaveglowConfig]):
         rows = [self._scaled(drawn[one.seed], part, one) for one, part in zip(controls, tones, strict=True)]
         return {"z": concatenate(rows)}
 
+    def beside_rows(self, frames: int, controls: Sequence[Controls]) -> dict[str, Array]:
+        device, count = self.generator.device, self.config.noise_length(frames) * self.config.n_group
+        spreads = [scale_noise(np.ones(1, np.float32), self._sigma(one)) for one in controls]
+        spread = {"sigma": to_device(np.concatenate(spreads), device)}
+        if self._draw:
+            return spread
+        drawn = self.generator.draw("normal", [one.seed for one in controls], 0, count)
+        return {**spread, "noise": to_device(drawn, device)}
+
+    def _run(self) -> Run:
+        """All of a padded batch, to be captured."""
+        generate = as_capturable(self.generator).capturable()
+        find = as_capturable(self.engines["masked_pitch"]).capturable() if self.config.source else None
+
+        def run(given: Arrays) -> dict[str, Array]:
+            mel, (lengths, keys) = given["mel"], given["rows"]
+            batch, frames, channels = len(mel), mel.shape[2], self.config.n_group
+            known = {"mel": mel, "lengths": lengths}
+            count = self.config.noise_length(frames) * channels
+            drawn = self._draw(keys, count) if self._draw else given["noise"]
+            z = drawn.reshape(batch, count // channels, channels).swapaxes(1, 2)
+            if find:
+                z = z + self._tones(held(find(known)["pitch"], lengths))
+            return generate({**known, "z": contiguous(z * given["sigma"][:, None, None])})
+
+        return run
+
+    def _sigma(self, controls: Controls) -> float:
+        return self.sigma if controls.sigma is None else controls.sigma
+
     def _tones(self, pitch: Array) -> Array:
         return harmonics(to_device(pitch, self.generator.device), self.config)
 
@@ -66,5 +101,4 @@ class WaveglowVocoder(Vocoder[WaveglowConfig]):
         return to_device(drawn, self.generator.device)
 
     def _scaled(self, drawn: Array, tones: Array | None, controls: Controls) -> Array:
-        sigma = self.sigma if controls.sigma is None else controls.sigma
-        return scale_noise(drawn if tones is None else drawn + tones, sigma)
+        return scale_noise(drawn if tones is None else drawn + tones, self._sigma(controls))

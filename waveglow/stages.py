@@ -62,4 +62,5 @@ PLAN = vocoder_plan(
     ahead="melforge.trt_plugins.ahead",
     first="pitch",
     first_engine="melforge.trt_plugins.pitch.engine:PitchKernels",
+    between={"draw": "melforge.trt_plugins.noise:kernel_draw"},
 )

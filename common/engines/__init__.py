@@ -144,26 +144,31 @@ def check_inputs(stage: Stage, inputs: Mapping[str, Array]) -> None:
 
 
 def _check_tensor(stage: Stage, tensor: TensorSpec, array: Array, sizes: dict[str, tuple[int, str]]) -> None:
-    where = f"stage {stage.full_name}: input {tensor.name!r}"
+    def wrong(what: str) -> ValueError:
+        return ValueError(f"stage {stage.full_name}: input {tensor.name!r} {what}")
+
     if dtype_name(array) != tensor.dtype:
-        raise ValueError(f"{where} is {dtype_name(array)}, declared {tensor.dtype}")
+        raise wrong(f"is {dtype_name(array)}, declared {tensor.dtype}")
     shape = tuple(array.shape)
     if len(shape) != len(tensor.dims):
-        raise ValueError(f"{where} has shape {shape}, declared {describe_dims(tensor)}")
+        raise wrong(f"has shape {shape}, declared {describe_dims(tensor)}")
     for size, dim in zip(shape, tensor.dims, strict=True):
         if isinstance(dim, int):
             if size != dim:
-                raise ValueError(f"{where} has shape {shape}, declared {describe_dims(tensor)}")
+                raise wrong(f"has shape {shape}, declared {describe_dims(tensor)}")
             continue
         known, other = sizes.setdefault(dim.name, (size, tensor.name))
         if size != known:
-            raise ValueError(f"{where} has {dim.name} = {size}, but {other!r} has {dim.name} = {known}")
+            raise wrong(f"has {dim.name} = {size}, but {other!r} has {dim.name} = {known}")
         if not dim.min <= size <= dim.max:
-            raise ValueError(f"{where} has {dim.name} = {size}, outside {dim.min} to {dim.max}")
+            raise wrong(f"has {dim.name} = {size}, outside {dim.min} to {dim.max}")
 
 
 def describe_dims(tensor: TensorSpec) -> str:
     return f"[{', '.join(d.name if isinstance(d, Dim) else str(d) for d in tensor.dims)}]"
+
+
+_MISSING: Any = object()
 
 
 class Recent(dict[K, V]):
@@ -178,8 +183,8 @@ class Recent(dict[K, V]):
 
     def get_or_make(self, key: K, make: Callable[[], V]) -> V:
         """The key's value, which is then the one used last; `make` gives it where there is none."""
-        value = self.pop(key) if key in self else make()
-        self[key] = value
+        value = self.pop(key, _MISSING)
+        self[key] = value = make() if value is _MISSING else value
         while self.largest is not None and len(self) > self.largest:
             self.drop_oldest()
         return value

@@ -18,7 +18,11 @@ class WholeMelGraph:
     def __init__(self, generator: Engine, make: Callable[[], Run]):
         self.generator = generator
         stream = new_stream(generator.device)
-        self._captured = Captured(generator.stage.full_name, lambda inputs: make(), stream, directly=True)
+
+        def without_gradients(inputs: Arrays) -> Run:
+            return torch.inference_mode()(make())
+
+        self._captured = Captured(generator.stage.full_name, without_gradients, stream, directly=True)
         self.in_use = self._captured.in_use
 
     @staticmethod
@@ -30,5 +34,4 @@ class WholeMelGraph:
         """Of mels with such lengths; None where these have no graph. The next call overwrites it, but for
         what is told the GPU before `in_use`.
         """
-        with torch.inference_mode():
-            return self._captured(inputs, own=True)
+        return self._captured(inputs, own=True)

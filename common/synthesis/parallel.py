@@ -44,6 +44,7 @@ class Rendered:
 
     decoded: Mapping[str, Array]  # the decoder's outputs, on its device; without frames only an empty mel
     repeats: np.ndarray  # int64 [B, T_text], frames of each symbol
+    mel_lengths: np.ndarray  # int64 [B], their sums
     pitch: np.ndarray | None  # float32 [B, T_text], of models that have one
 
 
@@ -130,13 +131,15 @@ class ParallelModel(AcousticModel[Config]):
         if repeats.min(initial=0) < 0:  # what becomes of NaN and infinity
             raise InputError(f"{self.source.weights} gives NaN instead of durations: its weights do not hold")
         mel_lengths = repeats.sum(1)
-        self.require_fit(mel_lengths, lengths, controls)
-        if not mel_lengths.any():
+        longest = int(mel_lengths.max())
+        if longest > self.longest_mel:
+            self.require_fit(mel_lengths, lengths, controls)
+        if not longest:
             silence = np.zeros((len(repeats), self.config.n_mel_channels, 0), np.float32)
-            return Rendered({"mel": silence}, repeats, pitch)
-        with _long_turns if mel_lengths.max() > LONG_MEL else nullcontext():
+            return Rendered({"mel": silence}, repeats, mel_lengths, pitch)
+        with _long_turns if longest > LONG_MEL else nullcontext():
             decoded = two.decode(encoded, mel_lengths)
-        return None if decoded is None else Rendered(decoded, repeats, pitch)
+        return None if decoded is None else Rendered(decoded, repeats, mel_lengths, pitch)
 
     def on_its_stream(self) -> AbstractContextManager[object]:
         return (
@@ -187,8 +190,9 @@ def settings_of_symbols(
     styles: Sequence[Sequence[Style]] = (),
 ) -> np.ndarray:
     """float32 [B, n, text]: the `numbers` of an item's row and of each symbol's style."""
-    plain = [numbers(row, PLAIN) for row in range(items)]
-    settings = np.repeat(np.array(plain, np.float32)[:, :, None], text, axis=2)
+    plain = np.array([numbers(row, PLAIN) for row in range(items)], np.float32)
+    settings = np.empty((*plain.shape, text), np.float32)
+    settings[:] = plain[:, :, None]
     for row, own in enumerate(styles):
         for style in set(own) - {PLAIN}:
             places = [place for place, one in enumerate(own) if one == style]

@@ -61,7 +61,8 @@ class TwoGraphs:
 
         def of_decoder(inputs: Mapping[str, Tensor]) -> Run:
             lengths = self._lengths_for(decoder, self._text_of(inputs), len(inputs["frames"]))
-            return regulation.expanding(decoder.capturable(lengths))
+            run = regulation.expanding(decoder.capturable(lengths))
+            return lambda given: {"mel": run(given)["mel"]}  # nobody takes other outputs: no copies of them
 
         names = ("symbols", "lengths", *settings)
         # TensorRT's contexts take as long as a graph.
@@ -79,27 +80,33 @@ class TwoGraphs:
         """
         batch, text = symbols.shape
         padded = self._lengths_for(self.encoder, text)
-        places = np.minimum(np.arange(padded.text), text - 1)  # behind the text its last symbol's
-        settings = {n: v.take(places, axis=2) if v.ndim == 3 else v for n, v in settings.items()}
-        inputs = {"symbols": pad_to(symbols, (batch, padded.text)), "lengths": lengths, **settings}
-        outputs = self.first(self._stage(inputs), own=True)
+        inputs = {"symbols": symbols, "lengths": lengths, **settings}
+        outputs = self.first(self._stage(inputs, padded.text), own=True)
         if outputs is not None and self.encoder.buckets:
             self.encoder.buckets.count_call(padded, batch, lengths.sum())
         return outputs
 
-    def _stage(self, inputs: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
-        """Copies the inputs to the graph's pinned memory; reusable once its outputs are on the host."""
-        key = tuple((value.shape, value.dtype) for value in inputs.values())
+    def _stage(self, inputs: Mapping[str, np.ndarray], text: int) -> dict[str, Tensor]:
+        """Copies the inputs, filled up to `text` symbols, to the graph's pinned memory; reusable once its
+        outputs are on the host. Behind a text its settings are those of its last symbol.
+        """
+        sizes = {n: text if n == "symbols" or v.ndim == 3 else v.shape[-1] for n, v in inputs.items()}
         staged = self._staged.get_or_make(
-            key,  # kernels count in rows, however the arrays lie
-            lambda: {n: torch.from_numpy(np.ascontiguousarray(v)).pin_memory() for n, v in inputs.items()},
+            tuple([(*value.shape[:-1], sizes[name], value.dtype) for name, value in inputs.items()]),
+            lambda: {
+                name: torch.from_numpy(np.zeros((*value.shape[:-1], sizes[name]), value.dtype)).pin_memory()
+                for name, value in inputs.items()
+            },
         )
         for name, value in inputs.items():
-            staged[name].numpy()[...] = value
+            place, end = staged[name].numpy(), value.shape[-1]
+            place[..., :end] = value
+            if end < sizes[name]:
+                place[..., end:] = 0 if name == "symbols" else value[..., -1:]
         return staged
 
     def decode(self, encoded: Mapping[str, Tensor], mel_lengths: np.ndarray) -> dict[str, Tensor] | None:
-        """What the second graph gives, of padded mels; these lengths fit. None where they have no graph."""
+        """The second graph's `mel`, of padded mels; these lengths fit. None where they have no graph."""
         text = self._text_of(encoded)
         padded = self._lengths_for(self.decoder, text, int(mel_lengths.max()))
         given = {name: encoded[name] for name in self._shared}

@@ -6,7 +6,8 @@ A model's own vocoder says what its receptive field is, and what the network tak
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+import importlib
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from melforge.common.arrays import Array, ReadEach, concatenate, pad_rows, read_later, to_device, with_rest
 from melforge.common.audio.denoiser import BIAS_FRAMES, OVERLAP, fewest_samples
 from melforge.common.config.deployment import Bucket
+from melforge.common.engines import Run
 from melforge.common.errors import InputError
 from melforge.common.noise import keys_of
 from melforge.common.speech import Controls, controls_of_each
@@ -89,6 +91,16 @@ class Vocoder(Driver[Config]):
         """The same for a padded batch [B, n_mels, T_mel] that fits the stage; `lengths` are [B]."""
         return {}
 
+    def beside_rows(self, frames: int, controls: Sequence[Controls]) -> dict[str, Array]:
+        """What the graph of whole mels takes beside a padded batch and its rows."""
+        return {}
+
+    def capture_whole(self, make: Callable[[], Run]) -> None:
+        """Has whole mels run as one graph of what `make` gives, where engines are captured."""
+        if self.engines.on_kernels and self.engines.captures:
+            graphs = importlib.import_module("melforge.common.synthesis.one_graph")
+            self.one_graph = graphs.WholeMelGraph(self.generator, make)
+
     def _silence(self) -> np.ndarray:
         """What the generator makes of a silent mel's first frames, float32 (S,); no others change these."""
         silent = np.zeros((1, self.config.n_mel_channels, BIAS_FRAMES), np.float32)
@@ -157,7 +169,7 @@ class Vocoder(Driver[Config]):
         if self.one_graph:
             frames = self.one_graph.padded(frames)
         sizes = np.array([mel.shape[1] for mel in mels])
-        rows = to_device(np.stack([sizes, keys_of([one.seed for one in controls])]), device)
+        rows = to_device(np.array([sizes, keys_of([one.seed for one in controls])]), device)
         # What stands behind a mel in memory may stay there: a graph masks it.
         whole = with_rest(mels[0], frames) if self.one_graph and len(mels) == 1 else None
         if whole is None:
@@ -179,6 +191,10 @@ class Vocoder(Driver[Config]):
 
         `rows` int64 [2, B] are the items' lengths, and the keys of their noise.
         """
+        if self.one_graph:
+            given = {"mel": mel, "rows": rows, **self.beside_rows(mel.shape[2], controls)}
+            if made := self.one_graph.audio(given):
+                return made["audio"]
         others = self.beside(mel, rows[0], controls)
         return self.generator(mel=mel, lengths=rows[0], **others)["audio"]
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -35,17 +34,16 @@ from melforge.common.text.symbols import get_symbols
 SYMBOLS = "english_basic"
 MAX_SYMBOLS = 220  # an utterance of about fifteen seconds
 
-_TOKEN = re.compile(r"\{([A-Z012 ]+)\}|[A-Za-z']{1,60}-?|[.,;:?!-]")
-# No word has so many letters; reading one takes time, and guesses nonsense.
-_NO_WORD = re.compile(r"[A-Za-z]{61,}")
+LONGEST_WORD = 60  # letters: reading a longer one takes time, and guesses nonsense
+_TOKEN = re.compile(rf"\{{([A-Z012 ]+)\}}|[A-Za-z']{{1,{LONGEST_WORD}}}-?|[.,;:?!-]")
+_NO_WORD = re.compile(rf"[A-Za-z]{{{LONGEST_WORD + 1},}}")
 _DRAWN_OUT = re.compile(r"([A-Za-z])\1{2,}")  # "sooo" is a word, whatever its length
 SPELT_TOGETHER = 20  # letters
 _STRONGEST_FIRST = "?!.;:,-"
 _MAY_END = frozenset(".?!,;:")
 
 
-@dataclass(frozen=True)
-class _Token:
+class _Token(NamedTuple):
     """A word or mark of the normalised text and the part of the sentence that it stands for."""
 
     text: str
@@ -149,6 +147,9 @@ class EnglishFrontend:
         """Words with phones and single marks between them; none before the first word."""
         tokens: list[_Token] = []
         for span in spans:
+            if len(span.text) <= LONGEST_WORD and span.text.isascii() and span.text.isalpha():
+                tokens.append(_Token(*span))  # as most are
+                continue
             for match in _TOKEN.finditer(_NO_WORD.sub(_in_capitals, span.text)):
                 phones = tuple(match[1].split()) if match[1] else span.phones
                 token = _Token(match[0], span.start, span.end, phones)
@@ -174,7 +175,7 @@ class EnglishFrontend:
             places: list[tuple[int, int]] = []
             words = ""
             for token in part:
-                symbols += [token.text] if token.is_mark else [" ", *("@" + phone for phone in token.phones)]
+                symbols += [" ", *["@" + phone for phone in token.phones]] if token.phones else [token.text]
                 places += [(offset + token.start, offset + token.end)] * token.size
                 words += _shown(token, words)
             if symbols[-1] == "-":
@@ -199,9 +200,11 @@ class EnglishFrontend:
     def _parts(self, tokens: list[_Token]) -> list[list[_Token]]:
         """The tokens of a sentence in parts that fit, about equally long, cut behind marks if possible."""
         limit = self.max_symbols - 1  # an end mark may be added
-        tokens = [piece for token in tokens for piece in _cut_word(token, limit)]
-        parts = []
-        start, left = 0, sum(token.size for token in tokens)
+        left = sum([token.size for token in tokens])
+        if left > limit:
+            tokens = [piece for token in tokens for piece in _cut_word(token, limit)]
+            left = sum([token.size for token in tokens])
+        parts, start = [], 0
         while start < len(tokens):
             if left <= limit:
                 part = tokens[start:]

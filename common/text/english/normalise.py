@@ -28,7 +28,7 @@ from melforge.common.text.english.reading.cursor import (
 )
 from melforge.common.text.english.reading.formats import NUMBERS
 from melforge.common.text.english.reading.signs import SIGNS
-from melforge.common.text.english.reading.words import WORDS, ordinary_word
+from melforge.common.text.english.reading.words import WORDS, ordinary_word, pass_unchanged
 
 _ALIKE = {
     **dict.fromkeys("‘’‛ʼ`´ʹ＇", "'"),
@@ -97,6 +97,9 @@ def _read(text: str, given: Sequence[_Given], is_british: bool) -> tuple[list[Sp
             spans += part.spans
             cursor.advance(Reading("", part.end))
             part = next(parts)
+            continue
+        if char.isalpha() and (passed := pass_unchanged(cursor, part.start)):
+            spans += [Span(*word) for word in passed]
             continue
         if char.isspace():
             if char == "\t":  # between the cells of a table

@@ -111,10 +111,11 @@ def spell(letters: str, letter_names: Mapping[str, Phones] = LETTER_NAMES) -> Ph
 def _in_context(tokens: Sequence[str], index: int, follower: Phones) -> Phones:
     """`follower`: the phones of the next token."""
     token = tokens[index]
-    if spelled := SPELLED.fullmatch(token):
+    is_capital = token[0].isupper()
+    if is_capital and (spelled := SPELLED.fullmatch(token)):
         phones = spell(spelled[1])
         return phones + word_parts.plural(phones) if spelled[2] else phones
-    if token[0].isupper() and (token[1:] == "-" or (len(token) == 1 and _is_letter(tokens, index))):
+    if is_capital and (token[1:] == "-" or (len(token) == 1 and _is_letter(tokens, index))):
         return LETTER_NAMES[token[0].lower()]
     word = token.lower()
     if word.endswith("-"):
@@ -123,7 +124,7 @@ def _in_context(tokens: Sequence[str], index: int, follower: Phones) -> Phones:
             return word_parts.HYPHENATED[word]
     forms = _function_words().get(word)
     if forms is None:
-        return homographs.choose(word, tokens, index) or of_word(word, token[0].isupper())
+        return homographs.choose(word, tokens, index) or of_word(word, is_capital)
     if word == "does" and (deer := homographs.choose(word, tokens, index)) != homographs.usual(word):
         return deer or forms[0]
     usual, initial, final, before_vowel = forms
