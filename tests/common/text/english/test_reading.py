@@ -30,6 +30,8 @@ from melforge.common.text.english.reading.cursor import Cursor, LeftOut, Reading
         (times.time, "3:05 pm", "three oh five PM"),
         (telephone.phone, "(415) 555-2671", "four one five, five five five, two six seven one"),
         (fractions.fraction, "3/4 mi", "three quarters of a mile"),
+        (fractions.fraction, "34/40 pts", "thirty-four out of forty points"),
+        (fractions.fraction, "230/460 V", "two hundred thirty over four hundred sixty volts"),
         (dates.decade, "1990s", "nineteen nineties"),
         (amounts.amount, "10-12 km", "ten to twelve kilometers"),
         (dates.joined_date, "25-Jul-2012", "the twenty-fifth of July twenty twelve"),
