@@ -124,7 +124,7 @@ def read_samples(path: Path, first: int, count: int) -> np.ndarray:
             there = int.from_bytes(head[-4:], "little") // 2
             samples = np.empty(max(0, min(count, there - first)), "<i2")
             file.seek(WAV_HEAD + 2 * first)
-            return samples[: file.readinto(samples) // 2]
+            return samples[: file.readinto(samples.data) // 2]
     import soundfile
 
     return soundfile.read(path, count, first, dtype="int16")[0]
