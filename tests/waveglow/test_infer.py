@@ -294,7 +294,5 @@ def test_arrays_stay_on_the_device_between_the_stages(voice):
             assert all(isinstance(value, torch.Tensor) for value in inputs.values())
             return self.inner(**inputs)
 
-    bound = WaveglowVocoder(
-        source, {name: Bound(vocoder.engines[name]) for name in ("generator", "denoiser")}
-    )
+    bound = make_driver(source, "onnx", "cpu", watch=Bound)
     np.testing.assert_allclose(speak(bound, frames=40), expected, rtol=0, atol=1e-6)
