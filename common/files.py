@@ -79,10 +79,11 @@ def draft_in(folder: Path) -> Iterator[Path]:
         with contextlib.suppress(OSError):  # one that is not empty
             for one in made:
                 one.rmdir()
-        why = str(error.strerror) if isinstance(error, OSError) and error.errno == errno.ENOSPC else CANNOT
-        if why.startswith(CANNOT):
+        if not isinstance(error, OSError) or error.errno != errno.ENOSPC:
             raise
-        raise OSError(errno.ENOSPC, f"{CANNOT} {folder}: {why}") from None
+        if not (error.strerror or "").startswith(CANNOT):
+            raise OSError(error.errno, f"{CANNOT} {folder}: {error.strerror}") from None
+        raise
 
 
 def write_bytes(path: Path, content: bytes | memoryview) -> None:
