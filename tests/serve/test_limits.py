@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import gc
 import json
 import time
 import tracemalloc
@@ -43,8 +44,23 @@ def body_size(server, route, body):
         return sum(map(len, answer.iter_raw()))
 
 
-def timed_steps(monkeypatch):
-    """Seconds of the processor that each further step of an event loop takes."""
+def least(measure):
+    """Of up to three measures of seconds: what has nothing to do with a request may take some of one.
+
+    As in a server, what was there before is no garbage to look through.
+    """
+    found = []
+    while not found or (len(found) < 3 and min(found) >= MOST_WORK):
+        gc.freeze()
+        try:
+            found.append(measure())
+        finally:
+            gc.unfreeze()
+    return min(found)
+
+
+def longest_step(monkeypatch, requested):
+    """Seconds of the processor that an event loop's longest step takes while something is requested."""
     work, run = [], asyncio.Handle._run
 
     def timed(handle):
@@ -54,8 +70,14 @@ def timed_steps(monkeypatch):
         finally:
             work.append(time.thread_time() - begun)
 
-    monkeypatch.setattr(asyncio.Handle, "_run", timed)
-    return work
+    def measure():
+        work.clear()
+        requested()
+        return max(work)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(asyncio.Handle, "_run", timed)
+        return least(measure)
 
 
 WIDE = {"sample_rate": 192000}
@@ -76,18 +98,20 @@ def test_a_large_answer_takes_little_memory_and_little_of_the_loop_at_a_time(ser
     body_size(server, route, small)  # what is imported and made at first is not the request's
     with server.client() as client:
         assert client.get("/health").status_code == 200
-    work = timed_steps(monkeypatch)
-    tracemalloc.start()
-    try:
-        size = body_size(server, route, body)
-        with server.client() as client:
-            assert client.get("/health").status_code == 200
-        _, most = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
     audio = 2 * 192000 * len(body.get("input") or body["items"][0]["input"])
-    assert size >= share * audio and most < MOST_MEMORY
-    assert max(work) < MOST_WORK
+
+    def requested():
+        tracemalloc.start()
+        try:
+            size = body_size(server, route, body)
+            with server.client() as client:
+                assert client.get("/health").status_code == 200
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert size >= share * audio and most < MOST_MEMORY
+
+    assert longest_step(monkeypatch, requested) < MOST_WORK
 
 
 def test_a_socket_s_large_messages_are_compressed_in_pieces(server, made, monkeypatch):
@@ -106,10 +130,11 @@ def test_a_socket_s_large_messages_are_compressed_in_pieces(server, made, monkey
                 size += len(got) if isinstance(got, bytes) else 0
         return size
 
+    def requested():
+        assert spoken(60) == 61 * 2 * 192000
+
     spoken(2)
-    work = timed_steps(monkeypatch)
-    assert spoken(60) == 61 * 2 * 192000
-    assert max(work) < MOST_WORK
+    assert longest_step(monkeypatch, requested) < MOST_WORK
 
 
 def test_what_would_have_to_wait_too_long_is_refused_and_names_the_setting(made):
@@ -236,12 +261,16 @@ def test_mistakes_beyond_number_are_not_written_down(server, body):
     from melforge.common.serve.requests import BatchFields, SpeechRequest, ignored_header, parse
 
     data = json.dumps(body).encode()
-    begun = time.thread_time()
-    try:
-        ignored_header(parse(data, BatchFields if "items" in body else SpeechRequest).ignored)
-    except ApiError as error:
-        assert error.status == 400 and len(str(error)) < 200
-    assert time.thread_time() - begun < 2 * MOST_WORK
+
+    def measure():
+        begun = time.thread_time()
+        try:
+            ignored_header(parse(data, BatchFields if "items" in body else SpeechRequest).ignored)
+        except ApiError as error:
+            assert error.status == 400 and len(str(error)) < 200
+        return time.thread_time() - begun
+
+    assert least(measure) < 2 * MOST_WORK
     with server.client() as client:
         route = f"{SPEECH}/batch" if "items" in body else SPEECH
         require_error(client.post(route, json=body), 400)
@@ -269,9 +298,10 @@ def test_a_body_in_tiny_chunks_is_read_a_few_at_a_time(server, monkeypatch):
     body = json.dumps(speech("a")).encode() + b" " * 20_000
     with server.client() as client:
         client.get("/health")
-        work = timed_steps(monkeypatch)
-        answer = client.post(
-            SPEECH, content=(bytes([one]) for one in body), headers={"content-type": "application/json"}
-        )
-    assert answer.status_code == 200
-    assert max(work) < MOST_WORK
+
+        def requested():
+            pieces = (bytes([one]) for one in body)
+            answer = client.post(SPEECH, content=pieces, headers={"content-type": "application/json"})
+            assert answer.status_code == 200
+
+        assert longest_step(monkeypatch, requested) < MOST_WORK
