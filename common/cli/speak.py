@@ -24,7 +24,7 @@ from melforge.common.cli.phrases import (
 )
 from melforge.common.errors import InputError
 from melforge.common.files import is_file
-from melforge.common.remote import NO_ADDRESS, is_address
+from melforge.common.remote import is_address
 from melforge.common.stages.choose import KINDS
 from melforge.common.synthesis.places import is_several
 from melforge.common.text import unspoken_rows
@@ -104,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     bulk.require_no_table(args)
     for place, flag in ((args.input, "-i"), (args.output, "-o")):
         if is_address(place):
-            raise InputError(f"{flag} {NO_ADDRESS}, unless it is of a table of texts: give --format")
+            raise InputError(f"{flag} {place}: only tables are read and written there; give --format")
 
     whole = args.ssml or (args.input, args.output) == ("-", "-")  # other programs pass a text on so
     if args.text is not None:

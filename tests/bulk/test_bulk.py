@@ -394,7 +394,7 @@ def test_mistakes_are_sentences(words, message, tiny_voice, tmp_path):
     "words", [("--text", "Hi.", "-o", "s3://b/a.wav"), ("-i", "s3://b/in.txt", "-o", "a")]
 )
 def test_phrases_and_their_sounds_are_files_here(words):
-    with pytest.raises(InputError, match=r"-[io] must be a file or a folder of this machine, unless"):
+    with pytest.raises(InputError, match=r"-[io] s3:.*: only tables are read and written there"):
         main(words)
 
 
