@@ -26,8 +26,9 @@ from melforge.common.weights.voices import read_voice
 
 # The published sizes whose export takes longest at first use, by files in hparams/<model>/, and their stages
 # that are packed.
+VOCODER = ("generator", "masked_generator", "denoiser", "masked_denoiser")
 PUBLISHED = {
-    "waveglow": (("base.yaml", "waveglow512.yaml"), ("generator", "masked_generator", "denoiser")),
+    "waveglow": (("base.yaml", "waveglow512.yaml"), VOCODER),
     "jasper": (("base.yaml",), ("masked_encoder", "encoder", "masked_features", "features")),
 }
 

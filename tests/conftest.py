@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import hashlib
 import importlib
+import io
 import json
 import os
 import pickle
@@ -19,6 +20,7 @@ import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +31,7 @@ os.environ["OMP_WAIT_POLICY"] = os.environ.get("OMP_WAIT_POLICY", "passive")
 import numpy as np
 import pytest
 
-from melforge.common.files import write_bytes
+from melforge.common.files import locked, write_bytes
 
 ROOT = Path(__file__).parent.parent
 SYMBOL_FRAMES = 3.0
@@ -409,9 +411,11 @@ class Outcome:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """What "-n auto" means: up to four processes for the whole suite, one for named files or beside a GPU."""
+    """What "-n auto" means: one for named files or beside a GPU; for the whole suite one more than there are
+    cores, up to four, since many tests wait for servers and timeouts.
+    """
     whole = config.args_source is not pytest.Config.ArgsSource.ARGS
-    return min(4, os.cpu_count() or 1) if whole and not Path("/dev/nvidiactl").exists() else 0
+    return min(4, 1 + (os.cpu_count() or 1)) if whole and not Path("/dev/nvidiactl").exists() else 0
 
 
 @pytest.fixture
@@ -437,8 +441,9 @@ def exported_once(tmp_path_factory):
     @functools.cache
     def exported(stage, config, opset=OPSET):
         file = folder / hashlib.sha256(repr((stage, config, opset)).encode()).hexdigest()
-        if not file.is_file():
-            write_bytes(file, pickle.dumps(export_stage(stage, config, opset)))
+        with redirect_stderr(io.StringIO()), locked(file):  # who waits says so, into what a test may read
+            if not file.is_file():
+                write_bytes(file, pickle.dumps(export_stage(stage, config, opset)))
         return pickle.loads(file.read_bytes())
 
     with pytest.MonkeyPatch.context() as patch:

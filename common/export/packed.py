@@ -1,5 +1,5 @@
 """Graphs that PyTorch's exporter takes up to half a minute to make, packed in `graphs/`: those of published
-sizes, and the encoder of a single speaker's voice that is cloned from orchard.
+sizes, all vocoders' denoisers, and the encoder of a single speaker's voice that is cloned from orchard.
 
 A graph depends on the sizes alone, so that all weights of a published config take the same one.
 `recipes/pack_graphs.py` makes the files.
@@ -20,9 +20,10 @@ UNUSED = ("dropouts", *ROWS)  # checkpoints without their configuration do not t
 
 
 def packed_path(stage: Stage, config: Any, version: int) -> Path:
-    """The file of a graph, of this version of our exporter. Its name has what it depends on of the config."""
-    sizes = config.hop_length if stage.network == DENOISER else config_hash(config, UNUSED)
-    return FOLDER / f"{stage.full_name}-{sizes}-{version}.onnx.gz"
+    """The file of a graph, of this version of our exporter. Its name has what it depends on."""
+    if stage.network == DENOISER:
+        return FOLDER / f"{stage.name}-{config.hop_length}-{version}.onnx.gz"
+    return FOLDER / f"{stage.full_name}-{config_hash(config, UNUSED)}-{version}.onnx.gz"
 
 
 def packed_graph(stage: Stage, config: object, version: int) -> bytes | None:

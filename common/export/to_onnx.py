@@ -156,8 +156,8 @@ def write_graph(path: Path, graph: bytes, note: Mapping[str, Any]) -> None:
 
 
 def fitted(graph: bytes, stage: Stage, config: Any) -> bytes | None:
-    """A graph of other numbers of symbols or speakers with those of this config; None where it is damaged, or
-    does not take what the stage does, as one of a single speaker.
+    """A graph of other numbers of symbols or speakers with those of this config, or another model's denoiser;
+    None where it is damaged, or does not take what the stage does, as one of a single speaker.
     """
     try:
         model = onnx.load_from_string(graph)
@@ -168,6 +168,7 @@ def fitted(graph: bytes, stage: Stage, config: Any) -> bytes | None:
     inputs = [tensor.name for tensor in stage.inputs]
     if [value.name for value in model.graph.input] != inputs or not {t.name for t in weights} <= state.keys():
         return None
+    model.graph.name = stage.full_name
     for tensor in weights:
         tensor.dims[:] = state[tensor.name].shape
     for value, tensor in zip(model.graph.input, stage.inputs, strict=True):

@@ -149,6 +149,9 @@ def test_a_table_is_read_from_a_store_and_spoken_into_it(store, tiny_voice, whol
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "store", [pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("gs", "az")], indirect=True
+)  # the others' runs are killed again and again below
 def test_a_run_into_a_store_that_was_killed_goes_on_to_the_same_bytes(store, tiny_voice, whole, tmp_path):
     words = words_of(
         tiny_voice, tmp_path / "in.txt", f"{store.address}/run", "--format", "flac", "--workers", 2

@@ -14,7 +14,8 @@ from melforge.common.cluster.bulk import Share
 from melforge.common.errors import InputError
 from tests.cluster.conftest import PATIENCE, kill, melforge, ray_processes
 
-TEXTS = [f"Sentence number {number}{' and so on' * (number % 4)}." for number in range(59)]
+# Long enough for a run to be killed in its midst, however late a busy machine lets a test see how far it is.
+TEXTS = [f"Sentence number {number}{' and so on' * 4 * (number % 4)}." for number in range(59)]
 
 
 def write_table(path):
@@ -45,7 +46,7 @@ def test_a_run_on_ray_that_is_killed_twice_has_the_bytes_of_one_without_ray(
             "--device",
             "cpu",
             "--shard-size",
-            3,
+            2,
             *more,
         )
         return melforge("speak", *words)
@@ -59,7 +60,7 @@ def test_a_run_on_ray_that_is_killed_twice_has_the_bytes_of_one_without_ray(
             assert process.poll() is None and time.monotonic() < end
             time.sleep(0.002)
         kill(process)
-    assert len(list(killed.glob("0*"))) < 20
+    assert len(list(killed.glob("0*"))) < 30
     process = subprocess.Popen(command(killed, "--ray", "--workers", 2), env=environment)
     workers: list[int] = []
     while not workers:

@@ -4,6 +4,7 @@ And the proxies before it, in which nobody waits without end.
 """
 
 import asyncio
+import selectors
 from contextlib import suppress
 
 import pytest
@@ -26,6 +27,27 @@ SCOPE = {
     "http_version": "1.1",
     "headers": [(b"content-length", str(len(BODY)).encode()), (b"x-request-id", b"mine")],
 }
+
+
+class Clock(selectors.DefaultSelector):
+    """Of a loop that waits for timers only: it goes on to the next at once, however busy the machine is."""
+
+    now = 0.0
+
+    def select(self, timeout=None):
+        found = super().select(timeout and 0.0)
+        self.now += 0.0 if found else timeout or 0.0
+        return found
+
+
+def run(task):
+    def loop():
+        made = asyncio.SelectorEventLoop(clock := Clock())
+        made.time = lambda: clock.now
+        return made
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        return runner.run(task)
 
 
 class Replicas:
@@ -85,7 +107,7 @@ def answer_of(replicas, scope=SCOPE, leaves=False, most=1000):
     """The messages that the client gets."""
     sent = []
 
-    async def run():
+    async def ask():
         received = [{"type": "http.request", "body": BODY, "more_body": False}]
 
         async def receive():
@@ -103,7 +125,7 @@ def answer_of(replicas, scope=SCOPE, leaves=False, most=1000):
         finally:
             replicas.sent = sent
 
-    asyncio.run(run())
+    run(ask())
     return sent
 
 
@@ -244,7 +266,7 @@ def test_a_proxy_refuses_what_nobody_takes_or_answers(slow, steps, status, swall
                     await send({"type": "http.response.body", "body": b"abc"})
 
     (added,) = proxies.middlewares()
-    asyncio.run(added.cls(app)({**SCOPE, "headers": [forward.WANTS_TAKEN]}, receive, send))
+    run(added.cls(app)({**SCOPE, "headers": [forward.WANTS_TAKEN]}, receive, send))
     assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
     assert sent[0]["status"] == status and seen == [forward.WANTS_TAKEN]
     assert status == 200 or (b"retry-after", b"1") in sent[0]["headers"]
@@ -274,7 +296,7 @@ def test_a_proxy_breaks_off_an_answer_that_is_silent_for_long(kind, silent, whol
             await asyncio.sleep(silent)
         await send({"type": "http.response.body", "body": b"c"})
 
-    asyncio.run(proxies.Refusing(app)(SCOPE, receive, send))
+    run(proxies.Refusing(app)(SCOPE, receive, send))
     assert body_of(sent) == (b"abc" if whole else b"ab") and sent[-1].get("more_body", False) is not whole
 
 

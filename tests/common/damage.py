@@ -66,9 +66,10 @@ def with_weight(source: ModelSource, name: str, values: np.ndarray) -> ModelSour
 
 def with_epsilon(
     source: ModelSource, stages: Sequence[Stage], folder: Path, factor: float
-) -> Iterator[tuple[str, ModelSource]]:
-    """Each norm of the stages' graphs with another epsilon: its module and the source."""
-    for stage, file in ((stage.name, source.graphs[stage.name]) for stage in stages):
+) -> Iterator[tuple[str, Stage, ModelSource]]:
+    """Each norm of the stages' graphs with another epsilon: its module, its stage and the source."""
+    for stage in stages:
+        file = source.graphs[stage.name]
         count = len(onnx.load(file, load_external_data=False).graph.node)
         for place in range(count):
             model = onnx.load(file, load_external_data=False)
@@ -77,11 +78,12 @@ def with_epsilon(
             if epsilon is None or not node.op_type.endswith("Normalization"):
                 continue
             epsilon.f *= factor
-            path = folder / f"{source.model}.{stage}.{place}.onnx"
+            path = folder / f"{stage.full_name}.{place}.onnx"
             path.write_bytes(model.SerializeToString())
             path.with_suffix(".json").write_text(file.with_suffix(".json").read_text())
-            changed = replace(source, graphs={**source.graphs, stage: path}, networks=type(source.networks)())
-            yield node.input[1].rpartition(".")[0], changed
+            graphs = {**source.graphs, stage.name: path}
+            changed = replace(source, graphs=graphs, networks=type(source.networks)())
+            yield node.input[1].rpartition(".")[0], stage, changed
 
 
 class HalfSetup(Setup):
@@ -123,11 +125,16 @@ def setup_of(
 
 
 def compare_stages(
-    source: ModelSource, setup: Setup, stages: Sequence[Stage], seed: int = 0, calls: int = 2
+    source: ModelSource,
+    setup: Setup,
+    stages: Sequence[Stage],
+    seed: int = 0,
+    calls: int = 2,
+    kind: type[ComparedEngine] = ComparedEngine,
 ) -> list[Comparison]:
     """All stages on random inputs, `source` in PyTorch and `setup` beside it."""
     for stage in stages:
-        engine = ComparedEngine(stage, source, setup, None)
+        engine = kind(stage, source, setup, None)
         for call in range(calls):
             engine(**inputs_of(source, stage, 100 * seed + call, setup.device))
     return list(setup.comparisons.values())

@@ -7,9 +7,12 @@ import json
 import onnx
 import pytest
 
+from melforge.common.audio.denoiser import NETWORK as DENOISER
 from melforge.common.export import to_onnx
 from melforge.common.export.packed import FOLDER, MADE_WITH, packed_path
 from melforge.common.export.to_onnx import EXPORTER_VERSION, OPSET, export_stage, fresh_graph
+from melforge.common.stages import stages_of
+from melforge.hifigan.config import HifiganConfig
 from melforge.jasper.config import JasperConfig
 from melforge.jasper.stages import stages as jasper_stages
 from melforge.waveglow.config import WaveglowConfig
@@ -24,6 +27,10 @@ uncached = export_stage.__wrapped__
 
 def path_of(stage, config):
     return packed_path(stage, config, EXPORTER_VERSION)
+
+
+def stage_named(name, model, config):
+    return next(stage for stage in stages_of(model, config) if stage.name == name)
 
 
 @pytest.fixture
@@ -43,12 +50,27 @@ def test_no_graph_is_packed_twice():
 
 
 @pytest.mark.usefixtures("no_exporter")
-def test_a_denoiser_is_the_same_for_all_sizes_of_one_hop():
-    for config in (WaveglowConfig(), dataclasses.replace(WaveglowConfig(), n_flows=8)):
-        graph, weights = uncached(stages(config)[1], config)
-        assert onnx.load_from_string(graph).graph.name == "waveglow.denoiser" and weights == ()
-    other = dataclasses.replace(config, hop_length=512)
-    assert uncached(stages(other)[1], other) == (b"exported", ())
+@pytest.mark.parametrize("name", ["denoiser", "masked_denoiser"])
+def test_a_denoiser_is_the_same_for_all_vocoders_of_one_hop(name):
+    smaller = dataclasses.replace(WaveglowConfig(), n_flows=8)
+    for model, config in (
+        ("waveglow", WaveglowConfig()),
+        ("waveglow", smaller),
+        ("hifigan", HifiganConfig()),
+    ):
+        stage = stage_named(name, model, config)
+        graph, weights = uncached(stage, config)
+        assert onnx.load_from_string(graph).graph.name == stage.full_name and weights == ()
+    other = dataclasses.replace(smaller, hop_length=512)
+    assert uncached(stage_named(name, "waveglow", other), other) == (b"exported", ())
+
+
+@pytest.mark.slow
+@pytest.mark.exporter
+def test_the_denoiser_of_another_vocoder_is_what_the_exporter_makes():
+    config = HifiganConfig()
+    stage = stage_named("masked_denoiser", "hifigan", config)
+    assert uncached(stage, config) == fresh_graph(stage, config, OPSET)
 
 
 @pytest.mark.slow
@@ -65,7 +87,7 @@ def test_the_graphs_of_one_stage_differ_in_the_numbers_of_channels():
     """So that one of them, which takes half a minute to export, tells of the other."""
     for stage, config in PACKED:
         first = OF_EACH_STAGE[stage.full_name][1]
-        if config != first and stage.name != "denoiser":
+        if config != first and stage.network != DENOISER:
             given, other = (nodes_of(uncached(stage, sizes)[0]) for sizes in (config, first))
             times = config.wn_channels / first.wn_channels
             assert [node[:2] for node in given] == [node[:2] for node in other]

@@ -15,10 +15,12 @@ import pytest
 from melforge.common.engines.tensorrt.api import load_tensorrt
 from melforge.common.export import check_files, self_contained
 from melforge.common.export.self_contained import write_files
-from melforge.common.export.to_onnx import source_stages
+from melforge.common.export.to_onnx import export_source, source_stages
 from melforge.common.stages import Dim
 from melforge.common.stages.choose import choose_stages
+from melforge.common.weights.published import read_checkpoint
 from melforge.common.weights.voices import load_voice
+from tests.conftest import save_trained, tiny_source_filter
 
 ROOT = Path(__file__).parents[2]
 
@@ -66,9 +68,11 @@ def test_the_shipped_voices_files_run_in_onnx_runtime_alone(model, precision, tm
         assert all(f"| {tensor.name} |" in text for tensor in (*stage.inputs, *stage.outputs))
 
 
-def test_the_readme_says_what_a_source_is_made_of(voice_with_source, tmp_path):
-    source = load_voice(voice_with_source).source("hifigan")
-    written = write_files(source, choose_stages(source, None), tmp_path)
+def test_the_readme_says_what_a_source_is_made_of(tmp_path):
+    weights = read_checkpoint(save_trained(tmp_path / "weights.safetensors", *tiny_source_filter()))
+    stages = choose_stages(weights, None)
+    source, _ = export_source(weights, tmp_path / "graphs", stages, "none")
+    written = write_files(source, stages, tmp_path)
     assert tmp_path / "hifigan.pitch.onnx" in written
     text = (tmp_path / "README.md").read_text()
     assert "\n`pitch`: cycles a sample at the centre of each frame.\n\nMade for:" in text

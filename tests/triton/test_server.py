@@ -346,7 +346,7 @@ def test_streams_beyond_the_most_are_refused(server):
     def ask(number):
         client = HttpClient(Address.parse(server.http), PATIENCE)
         try:
-            return len(streamed(client, " ".join([TEXTS[1]] * 20), {}))
+            return len(streamed(client, " ".join([TEXTS[1]] * 8), {}))
         except ServerError as error:
             return str(error)
         finally:

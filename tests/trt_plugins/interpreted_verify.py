@@ -68,6 +68,7 @@ def first_wrong(source: ModelSource, other: ModelSource) -> str | None:
 
 torch.cuda.is_available = lambda: True
 verify_stages.make_engine = on_host
+damage.SIZES |= {"mel": 12, "samples": 12 * 256}  # as few as are padded: a frame takes a second
 plain, found = source_of(sys.argv[1]), []
 for weight in sys.argv[2:]:
     changed = plain

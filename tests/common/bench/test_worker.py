@@ -33,14 +33,16 @@ def peer(tmp_path, monkeypatch, tiny_voice):
 @pytest.mark.slow
 def test_a_failure_leaves_the_others(peer):
     names = ("raises", "crashes", "hangs", "few", "good")
-    shown = []
-    rows = run_workloads([peer(name) for name in names], 8.0, None, shown.append)
+    shown, begun = [], time.monotonic()
+    rows = run_workloads([peer(names[0])], 100.0, None, shown.append)
+    limit = 4 * (time.monotonic() - begun)  # times what a process takes, however busy the machine is
+    rows += run_workloads([peer(name) for name in names[1:]], limit, None, shown.append)
     assert rows == shown and [row["batch"] for row in rows] == [1, 2] * len(names)
     why = {row["backend"].partition(":")[2]: row.get("failed") for row in rows}
     assert why == {
         "raises": "RuntimeError: out of sorts",
         "crashes": "its process ended with status 7",
-        "hangs": "no answer within 8 s",
+        "hangs": f"no answer within {limit:.0f} s",
         "few": "the peer gave audio of 0 items for 2",
         "good": None,
     }
@@ -57,10 +59,12 @@ def gives(job):
 
 @pytest.mark.slow
 def test_a_child_that_ends_or_hangs_says_so_behind_its_rows():
-    ended, hung = {"ended": "its process ended with status 3"}, {"ended": "no answer within 8 s"}
-    assert list(run_job(gives, "a", limit=60.0)) == [{"is": "a"}]
-    assert list(run_job(gives, "b", limit=60.0)) == [{"is": "b"}, ended]
-    assert list(run_job(gives, "h", limit=8.0)) == [{"is": "h"}, hung]
+    assert list(run_job(gives, "a", limit=100.0)) == [{"is": "a"}]
+    begun, ended = time.monotonic(), {"ended": "its process ended with status 3"}
+    assert list(run_job(gives, "b", limit=100.0)) == [{"is": "b"}, ended]
+    limit = 4 * (time.monotonic() - begun)  # times what a process takes, however busy the machine is
+    hung = {"ended": f"no answer within {limit:.0f} s"}
+    assert list(run_job(gives, "h", limit=limit)) == [{"is": "h"}, hung]
 
 
 def test_no_row_begins_after_the_time_is_over(peer):
