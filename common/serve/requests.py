@@ -38,6 +38,7 @@ MOST_PARTS = 30_000  # objects, lists or fields of a request's JSON: what others
 MOST_ENTRIES, MOST_SAID = 200, 20_000  # of a request's lexicon, and characters that it says
 MOST_NAMES = 16  # of unknown fields that are named in a header
 LONGEST_NAME = 64  # of an unknown field that is named in a header
+Name = Annotated[str, Field(max_length=1000)]  # of a model, a voice, or a mix of speakers
 MOST_WARNINGS = 1000  # characters of a header
 
 
@@ -45,7 +46,7 @@ class VoiceId(BaseModel):
     """A voice as an object, which OpenAI's custom voices are."""
 
     model_config = ConfigDict(strict=True)
-    id: str
+    id: Name
 
 
 VOICE_SCHEMA = {
@@ -66,9 +67,9 @@ class SpeechFields(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="allow")
     _given = model_validator(mode="before")(given)
-    model: str = Field(description="a pair such as fastpitch-hifigan, or one of OpenAI's names")
+    model: Name = Field(description="a pair such as fastpitch-hifigan, or one of OpenAI's names")
     input: str = Field(description="the text")
-    voice: Annotated[str | VoiceId, WithJsonSchema(VOICE_SCHEMA)] = Field(
+    voice: Annotated[Name | VoiceId, WithJsonSchema(VOICE_SCHEMA)] = Field(
         description="a voice's name, or {id: name}"
     )
     response_format: Literal[tuple(FORMATS)] = Field("mp3", description="of the audio")  # type: ignore
@@ -145,7 +146,7 @@ def _control_fields() -> dict[str, Any]:
                 high = about.high if math.isfinite(about.high) else LARGEST_NUMBER
                 limits = {"ge": about.low, "le": high}
             hint: Any = Annotated[int if kind is str else kind, Field(**limits)]
-            found[name] = (hint | str if kind is str else hint, Field(default, description=about.help))
+            found[name] = (hint | Name if kind is str else hint, Field(default, description=about.help))
     return found
 
 
@@ -156,8 +157,8 @@ SpeechRequest: Any = create_model("SpeechRequest", __base__=SpeechFields, **_con
 class PhonemizeRequest(SpeechRequest):
     """A request for speech, of which a text suffices."""
 
-    model: str = Field("tts-1", description="a pair, whose acoustic model's text frontend is asked")
-    voice: Annotated[str | VoiceId, WithJsonSchema(VOICE_SCHEMA)] = Field(
+    model: Name = Field("tts-1", description="a pair, whose acoustic model's text frontend is asked")
+    voice: Annotated[Name | VoiceId, WithJsonSchema(VOICE_SCHEMA)] = Field(
         "alloy", description="a voice's name"
     )
 
