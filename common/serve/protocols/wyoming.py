@@ -58,7 +58,7 @@ from melforge.common.serve.settings import LOOPBACK
 from melforge.common.serve.usage import ASKING, Asking
 
 LONGEST_LINE = 1 << 16  # bytes
-LONGEST_CHUNK = 1 << 20  # bytes of the audio of one event
+LONGEST_CHUNK = 1 << 18  # bytes of the audio of one event
 WIDTH = 2  # bytes of a sample that is sent
 ABOUT = Attribution("Melforge", "https://pypi.org/project/melforge")
 CLOSING_SECONDS = 2  # for connections to close behind the last answer
