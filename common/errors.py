@@ -19,9 +19,12 @@ def close_matches(word: str, names: Iterable[str], cutoff: float, most: int = 1)
     return difflib.get_close_matches(word, names, most, cutoff)
 
 
+LONGEST_NAME = 200  # characters of one that does not exist: comparing a longer one takes long
+
+
 def unknown(what: str, name: object, available: Iterable[str]) -> str:
     """The sentence for a name that does not exist, with the nearest one that does."""
-    available = list(available)
+    available, name = list(available), name[:LONGEST_NAME] if isinstance(name, str) else name
     near = close_matches(str(name), available, 0.5)  # of short words less is chance: "nope", "jasper"
     hint = f"did you mean {near[0]!r}? " if near else ""
     return f"unknown {what} {name!r}: {hint}available: {', '.join(available) or 'none'}"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import shutil
 import subprocess
@@ -23,7 +24,7 @@ ANY_RATE = range(8000, 192001)
 MPEG_RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)
 OPUS_RATES = (8000, 12000, 16000, 24000, 48000)
 G711_RATES = (8000,)
-ENCODED_AT_ONCE = 1 << 14  # samples: at eight times their rate they are some MB, several times over
+ENCODED_AT_ONCE = 1 << 11  # samples: a resampler keeps buffers of several times as many, at both rates
 HEAD = 4096  # bytes at the beginning of a file of libsndfile's, more than it writes again at the end
 
 # 96 kbit/s at 24 kHz. Constant: readers of a stream take its length from its first frame's bit rate.
@@ -101,24 +102,22 @@ class WireEncoder:
     are known at the end only (`head_comes_last`), as readers refuse an unknown length. `whole`: those of wav
     and mp3 too, wav's with its sizes, mp3's with its delay.
 
-    Encoding takes milliseconds for a second of audio, so an event loop should do it in a thread. An encoder
-    that is not closed must be discarded: aac's is a process. Raises InputError as `require_format`.
+    Encoding takes milliseconds for a second of audio, so an event loop should do it in a thread. What encodes
+    is made for the first samples: mp3's takes half a MB, aac's is a process, so an encoder that is not closed
+    must be discarded. Raises InputError as `require_format`.
     """
 
     def __init__(self, format: str, source_rate: int, rate: int, whole: bool = False) -> None:
         self.content_type = require_format(format, rate).content_type
-        self._resampler = None
+        self._rates, self._asked, self._closed = (source_rate, rate), (format, rate, whole), False
         if source_rate != rate:
-            soxr = require_package("soxr", f"audio at {rate} Hz instead of {source_rate}")
-            # VHQ holds back 8 ms; soxr's default, HQ, 20.
-            self._resampler = soxr.ResampleStream(source_rate, rate, 1, dtype="float32", quality="VHQ")
-        self._coder: _Coder | None = _coder(format, rate, whole)
+            require_package("soxr", f"audio at {rate} Hz instead of {source_rate}")
         self.head_comes_last = format == "flac" or (whole and format in ("wav", "mp3"))
         self.head = b""  # once it is closed: what belongs in front of all other bytes
 
     def write(self, samples: np.ndarray) -> bytes:
         """float32 (S,) at the source's rate -> the bytes that are ready. Clips to [-1, 1]."""
-        if self._coder is None:
+        if self._closed:
             raise ValueError("the encoder is closed")
         samples = np.ascontiguousarray(samples, np.float32)
         if samples.ndim != 1:
@@ -132,22 +131,34 @@ class WireEncoder:
 
     def close(self) -> bytes:
         """Closes the encoder and returns its last bytes; further calls return nothing. See `head`."""
-        if self._coder is None:
+        if self._closed:
             return b""
-        coder, self._coder = self._coder, None
-        rest = coder.write(self._resampled(np.zeros(0, np.float32), last=True))
+        rest = self._coder.write(self._resampled(np.zeros(0, np.float32), last=True))
+        self._closed, coder = True, vars(self).pop("_coder")
         rest += coder.close()
         self.head = coder.head
         return rest
 
     def discard(self) -> None:
         """Closes without flushing."""
-        if self._coder is not None:
-            self._coder.discard()
-            self._coder = None
+        self._closed = True
+        if coder := vars(self).pop("_coder", None):
+            coder.discard()
+
+    @functools.cached_property
+    def _coder(self) -> _Coder:
+        return _coder(*self._asked)
+
+    @functools.cached_property
+    def _resampler(self) -> Any:
+        import soxr
+
+        # VHQ holds back 8 ms; soxr's default, HQ, 20.
+        return soxr.ResampleStream(*self._rates, 1, dtype="float32", quality="VHQ")
 
     def _resampled(self, samples: np.ndarray, last: bool) -> np.ndarray:
-        return samples if self._resampler is None else self._resampler.resample_chunk(samples, last=last)
+        source, rate = self._rates
+        return samples if source == rate else self._resampler.resample_chunk(samples, last=last)
 
 
 def encode(samples: np.ndarray, format: str, source_rate: int, rate: int) -> bytes:

@@ -20,7 +20,9 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import aclosing
-from typing import Any, TypeVar
+from tempfile import TemporaryFile
+from typing import Any, BinaryIO, ClassVar, TypeVar, cast
+from weakref import WeakSet
 
 from fastapi import Response
 from starlette.types import Receive, Scope, Send
@@ -37,6 +39,7 @@ from melforge.common.synthesis.timestamps import as_rows, bookmark_rows, bookmar
 
 FAULT = "this text could not be spoken: the fault is the server's"
 BLOCK = 1 << 20  # bytes, from which on a buffer goes back to the system: `keep_little_freed_memory`
+IN_MEMORY = 32 << 20  # bytes of all answers that wait until they are whole; more are on disk
 PIECE = 3 << 16  # bytes; of base64's input, which is 3 bytes for each 4 characters
 
 T = TypeVar("T")
@@ -95,7 +98,7 @@ class WrittenAnswer(Response):
                 if at_once:
                     kept = await kept_parts(parts, self.service.settings.answer_bytes)
                     await self._start(send, kept.size)
-                    for data in kept.taken():
+                    async for data in kept.taken():
                         await self._send(send, data)
                 else:
                     async for data in parts:
@@ -182,8 +185,7 @@ async def in_order(job: SpeechJob, most: int) -> AsyncGenerator[bytes, None]:
             yield data
         return
     kept = await kept_parts(job, most)
-    yield job.encoder.head
-    for data in kept.taken():
+    async for data in kept.taken(job.encoder.head):
         yield data
 
 
@@ -193,26 +195,59 @@ async def each(items: Iterable[T]) -> AsyncIterator[T]:
 
 
 class KeptBytes:
-    """Bytes that wait until all are there, in blocks of which none leaves a hole in memory when it goes."""
+    """Bytes that wait until all are there, in blocks of which none leaves a hole in memory when it goes.
+
+    Where many answers wait, further blocks are on disk, if they can be.
+    """
+
+    _all: ClassVar[WeakSet[KeptBytes]] = WeakSet()
 
     def __init__(self) -> None:
         self.size = 0
-        self._blocks: deque[bytes] = deque()
+        self._blocks: deque[bytes | int] = deque()  # or how many are next in the file
         self._last: list[bytes] = []  # parts that are no block yet
+        self._file: BinaryIO | None = None
+        self._all.add(self)
 
-    def add(self, data: bytes) -> None:
+    async def add(self, data: bytes) -> None:
         self.size += len(data)
         self._last.append(data)
         if sum(map(len, self._last)) >= BLOCK:
-            self._blocks.append(b"".join(self._last))
+            block = b"".join(self._last)
             self._last.clear()
+            in_memory = sum(len(one) for kept in self._all for one in kept._blocks if isinstance(one, bytes))
+            if in_memory + len(block) <= IN_MEMORY or not await asyncio.to_thread(self._write, block):
+                self._blocks.append(block)
+            else:
+                self._blocks.append(len(block))
 
-    def taken(self) -> Iterator[bytes]:
-        """All of them, which are not kept longer."""
+    def _write(self, block: bytes) -> bool:
+        """Whether it is in the file."""
+        end = 0
+        try:
+            self._file = self._file or cast(BinaryIO, TemporaryFile(buffering=0))  # noqa: SIM115
+            end, rest = self._file.tell(), memoryview(block)
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError:  # the disk is full, or there is none
+            if self._file is not None:
+                self._file.seek(end)
+            return False
+        return True
+
+    async def taken(self, head: bytes = b"") -> AsyncGenerator[bytes, None]:
+        """All of them, behind a head, which are not kept longer."""
+        yield head
+        if self._file is not None:
+            self._file.seek(0)
         self._blocks.extend(self._last)
         self._last.clear()
         while self._blocks:
-            yield self._blocks.popleft()
+            block = self._blocks.popleft()
+            if isinstance(block, int):
+                assert self._file is not None
+                block = await asyncio.to_thread(self._file.read, block)
+            yield block
 
 
 async def kept_parts(
@@ -221,7 +256,7 @@ async def kept_parts(
     """All of them; 413 if they have more than `most` bytes together."""
     kept = KeptBytes()
     async for data in parts:
-        kept.add(data)
+        await kept.add(data)
         if kept.size > most:
             raise too_large(most, way_out)
     return kept

@@ -17,6 +17,8 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from melforge.common.audio.wire import DEFAULT_RATE, MPEG_RATES, WireEncoder
+from melforge.common.errors import InputError
 from melforge.common.serve import accounts, admin, health, web
 from melforge.common.serve.allowance import LIMITED
 from melforge.common.serve.errors import ERRORS, ApiError
@@ -116,11 +118,14 @@ async def upkeep(service: Service) -> AsyncIterator[None]:
 
 
 async def make_ready(app: FastAPI) -> None:
-    """What FastAPI and AnyIO do once, at a first request and a first large form, would hold the loop then."""
+    """What FastAPI, AnyIO and imports do once, at a first request and a first large form, would hold the loop
+    then.
+    """
 
     async def nothing(*_: Any) -> Any: ...
 
-    await run_in_threadpool(int)
+    with suppress(InputError):
+        await run_in_threadpool(WireEncoder, "mp3", MPEG_RATES[0], DEFAULT_RATE)
     await app.router({"type": "http", "method": "GET", "path": "/nothing", "headers": []}, nothing, nothing)
 
 

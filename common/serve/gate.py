@@ -7,6 +7,7 @@ are checked as OWASP's sheets on cross-site request forgery, on WebSockets and o
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import re
@@ -56,6 +57,7 @@ ENDED = (
     "this token does not hold, or no longer: its time or its key has ended, or the server was started again; "
     "POST /v1/realtime/client_secrets makes another one"
 )
+TURNS = 8  # requests that begin, but for probes, or are left in one round of the event loop
 HOST = re.compile(r"(?:\[([^\]]*)\]|([^:]*))(?::\d*)?")  # a name or an address, and the port
 SAFE = ("GET", "HEAD", "OPTIONS")  # methods that pages of other sites may use: they cannot read the answers
 
@@ -67,6 +69,7 @@ class Gate:
         self.app, self.service = app, service
         self._hosts = known_hosts(service.settings, bool(service.keys))
         self._origins = frozenset(origin.rstrip("/") for origin in listed(service.settings.origins))
+        self._turns = asyncio.Semaphore(TURNS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -80,6 +83,8 @@ class Gate:
         if client := scope.get("client"):
             record["client"] = client[0]
         scope[RECORD] = record
+        if scope["path"] not in PROBES:
+            await self._turn()
         status, span = 0, None
 
         async def sending(message: Message) -> None:
@@ -89,6 +94,12 @@ class Gate:
                 more = [(b"x-request-id", name), *self._limits(scope.get(CALLER))]
                 message = {**message, "headers": [*message.get("headers", ()), *more]}
             await send(message)
+
+        async def receiving() -> Message:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                await self._turn()
+            return message
 
         try:
             require_one_length(headers)
@@ -109,7 +120,7 @@ class Gate:
                     self.service.require_room()
             else:
                 ASKING.set(None)
-            await self.app(scope, receive, sending)
+            await self.app(scope, receiving, sending)
         except Left:
             record["end"] = "disconnect"
             self.service.metrics.left.inc()
@@ -140,6 +151,11 @@ class Gate:
                     failed,
                     **{"http.route": route, "http.response.status_code": status},
                 )
+
+    async def _turn(self) -> None:
+        """Waits while others begin or leave, who came together and would hold the loop in one round of it."""
+        await self._turns.acquire()
+        asyncio.get_running_loop().call_soon(self._turns.release)
 
     def _begin_span(self, scope: Scope, headers: Mapping[bytes, bytes]) -> RequestSpan | None:
         """By OpenTelemetry's conventions for HTTP servers."""

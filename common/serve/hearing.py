@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
 from typing import BinaryIO, TypeVar
+from weakref import WeakSet
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from melforge.common.recognition.long_recordings import hear_blocks, transcript_
 from melforge.common.recognition.recogniser import Recogniser
 from melforge.common.recognition.transcript import Transcript
 from melforge.common.serve.errors import RETRY_AFTER, ApiError, bad_request, overloaded
+from melforge.common.serve.incoming import recording_file
 from melforge.common.serve.niceness import PATIENT, change_niceness
 from melforge.common.serve.settings import ServeSettings
 from melforge.common.serve.usage import Used
@@ -51,6 +53,7 @@ class Transcriber:
         self._settings, self._count = settings, count
         self.ear = load_ear(settings.ear) if settings.ear or list_ears() else None
         self.running = 0  # recordings, including those that wait
+        self._coming = WeakSet[BinaryIO]()
         self._thread = ThreadPoolExecutor(1, "ear", initializer=change_niceness, initargs=(PATIENT,))
         self._stopping = threading.Event()
 
@@ -70,7 +73,10 @@ class Transcriber:
             raise ApiError(400, NO_EAR, "model", "no_ear")
         if model not in self.names:
             raise bad_request(unknown("model", model, self.names), ("model",), "model_not_found")
-        known, asked = self.language, re.split("[-_]", language.strip().lower())[0]  # of en-US: en
+        known, asked = (
+            self.language,
+            re.split("[-_]", language.strip().lower(), maxsplit=1)[0],
+        )  # of en-US: en
         if asked not in ("", known, LANGUAGES.get(known)):
             message = f"language: the ear hears {known}, not {asked[:50]!r}"
             raise ApiError(400, message, "language", "unsupported_value")
@@ -86,6 +92,19 @@ class Transcriber:
             yield
         finally:
             self.running -= 1
+
+    def coming_file(self) -> BinaryIO:
+        """An empty file for a recording that comes in messages; see `require_space`."""
+        file = recording_file()
+        self._coming.add(file)
+        return file
+
+    def require_space(self, more: int) -> None:
+        """429 if recordings that come have more bytes together than those that may wait."""
+        most = self._settings.recordings * self._settings.recording_bytes
+        if more + sum(file.tell() for file in self._coming if not file.closed) > most:
+            message = f"the recordings that come have more than {most} bytes together: try again later"
+            raise ApiError(429, message, code="rate_limit_exceeded", headers=RETRY_AFTER)
 
     async def transcribe(self, file: BinaryIO) -> Transcript:
         """The transcript of a sound file; 400 if it is not one. Cancelling this stops the work."""

@@ -15,7 +15,7 @@ from starlette.types import Receive
 from melforge.common.serve.errors import ApiError
 
 BODY_SECONDS = 30.0  # in which a request's body must have come
-IN_MEMORY = 1 << 20  # bytes of a recording that comes; more are on disk
+IN_MEMORY = 1 << 16  # bytes of a recording that comes, of many perhaps; more are on disk
 
 T = TypeVar("T")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import json
 import math
 import re
 from collections.abc import Sequence
@@ -35,9 +36,11 @@ LARGEST_NUMBER = 2**63 - 1
 NOT_USED = ("instructions",)  # accepted because some clients always send them
 MOST_ERRORS = 100  # of a request, of which the first is named
 MOST_PARTS = 30_000  # objects, lists or fields of a request's JSON: what others wait for while it is read
-MOST_ENTRIES, MOST_SAID = 200, 20_000  # of a request's lexicon, and characters that it says
+# Of a request's lexicon: entries, characters that it says in a text, and such of its own.
+MOST_ENTRIES, MOST_SAID, MOST_WRITTEN = 200, 20_000, 30_000
 MOST_NAMES = 16  # of unknown fields that are named in a header
 LONGEST_NAME = 64  # of an unknown field that is named in a header
+Name = Annotated[str, Field(max_length=1000)]  # of a model, a voice, or a mix of speakers
 MOST_WARNINGS = 1000  # characters of a header
 
 
@@ -45,7 +48,7 @@ class VoiceId(BaseModel):
     """A voice as an object, which OpenAI's custom voices are."""
 
     model_config = ConfigDict(strict=True)
-    id: str
+    id: Name
 
 
 VOICE_SCHEMA = {
@@ -66,9 +69,9 @@ class SpeechFields(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="allow")
     _given = model_validator(mode="before")(given)
-    model: str = Field(description="a pair such as fastpitch-hifigan, or one of OpenAI's names")
+    model: Name = Field(description="a pair such as fastpitch-hifigan, or one of OpenAI's names")
     input: str = Field(description="the text")
-    voice: Annotated[str | VoiceId, WithJsonSchema(VOICE_SCHEMA)] = Field(
+    voice: Annotated[Name | VoiceId, WithJsonSchema(VOICE_SCHEMA)] = Field(
         description="a voice's name, or {id: name}"
     )
     response_format: Literal[tuple(FORMATS)] = Field("mp3", description="of the audio")  # type: ignore
@@ -120,6 +123,8 @@ class SpeechFields(BaseModel):
             return None
         if len(self.lexicon) > MOST_ENTRIES:
             raise InputError(f"lexicon: {len(self.lexicon)} entries, of {MOST_ENTRIES} at most")
+        if (size := len(json.dumps([*self.lexicon.values()], ensure_ascii=False))) > MOST_WRITTEN:
+            raise InputError(f"lexicon: {size} characters of JSON, of {MOST_WRITTEN} at most")
         return Lexicon(lexemes(entries_of(self.lexicon, "lexicon"), patterns=False))
 
     @property
@@ -145,7 +150,7 @@ def _control_fields() -> dict[str, Any]:
                 high = about.high if math.isfinite(about.high) else LARGEST_NUMBER
                 limits = {"ge": about.low, "le": high}
             hint: Any = Annotated[int if kind is str else kind, Field(**limits)]
-            found[name] = (hint | str if kind is str else hint, Field(default, description=about.help))
+            found[name] = (hint | Name if kind is str else hint, Field(default, description=about.help))
     return found
 
 
@@ -156,8 +161,8 @@ SpeechRequest: Any = create_model("SpeechRequest", __base__=SpeechFields, **_con
 class PhonemizeRequest(SpeechRequest):
     """A request for speech, of which a text suffices."""
 
-    model: str = Field("tts-1", description="a pair, whose acoustic model's text frontend is asked")
-    voice: Annotated[str | VoiceId, WithJsonSchema(VOICE_SCHEMA)] = Field(
+    model: Name = Field("tts-1", description="a pair, whose acoustic model's text frontend is asked")
+    voice: Annotated[Name | VoiceId, WithJsonSchema(VOICE_SCHEMA)] = Field(
         "alloy", description="a voice's name"
     )
 
@@ -181,9 +186,9 @@ def known_fields(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name in SpeechRequest.model_fields}
 
 
-def require_few_parts(json: bytes) -> None:
+def require_few_parts(written: bytes) -> None:
     """413 for JSON that takes long to read; what stands in texts counts too."""
-    if max(map(json.count, (b"{", b"[", b":"))) > MOST_PARTS:
+    if max(map(written.count, (b"{", b"[", b":"))) > MOST_PARTS:
         message = f"there are more than {MOST_PARTS} objects, lists or fields"
         raise ApiError(413, message, code="request_too_large")
 
@@ -203,7 +208,8 @@ def invalid(error: ValidationError, kind: type[BaseModel]) -> ApiError:
     """The first error: its field, what is wrong, and the value unless it is text."""
     if (count := error.error_count()) > MOST_ERRORS:  # to write down each takes longer than to find them
         return ApiError(400, f"the body has {count} mistakes", code="invalid_value")
-    first = error.errors(include_url=False, include_context=False)[0]
+    found = error.errors(include_url=False, include_context=False)
+    first = min(found, key=lambda one: one["type"] != "string_too_long")  # of what else it could be
     where = [str(part) for part in first["loc"] if isinstance(part, int) or re.fullmatch(r"\w{1,64}", part)]
     param = where[0] if where and where[0] in kind.model_fields else None
     if first["type"] == "json_invalid":

@@ -359,10 +359,7 @@ class Service:
         except Exception:
             self.count("", "", Used(requests=1, errors=1))
             raise
-        encode = functools.partial(
-            WireEncoder, wanted.response_format, tts.sampling_rate, wanted.sample_rate, whole
-        )
-        encoder = await asyncio.to_thread(encode) if wanted.response_format == "aac" else encode()
+        encoder = WireEncoder(wanted.response_format, tts.sampling_rate, wanted.sample_rate, whole)
         stream = make_stream(tts, text, controls, wanted, self.pairs.chunk_sizes(tts))
         # What waits for a slow reader has as many bytes at higher rates.
         ahead = self.settings.ahead * min(1.0, USUAL_RATE / wanted.sample_rate)

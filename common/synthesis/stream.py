@@ -158,10 +158,12 @@ class Stream:
                 samples = finish(samples, self.sampling_rate, volume, starts=is_first, pause=pause)
                 samples = np.concatenate([held, samples])
                 # A peak waits for its end in the next chunk; the fade ends the last one.
-                samples, held = np.split(samples, [complete_peaks(samples)])
-                if len(samples):
-                    yield soft_clip(samples)
+                complete = complete_peaks(samples)
+                held, made = samples[complete:].copy(), [soft_clip(samples[:complete])]
                 is_first = False
+                del samples  # many streams wait here
+                if complete:
+                    yield made.pop()
 
 
 def speak_ahead(tts: Models, streams: Sequence[Stream]) -> None:

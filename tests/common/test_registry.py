@@ -80,3 +80,7 @@ def test_a_misspelt_class_is_the_mistake_of_the_models_author():
         "common/registry.py: classes 'HifiGan' of hifigan: unknown class in hifigan/infer.py "
         "'HifiGanVocoder': did you mean 'HifiganVocoder'? available: HifiganVocoder"
     )
+
+
+def test_a_long_name_is_not_compared_or_told_whole():
+    assert len(unknown("model", "fastpitch" * 100_000, names())) < 1000

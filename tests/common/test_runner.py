@@ -187,6 +187,14 @@ def test_only_a_streams_first_utterance_begins_with_small_chunks(tts):
     assert len(few) == 3 < len(many) and many[-2:] == few[-2:]
 
 
+def test_a_stream_keeps_nothing_of_the_audio_that_it_gave(tts):
+    stream = tts.stream(TEXT, sizes=ChunkSizes(24, 24))
+    samples = next(stream)
+    memory = weakref.ref(samples if samples.base is None else samples.base)
+    del samples
+    assert memory() is None and len(next(stream))
+
+
 def test_a_chunk_that_is_computed_is_not_stretched(tts):
     mel = np.full((1, 80, 200), -5, np.float32)
     chunks = tts.vocoder.vocode_chunks(mel, ChunkSizes(10, 20, stretched=50))

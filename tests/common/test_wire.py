@@ -1,10 +1,12 @@
 """Audio on the wire: every format is decoded again and compared with what went in."""
 
 import io
+import resource
 import subprocess
 import sys
 import tracemalloc
 import wave
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,7 +22,12 @@ SOURCE, RATE = 22050, 24000
 LAME_DELAY = 1105  # samples
 LOSSLESS = ("pcm", "wav", "flac")
 EVERYWHERE = tuple(name for name in FORMATS if name != "aac" and RATE in FORMATS[name].rates)
+STATM = Path("/proc/self/statm")
 ALL = (*EVERYWHERE, pytest.param("aac", marks=pytest.mark.ffmpeg))
+
+
+def resident() -> int:
+    return int(STATM.read_text().split()[1]) * resource.getpagesize()
 
 
 def voiced(seconds: float, rate: int = SOURCE) -> np.ndarray:
@@ -125,6 +132,16 @@ def test_a_chunk_at_the_highest_rate_takes_little_beside_its_bytes(format):
         tracemalloc.stop()
     encoder.close()
     assert most < 3 * 2 * 192000 * 10
+
+
+@pytest.mark.skipif(not STATM.exists(), reason="needs /proc")
+def test_encoders_between_two_chunks_take_little_memory():
+    audio = voiced(1.0)
+    encoders = [WireEncoder("pcm", SOURCE, 192000) for _ in range(40)]
+    before = resident()
+    for encoder in encoders:
+        encoder.write(audio)
+    assert resident() - before < 40e6
 
 
 @pytest.mark.parametrize("format", ["pcm", "wav", "mp3", "opus"])
@@ -240,8 +257,9 @@ def test_aac_without_ffmpeg_is_an_error_that_says_so(monkeypatch):
 @pytest.mark.ffmpeg
 def test_an_aac_encoder_that_is_discarded_leaves_no_process():
     encoder = WireEncoder("aac", SOURCE, RATE)
-    process = encoder._coder.process
+    assert "_coder" not in vars(encoder)  # nothing runs for a text that waits
     encoder.write(voiced(0.1))
+    process = encoder._coder.process
     encoder.discard()
     assert process.returncode is not None
 

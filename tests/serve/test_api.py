@@ -298,6 +298,9 @@ def test_readiness_is_a_synthesis(server, monkeypatch):
     [
         ({"model": "nobody"}, "model"),
         ({"voice": "nobody"}, "voice"),
+        ({"voice": "a," * 100_000}, "voice"),
+        ({"voice": {"id": "a," * 100_000}}, "voice"),
+        ({"speaker": "a," * 100_000}, "speaker"),
         ({"input": ""}, "input"),
         ({"input": " \n"}, "input"),
         ({"input": "a" * 5000}, "input"),

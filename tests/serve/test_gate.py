@@ -1,9 +1,11 @@
 """Who may ask: names of this machine, pages of other sites, and what a page can send without asking first."""
 
+import asyncio
 import json
 import shutil
 import socket
 import threading
+from collections import Counter
 from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -12,7 +14,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from melforge.common.serve.gate import host_name, known_hosts
+from melforge.common.serve.gate import TURNS, Gate, host_name, known_hosts
 from melforge.common.serve.settings import ServeSettings
 from tests.serve.conftest import JSON, PATIENCE, SPEECH, running, serving, speech, wait_for
 from tests.serve.test_api import require_error
@@ -30,6 +32,44 @@ def test_a_server_of_this_machine_answers_to_its_own_names(server):
             error = require_error(client.get("/v1/models", headers={"Host": f"{name}:{port}"}), 421)
             assert error["code"] == "host_not_allowed" and "--hosts" in error["message"]
         assert client.get("/", headers={"Host": "evil.example"}).status_code == 421
+
+
+def test_those_who_come_and_leave_together_do_so_over_many_rounds_of_the_loop(server):
+    """What an event loop does in one round, all clients wait for."""
+    begun, left = [], []
+
+    async def come():
+        loop, gone, number = asyncio.get_running_loop(), asyncio.Event(), 0
+
+        def count():
+            nonlocal number
+            number += 1
+            loop.call_soon(count)
+
+        async def app(scope, receive, send):
+            begun.append((number, scope["path"]))
+            await receive()
+            left.append(number)
+
+        async def receive():
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        gate = Gate(app, server.service)
+        paths = [SPEECH] * 50 + ["/health"]
+        scopes = [{"type": "http", "method": "GET", "path": path, "headers": []} for path in paths]
+        asking = [asyncio.create_task(gate(scope, receive, None)) for scope in scopes]
+        loop.call_soon(count)
+        while len(begun) < len(scopes):
+            await asyncio.sleep(0)
+        gone.set()
+        await asyncio.wait(asking)
+
+    asyncio.run(come())
+    first, *_ = [round for round, _ in begun]
+    assert (first, "/health") in begun
+    assert max(Counter(round for round, path in begun if path == SPEECH).values()) == TURNS
+    assert max(Counter(left).values()) == TURNS and len(left) == 51
 
 
 def test_a_server_with_names_answers_at_its_address_as_a_cluster_s_probes_ask_it():

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import gc
 import json
+import tempfile
 import time
 import tracemalloc
 
@@ -203,17 +204,27 @@ def test_texts_of_a_batch_wait_for_those_before_them_to_be_read(made, monkeypatc
         assert answers[0]._waiting == 0
 
 
-def test_what_is_kept_comes_out_as_it_came_and_is_given_up_with_that():
+@pytest.mark.parametrize("in_memory", [1 << 30, 2 << 20, 0])
+@pytest.mark.parametrize("has_disk", [True, False])
+def test_what_is_kept_comes_out_as_it_came_and_is_given_up_with_that(monkeypatch, in_memory, has_disk):
+    from melforge.common.serve import answer
     from melforge.common.serve.answer import BLOCK, KeptBytes
 
+    monkeypatch.setattr(answer, "IN_MEMORY", in_memory)
+    if not has_disk:
+        monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
     parts = [bytes([number]) * size for number, size in enumerate((0, 5, BLOCK, BLOCK - 1, 1, BLOCK // 2, 7))]
     kept = KeptBytes()
-    for part in parts:
-        kept.add(part)
-    assert kept.size == sum(map(len, parts))
-    blocks = list(kept.taken())
-    assert b"".join(blocks) == b"".join(parts) and all(len(block) >= BLOCK for block in blocks[:2])
-    assert not list(kept.taken())
+
+    async def keep():
+        for part in parts:
+            await kept.add(part)
+        assert kept.size == sum(map(len, parts))
+        return [[block async for block in kept.taken(b"head")] for _ in range(2)]
+
+    blocks, rest = asyncio.run(keep())
+    assert b"".join(blocks) == b"head" + b"".join(parts) and all(len(block) >= BLOCK for block in blocks[1:3])
+    assert rest == [b"head"] and (kept._file is None) == (not has_disk or in_memory > 1 << 22)
 
 
 @pytest.mark.wyoming

@@ -64,12 +64,20 @@ def test_rates_encodings_and_the_custom_dictionary(server):
         ({"text": "Hello.", "encoding": "OGGOPUS"}, 400, "opus cannot have 22050 Hz"),
         ({"text": "Hello.", "sample_rate_hz": "many"}, 400, "a whole number is wanted"),
         ({"text": "Hello.", "custom_dictionary": "tomato"}, 400, "has no two blanks"),
+        ({"text": "Hello.", "custom_dictionary": "a  b," * 20_000}, 400, "100000 characters, of 65536"),
+        ({"text": "Hello.", "custom_configuration": "a:b," * 200}, 400, "200 fields, of 128"),
         ({"text": "Hello.", "files": {"audio_prompt": ("a.wav", b"RIFF")}}, 400, "clones no voices"),
     ],
 )
 def test_what_is_wrong_is_said(server, fields, status, message):
     answer = ask(server, **fields)
     assert answer.status_code == status and message in answer.json()["error"]["message"]
+
+
+def test_a_form_has_few_fields_however_it_is_written(server):
+    with server.client() as client:
+        answer = client.post("/v1/audio/synthesize", data={f"field{n}": "x" for n in range(100)})
+    assert answer.status_code == 400 and "more than 64 fields" in answer.json()["error"]["message"]
 
 
 def test_voices_are_listed_by_language_and_probes_need_no_key():

@@ -52,6 +52,8 @@ def test_phonemize_has_words_places_and_sources(server):
         ({"lexicon": {"x": {"word": "y"}}}, "lexicon", "did you mean 'words'?"),
         ({"lexicon": {"(a+)+": {"words": "y", "pattern": True}}}, "lexicon", "patterns are for the lexicons"),
         ({"lexicon": {str(n): "x" for n in range(201)}}, "lexicon", "201 entries, of 200 at most"),
+        ({"lexicon": {"x": {"ipa": "ə" * 40_000}}}, "lexicon", "characters of JSON, of 30000 at most"),
+        ({"lexicon": {"x": ["y"] * 10_000}}, "lexicon", "characters of JSON, of 30000 at most"),
         (
             {"lexicon": {"a": "y" * 500}, "input": "a " * 2000},
             "lexicon",

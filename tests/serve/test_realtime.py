@@ -19,6 +19,7 @@ from websockets.sync.client import connect
 
 from melforge.common.audio.pcm import wav_header
 from melforge.common.audio.wire import encode
+from melforge.common.serve.errors import ApiError
 from melforge.common.serve.tokens import Token, read_token, write_token
 from tests.serve.conftest import PATIENCE, SPEECH, running, speech, wait_for
 from tests.serve.test_api import OtherStream
@@ -424,6 +425,7 @@ WRONG = [
     (item("One.", "tool"), "item.role", "invalid_value"),
     (item("\ud800"), None, "invalid_json"),
     (item("a" * 5000), "item.content", "string_above_max_length"),
+    (item(" " * 5000, "system"), "item.content", "string_above_max_length"),
     ({**item("One."), "previous_item_id": "nothing"}, "previous_item_id", "item_not_found"),
     ({"type": "conversation.item.retrieve"}, "item_id", "item_not_found"),
     ({"type": "conversation.item.delete", "item_id": {}}, "item_id", "item_not_found"),
@@ -480,6 +482,38 @@ def test_items_wait_up_to_a_limit_and_old_ones_are_forgotten(connected, talk):
         talk(connection, item("Silent.", "system"), until="conversation.item.done")
     (error,) = talk(connection, {"type": "conversation.item.retrieve", "item_id": first}, until="error")
     assert error.error.code == "item_not_found"
+
+
+def test_a_conversation_has_so_many_characters():
+    from melforge.common.serve.protocols.realtime_items import MOST_CHARACTERS, Conversation, Item
+
+    def said(name, waits):
+        content = [{"type": "input_text", "text": "a" * (MOST_CHARACTERS // 4)}]
+        return Item(name, "user", content, ["a"] if waits else [])
+
+    conversation = Conversation()
+    for name in range(6):
+        conversation.add(said(name, waits=False))
+    assert [one.id for one in conversation.items] == [2, 3, 4, 5]
+    for name in range(6, 10):
+        conversation.add(said(name, waits=True), conversation.place_for(None, None))
+    assert [one.id for one in conversation.items] == [6, 7, 8, 9]
+    with pytest.raises(ApiError, match=f"4 items wait to be spoken, of {MOST_CHARACTERS} characters"):
+        conversation.place_for(None, None)
+
+
+def test_recordings_that_come_have_a_limit_together(connected, talk):
+    with running(recording_bytes=96000, recordings=2) as server:
+        first, second, third = (connected(server, model="gpt-realtime") for _ in range(3))
+        marked = {"type": "conversation.item.retrieve", "item_id": "x"}  # answered behind what came before
+        for one in (first, second):
+            (error,) = talk(one, append(1.9), marked, until="error")
+            assert error.error.code == "item_not_found"
+        (error,) = talk(third, append(1.9), until="error")
+        assert error.error.code == "rate_limit_exceeded"
+        talk(first, {"type": "input_audio_buffer.clear"}, until="input_audio_buffer.cleared")
+        (error,) = talk(third, append(1.9), marked, until="error")
+        assert error.error.code == "item_not_found"
 
 
 def test_a_server_without_that_model_or_an_ear_says_so_before_it_opens(server):

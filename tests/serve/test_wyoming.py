@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager, suppress
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -222,6 +223,10 @@ def test_who_reads_nothing_at_all_is_not_kept():
         b'{"type": "audio-chunk", "payload_length": 99999999999}\n',
         b"x" * 100_000 + b"\n",
         b"[" * 60_000 + b"\n",
+        b'{"type": "ping", "data_length": 200000}\n{"text": [' + b"[]," * 66_662 + b"[]]}",
+        b'{"type": "synthesize-start"}\n{"type": "synthesize-chunk", "data": {"text": "'
+        + b"A. " * 9000
+        + b'"}}\n',
     ],
 )
 def test_what_is_no_event_is_told_and_ends_the_connection(server, raw):
@@ -235,6 +240,27 @@ def test_what_is_no_event_is_told_and_ends_the_connection(server, raw):
 
     assert asyncio.run(run())["type"] == "error"
     assert talk(server, synthesize("Still here."))[-1].type == "audio-stop"
+
+
+def test_who_sends_many_events_at_once_does_not_hold_the_loop(server):
+    from melforge.common.serve.protocols.wyoming import WyomingClient
+
+    async def run():
+        async def drain(): ...
+
+        reader, answers, rounds = asyncio.StreamReader(), [], 0
+        writer = SimpleNamespace(write=answers.append, writelines=answers.extend, drain=drain)
+        reader.feed_data(b'{"type": "ping"}\n' * 500)
+        reader.feed_eof()
+        client = asyncio.create_task(WyomingClient(server.service, reader, writer).run())
+        while not client.done():
+            rounds += 1
+            await asyncio.sleep(0)
+        await client
+        return rounds, b"".join(answers).count(b"pong")
+
+    rounds, answered = asyncio.run(run())
+    assert answered == 500 <= rounds
 
 
 def test_a_client_that_leaves_leaves_nothing_behind(server):

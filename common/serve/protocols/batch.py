@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator
-from itertools import chain
 from typing import Any
 
-from melforge.common.serve.answer import KeptBytes, WrittenAnswer, answer_for, each, json_string, too_large
+from melforge.common.serve.answer import KeptBytes, WrittenAnswer, answer_for, json_string, too_large
 from melforge.common.serve.errors import ApiError
 from melforge.common.serve.requests import BatchFields, SpeechFields, SpeechRequest, parse
 from melforge.common.serve.service import Service
@@ -54,7 +53,7 @@ class BatchAnswer(WrittenAnswer):
                     yield content
                 else:
                     head, kept = audio
-                    async for part in json_string("audio_data", each(chain([head], kept.taken()))):
+                    async for part in json_string("audio_data", kept.taken(head)):
                         yield part
                     yield b", " + content[1:]
                     self._waiting -= kept.size
@@ -95,7 +94,7 @@ class BatchAnswer(WrittenAnswer):
         job, kept = spoken.job, KeptBytes()
         try:
             async for data in job:
-                kept.add(data)
+                await kept.add(data)
                 self._waiting += len(data)
                 if kept.size > self._most:
                     raise too_large(self._most, "a format of fewer bytes")

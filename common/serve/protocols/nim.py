@@ -22,7 +22,7 @@ from melforge.common.serve.errors import ApiError
 from melforge.common.serve.gate import caller_of, record_of
 from melforge.common.serve.incoming import read_body
 from melforge.common.serve.pairs import OPENAI_MODELS, Pairs
-from melforge.common.serve.protocols.transcriptions import read_form
+from melforge.common.serve.protocols.transcriptions import MOST_FIELDS, read_form
 from melforge.common.serve.requests import OWN_CONTROLS, SpeechFields, SpeechRequest, parse
 from melforge.common.serve.service import Service
 
@@ -45,6 +45,8 @@ EMOTIONS = ("neutral", "calm", "angry", "happy", "sad", "fearful", "disgust", "p
 CONFIGURABLE = (*OWN_CONTROLS, "speed", "retries", "markup", "phonemes")  # by a custom configuration
 ARPABET = re.compile(r"[A-Z]{1,2}[0-2]?(?:\s+[A-Z]{1,2}[0-2]?)*")
 ZERO_SHOT = "this server clones no voices from a prompt: leave {} out; `melforge voice clone` makes a voice"
+LONGEST_DICTIONARY, LONGEST_NUMBER = 1 << 16, 64  # characters
+MOST_CONFIGURED = 2 * MOST_FIELDS
 URL_ENCODED = "application/x-www-form-urlencoded"
 
 
@@ -98,6 +100,9 @@ def voice_fields(pairs: Pairs, name: str) -> dict[str, Any]:
 
 def lexicon_of(dictionary: str) -> dict[str, dict[str, str]]:
     """A custom dictionary, "WORD  PHONEMES" with commas or a line each, as the lexicon of a request."""
+    if len(dictionary) > LONGEST_DICTIONARY:
+        size = f"{len(dictionary)} characters, of {LONGEST_DICTIONARY} at most"
+        raise ApiError(400, f"custom_dictionary: {size}", "custom_dictionary", "string_above_max_length")
     entries = {}
     for entry in filter(None, map(str.strip, re.split(r"[,\n]", dictionary))):
         word, gap, phonemes = entry.partition("  ")
@@ -126,6 +131,7 @@ def speech_request(
         raise ApiError(400, f"encoding: {usual}", "encoding", "unsupported_value")
     if rate < 0:
         raise ApiError(400, f"sample_rate_hz: {rate} is no rate", "sample_rate_hz", "invalid_value")
+    require_few_configured(len(configuration or {}))
     free = {
         key: value for key, value in (configuration or {}).items() if key not in SpeechRequest.model_fields
     }
@@ -145,9 +151,15 @@ def speech_request(
     return wanted
 
 
+def require_few_configured(count: int) -> None:
+    if count > MOST_CONFIGURED:
+        message = f"custom_configuration: {count} fields, of {MOST_CONFIGURED} at most"
+        raise ApiError(400, message, "custom_configuration", "invalid_value")
+
+
 def require_language(known: str, asked: str) -> None:
     """400 if what is `known`, such as en, is not the language of en-US."""
-    if re.split("[-_]", asked.strip().lower())[0] not in ("", ANY_LANGUAGE, known):
+    if re.split("[-_]", asked.strip().lower(), maxsplit=1)[0] not in ("", ANY_LANGUAGE, known):
         message = f"language: this is for {known}, not for {asked[:50]!r}"
         raise ApiError(400, message, "language", "unsupported_value")
 
@@ -155,7 +167,7 @@ def require_language(known: str, asked: str) -> None:
 def value_of(text: str) -> Any:
     """What a text of a custom configuration means: a number, true, false, or itself."""
     try:
-        value = json.loads(text)
+        value = json.loads(text[:LONGEST_NUMBER])
     except (ValueError, RecursionError):
         return text
     return value if isinstance(value, int | float) else text
@@ -165,7 +177,13 @@ async def read_fields(request: Request, most: int) -> dict[str, str]:
     """A form's fields, whichever way it is encoded; 400 for a file, which could only be a voice's prompt."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == URL_ENCODED:
-        return dict(urllib.parse.parse_qsl((await read_body(request, most)).decode(errors="replace")))
+        text = (await read_body(request, most)).decode(errors="replace")
+        try:
+            return dict(urllib.parse.parse_qsl(text, max_num_fields=MOST_FIELDS))
+        except ValueError:
+            raise ApiError(
+                400, f"the form has more than {MOST_FIELDS} fields", code="invalid_value"
+            ) from None
     form = await read_form(request, most)
     try:
         if files := [name for name, value in form.items() if isinstance(value, UploadFile)]:
@@ -184,9 +202,9 @@ def wanted_of(service: Service, given: dict[str, str]) -> SpeechFields:
         raise ApiError(400, "sample_rate_hz: a whole number is wanted", "sample_rate_hz", "invalid_value")
     fields = {name: given.pop(name, "") for name in ("text", "voice", "language", "encoding")}
     dictionary = given.pop("custom_dictionary", "")
-    configuration = dict(
-        pair.split(":", 1) for pair in given.pop("custom_configuration", "").split(",") if ":" in pair
-    )
+    configured = given.pop("custom_configuration", "")
+    require_few_configured(configured.count(","))
+    configuration = dict(pair.split(":", 1) for pair in configured.split(",") if ":" in pair)
     # What is left is nothing that is known here; the answer says so.
     return speech_request(
         service, **fields, rate=int(rate), dictionary=dictionary, configuration={**given, **configuration}

@@ -22,7 +22,7 @@ from melforge.common.audio import pcm
 from melforge.common.serve.answer import answer_for, each, pieces
 from melforge.common.serve.errors import ApiError
 from melforge.common.serve.gate import RECORD, TOKEN, caller_of
-from melforge.common.serve.incoming import read_json, recording_file
+from melforge.common.serve.incoming import read_json
 from melforge.common.serve.keys import refused
 from melforge.common.serve.protocols.live import Sentence, Session, ended, in_turn, request_of, serve_session
 from melforge.common.serve.protocols.openai_api import body_schema
@@ -54,13 +54,6 @@ def bytes_a_second(format: Any) -> int:
     return format.hertz * (2 if format.type == PCM else 1)
 
 
-def new_recording() -> BinaryIO:
-    """A wav file whose header is written when it is whole."""
-    file = recording_file()
-    file.write(bytes(HEAD))
-    return file
-
-
 class RealtimeSession(Session):
     """OpenAI's events. One response is spoken at a time, by the same pipeline as the live socket's text."""
 
@@ -73,7 +66,7 @@ class RealtimeSession(Session):
         self.conversation = Conversation()
         self.waiting: asyncio.Queue[SpokenResponse] = asyncio.Queue()
         self.response: SpokenResponse | None = None  # that is spoken, or will be next
-        self.recorded = new_recording()
+        self._record()
         self.hearing: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -118,8 +111,8 @@ class RealtimeSession(Session):
 
     async def create_item(self, message: dict[str, Any]) -> None:
         asked = valid(MessageItem, object_of(message, "item"), "item")
-        for text in asked.texts:
-            self._require_short(text, "item.content")
+        for part in asked.content:
+            self._require_short(part.text, "item.content")
         place = self.conversation.place_for(asked.id, message.get("previous_item_id"))
         kind = "output_text" if asked.role == "assistant" else "input_text"
         content = [{"type": kind, "text": part.text} for part in asked.content]
@@ -285,10 +278,16 @@ class RealtimeSession(Session):
         if self.recorded.tell() - HEAD + len(data) > (most := self.service.settings.recording_bytes):
             words = f"audio: a recording has at most {most} bytes: commit or clear it"
             raise ApiError(400, words, "audio", "request_too_large")
+        self.service.hearing.require_space(len(data))
         self.recorded.write(data)
 
+    def _record(self) -> None:
+        """Begins a wav file, whose header is written when it is whole."""
+        self.recorded = self.service.hearing.coming_file()
+        self.recorded.write(bytes(HEAD))
+
     async def clear(self, message: dict[str, Any]) -> None:
-        self.recorded = new_recording()
+        self._record()
         await self._event("input_audio_buffer.cleared")
 
     async def commit(self, message: dict[str, Any]) -> None:
@@ -300,7 +299,7 @@ class RealtimeSession(Session):
         coding, rate = CODINGS[asked.format.type], asked.format.hertz
         file.seek(0)
         file.write(pcm.wav_header(rate, size, 1, coding))
-        self.recorded = new_recording()
+        self._record()
         item = Item(new_id("item"), "user", [{"type": "input_audio", "transcript": None}])
         before = self.conversation.before(item)
         await self._event("input_audio_buffer.committed", previous_item_id=before, item_id=item.id)

@@ -15,7 +15,7 @@ from melforge.common.serve.requests import SpeechRequest, given
 PCM = "audio/pcm"
 G711_RATE = 8000  # Hz
 LONGEST_ID = 64
-MOST_PARTS = 64  # of an item
+MOST_PARTS, MOST_INPUTS = 64, 256  # of an item, and of a response
 OPENAI = "gpt-"  # begins OpenAI's names of models that converse
 # Fields of a request for speech that a session's output may have beside OpenAI's.
 OWN = frozenset(SpeechRequest.model_fields) - {
@@ -171,7 +171,7 @@ class ResponseFields(RealtimeObject):
     """What a response is asked to be."""
 
     audio: ResponseAudio = ResponseAudio()
-    input: list[MessageItem] | None = Field(None, fail_fast=True)
+    input: list[MessageItem] | None = Field(None, max_length=MOST_INPUTS, fail_fast=True)
     instructions: str = ""
     output_modalities: Modalities = ["audio"]
     conversation: Literal["auto", "none"] = "auto"

@@ -12,7 +12,7 @@ from melforge.common.serve.errors import ApiError, overloaded
 from melforge.common.serve.protocols.live import MOST_WAITING
 from melforge.common.serve.protocols.realtime_fields import AudioOutput, ResponseFields
 
-MOST_ITEMS = 2 * MOST_WAITING  # older ones are forgotten
+MOST_ITEMS, MOST_CHARACTERS = 2 * MOST_WAITING, 1 << 20  # older ones are forgotten
 ROOT = "root"  # the item before the first
 
 
@@ -31,6 +31,10 @@ class Item:
     status: str = "completed"
     seconds: float | None = None  # of a response's audio
     truncated: bool = False
+
+    @property
+    def characters(self) -> int:
+        return sum(len(part.get("text") or part.get("transcript") or "") for part in self.content)
 
     @property
     def as_json(self) -> dict[str, Any]:
@@ -99,15 +103,22 @@ class Conversation:
         self.items: list[Item] = []
 
     def add(self, item: Item, place: int | None = None) -> None:
-        """At a place of `place_for`, or at the end. The oldest one that waits for nothing makes room."""
+        """At a place of `place_for`, or at the end. The oldest ones that wait for nothing make room."""
+        characters = item.characters + sum(one.characters for one in self.items)
+        for old in [one for one in self.items if not one.texts]:
+            if len(self.items) < MOST_ITEMS and characters <= MOST_CHARACTERS:
+                break
+            self.items.remove(old)
+            characters -= old.characters
         self.items.insert(len(self.items) if place is None else place, item)
-        if len(self.items) > MOST_ITEMS:
-            self.items.remove(next(one for one in self.items if not one.texts))
 
     def place_for(self, name: str | None, before: Any) -> int:
         """The place of a new item behind the one of the id `before`; 400 or 503 if it cannot be had."""
-        if sum(bool(item.texts) for item in self.items) >= MOST_WAITING:
-            raise overloaded(f"{MOST_WAITING} items wait to be spoken: this one was not taken")
+        waiting = [item for item in self.items if item.texts]
+        characters = sum(item.characters for item in waiting)
+        if len(waiting) >= MOST_WAITING or characters >= MOST_CHARACTERS:
+            words = f"{len(waiting)} items wait to be spoken, of {characters} characters"
+            raise overloaded(f"{words}: this one was not taken")
         if name and any(item.id == name for item in self.items):
             raise ApiError(400, "item.id: there is an item of this id", "item.id", "invalid_value")
         if before in (None, ROOT):

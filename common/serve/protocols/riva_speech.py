@@ -34,7 +34,7 @@ class RivaSpeech:
             with self._noted(call, spoken):
                 most = min(service.settings.answer_bytes, MOST_BYTES)
                 kept = await kept_parts(spoken.job, most, "the method SynthesizeOnline")
-                parts = list(kept.taken())
+                parts = [data async for data in kept.taken()]
                 message = await asyncio.to_thread(speech_answer, request, parts, spoken, 0)
                 parts.clear()
                 yield message

@@ -52,12 +52,13 @@ from melforge.common.serve.protocols.live import (
     request_of,
 )
 from melforge.common.serve.protocols.nim import require_language
+from melforge.common.serve.requests import require_few_parts
 from melforge.common.serve.service import Service, Speaking
 from melforge.common.serve.settings import LOOPBACK
 from melforge.common.serve.usage import ASKING, Asking
 
 LONGEST_LINE = 1 << 16  # bytes
-LONGEST_CHUNK = 1 << 20  # bytes of the audio of one event
+LONGEST_CHUNK = 1 << 18  # bytes of the audio of one event
 WIDTH = 2  # bytes of a sample that is sent
 ABOUT = Attribution("Melforge", "https://pypi.org/project/melforge")
 CLOSING_SECONDS = 2  # for connections to close behind the last answer
@@ -213,6 +214,7 @@ class WyomingClient:
                 kind, self.busy = event.type, True
                 await self.take(event)
                 self.busy = False
+                await asyncio.sleep(0)  # many events may be there already
         except (ConnectionError, asyncio.IncompleteReadError, TimeoutError):
             raise
         except (ApiError, InputError) as error:
@@ -228,13 +230,15 @@ class WyomingClient:
             line = await self.reader.readline()
             if not line:
                 return None
+            require_few_parts(line)
             head = json.loads(line)
             more, payload = (int(head.get(key) or 0) for key in ("data_length", "payload_length"))
             if not (0 <= more <= self.service.settings.body_bytes and 0 <= payload <= LONGEST_CHUNK):
                 raise ApiError(413, "an event has too many bytes", code="too_large")
             data = dict(head.get("data") or {})
             if more:
-                data |= json.loads(await self.reader.readexactly(more))
+                require_few_parts(written := await self.reader.readexactly(more))
+                data |= json.loads(written)
             return Event(str(head["type"]), data, await self.reader.readexactly(payload) if payload else None)
 
     async def take(self, event: Event) -> None:
@@ -254,7 +258,10 @@ class WyomingClient:
         elif SynthesizeChunk.is_type(kind) and self.speaker is not None:
             if self.sentences.qsize() > MOST_WAITING:
                 raise overloaded(f"{self.sentences.qsize()} sentences wait")
-            for sentence in self.text.add(SynthesizeChunk.from_event(event).text):
+            text = SynthesizeChunk.from_event(event).text
+            if len(text) > (longest := self.service.settings.max_characters):
+                raise ApiError(400, f"text: {len(text)} characters, of {longest} at most in a part", "text")
+            for sentence in await asyncio.to_thread(self.text.add, text):
                 self.sentences.put_nowait(sentence)
         elif SynthesizeStop.is_type(kind) and self.speaker is not None:
             for sentence in self.text.rest():
@@ -266,8 +273,9 @@ class WyomingClient:
             self.language = Transcribe.from_event(event).language or ""
         elif AudioStart.is_type(kind):
             self.format = AudioStart.from_event(event)
-            self.recorded = recording_file()
+            self.recorded = self.service.hearing.coming_file()
         elif AudioChunk.is_type(kind) and self.format is not None:
+            self.service.hearing.require_space(len(event.payload or b""))
             self.recorded.write(event.payload or b"")
             if self.recorded.tell() > (most := self.service.settings.recording_bytes):
                 raise ApiError(413, f"the recording has more than {most} bytes", code="too_large")

@@ -187,14 +187,14 @@ class EnglishFrontend:
                     f"phoneme {lacking[0][1:]} in {words!r}: the text frontend {self.name} has no British "
                     "vowels; give American ones, or a voice with the frontend english-gb"
                 )
-            ids = np.array([self._ids[symbol] for symbol in symbols], dtype=np.int64)
+            numbers = [self._ids[symbol] for symbol in symbols]
+            known = tuple([self.symbols[i] for i in numbers])  # the same strings for all texts
+            ids = np.array(numbers, dtype=np.int64)
             after = pause if number + 1 == len(parts) else CLAUSE_PAUSE
             end_place = offset + part[-1].end
             places += [(end_place, end_place)] * (len(symbols) - len(places))  # a mark that nobody wrote
             written = sentence[start:end].strip()
-            utterances.append(
-                Utterance(written, words, tuple(symbols), ids, after, tuple(places[: len(symbols)]))
-            )
+            utterances.append(Utterance(written, words, known, ids, after, tuple(places[: len(symbols)])))
         return utterances
 
     def _parts(self, tokens: list[_Token]) -> list[list[_Token]]:

@@ -157,6 +157,11 @@ def test_marks_at_the_end(text, end):
     assert FRONTEND(text).utterances[0].symbols[-1] == end
 
 
+def test_texts_share_their_symbols():
+    one, other = (FRONTEND("A sentence, said twice.").utterances[0].symbols for _ in range(2))
+    assert {*map(id, one)} == {*map(id, other)}
+
+
 def test_no_letter_is_ever_a_symbol():
     text = (ROOT / "tests" / "data" / "normalised.tsv").read_text(encoding="utf-8")
     allowed = {symbol for symbol in FRONTEND.symbols if symbol.startswith("@")} | set(" .,;:?!-")
