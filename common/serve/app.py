@@ -118,9 +118,7 @@ async def upkeep(service: Service) -> AsyncIterator[None]:
 
 
 async def make_ready(app: FastAPI) -> None:
-    """What FastAPI, AnyIO and imports do once, at a first request and a first large form, would hold the loop
-    then.
-    """
+    """Does what holds the loop once, at a first request and a first large form: imports, FastAPI's routes."""
 
     async def nothing(*_: Any) -> Any: ...
 

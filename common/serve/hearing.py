@@ -73,10 +73,8 @@ class Transcriber:
             raise ApiError(400, NO_EAR, "model", "no_ear")
         if model not in self.names:
             raise bad_request(unknown("model", model, self.names), ("model",), "model_not_found")
-        known, asked = (
-            self.language,
-            re.split("[-_]", language.strip().lower(), maxsplit=1)[0],
-        )  # of en-US: en
+        known = self.language
+        asked = re.split("[-_]", language.strip().lower(), maxsplit=1)[0]  # of en-US: en
         if asked not in ("", known, LANGUAGES.get(known)):
             message = f"language: the ear hears {known}, not {asked[:50]!r}"
             raise ApiError(400, message, "language", "unsupported_value")

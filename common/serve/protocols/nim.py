@@ -166,8 +166,10 @@ def require_language(known: str, asked: str) -> None:
 
 def value_of(text: str) -> Any:
     """What a text of a custom configuration means: a number, true, false, or itself."""
+    if len(text) > LONGEST_NUMBER:
+        return text
     try:
-        value = json.loads(text[:LONGEST_NUMBER])
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return text
     return value if isinstance(value, int | float) else text
