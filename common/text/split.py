@@ -10,6 +10,7 @@ import re
 
 from melforge.common.errors import InputError
 from melforge.common.text.english.reading import tables
+from melforge.common.text.english.reading.cut_short import is_in_run, whole_before_stop
 from melforge.common.text.english.reading.senses import WITH_SENSES, is_told_behind
 from melforge.common.text.english.word_parts import words
 
@@ -42,8 +43,9 @@ _STARTERS = words("""a after all also although an and another are as at because 
     where which while who why will with would yet you your""")
 # Behind a time these belong to it: "5 p.m. Monday", "9 a.m. Eastern".
 _AFTER_TIME = words("eastern central mountain pacific greenwich") | frozenset(
-    name.lower() for name in (*tables.WEEKDAYS.values(), *tables.MONTHS)
+    name.lower() for name in (*tables.WEEKDAYS, *tables.WEEKDAYS.values(), *tables.MONTHS)
 )
+_DAYTIMES = words("morning afternoon evening night noon")
 _SPANS = words("minute hour second year week month mile foot yard")
 _LONG = words("no art long par p pp")  # before "I." they are mostly words
 
@@ -56,7 +58,7 @@ _NUMERAL = re.compile(r"[IVXLC]{2,8}\.?|[VX]\.?")
 _NUMBER_FOLLOWS = re.compile(r"\s*[+(#$£€]?\d")
 _CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}[-/ ]?\d")
 _INITIAL_FOLLOWS = re.compile(r"\s[A-Z]\.\s[A-Z]")
-_SUM_FOLLOWS = re.compile(r"\s[=+×÷/]\s")  # "5! = 120", "1 + 2 + ... + n"
+_SUM_FOLLOWS = re.compile(r"\s[=+×÷/&]\s")  # "5! = 120", "1 + 2 + ... + n"
 _UNSAID = re.compile(r"[A-Z]?(?!x+$)[b-df-hj-np-tv-xz]{2,4}")  # cut short, and none of the tables: "prtd"
 _DOTTED = re.compile(r"[^\W\d_](?:\.[^\W\d_])*")  # an initial, or U.S
 _LIST_ITEM = re.compile(r"[-*•‣·–—]\s|\(?(?:\d{1,3}|[a-zA-Z])[.)]\s")
@@ -201,19 +203,29 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
         return False  # the number of an item: "1. Wash your hands."
     if word == "1" and earlier and earlier[-1].endswith(":"):  # "In order: 1. Leeds"
         return False
-    if _is_cut_short_before(text, mark.start() - len(word), word, end, following):
+    is_run = bool(earlier) and is_in_run(earlier[-1].lstrip(_OPENING)) and word.isalpha()
+    is_run = is_run and (word[0].isupper() or not next_word[:1].isupper())
+    is_run = is_run and whole_before_stop(word.lower(), True) != ""
+    if _is_cut_short_before(text, mark.start() - len(word), word, end, following, is_run):
         return False
     key = _abbreviated(word)
     is_counted = key != word.lower() or (bool(earlier) and earlier[-1][-1].isdigit())
     is_inch = key == "in" and (is_counted or word[0].isdigit())
     known = is_inch or _DOTTED.fullmatch(word) is not None
-    known = known or (_is_known(word) and (is_counted or not _needs_number(key)))
+    known = known or is_run or (_is_known(word) and (is_counted or not _needs_number(key)))
     if lowercase:
         return not (capitals or known or (key == "cent" and earlier[-1:] == ["per"]))
     is_word = word.isalpha() and word.islower() and len(word) > 1 and not is_counted
-    if not known or (is_word and (key in tables.ALSO_WORDS or key not in tables.ABBREVIATIONS)):
+    if not known:
         return True
+    is_sure = key in tables.ABBREVIATIONS or is_run or whole_before_stop(key, False) != ""
+    if is_word and (key in tables.ALSO_WORDS or not is_sure):
+        return True
+    if key in ("sat", "wed", "sun") and next_word[1:].islower() and next_word.lower() not in _DAYTIMES:
+        return True  # "See you Sat. Bring wine."
     is_span = is_counted and tables.UNITS.get(word.rpartition("-")[2]) in _SPANS and earlier[-2:-1] != ["a"]
+    if is_span and "-" in word:
+        return False  # "10-yr. Treasuries"
     if is_span and next_word[1:2].islower():  # "ETA 20 min. Traffic is bad."
         return next_word.lower().rstrip(".") not in _AFTER_TIME
     if key in ("a.m", "p.m"):
@@ -233,23 +245,35 @@ def _abbreviated(word: str) -> str:
 def _is_known(word: str) -> bool:
     key = _abbreviated(word)
     is_unsaid = _UNSAID.fullmatch(word) is not None and word not in tables.UNITS
-    return key in tables.CUT_SHORT or key in WITH_SENSES or is_unsaid
+    return (
+        key in tables.CUT_SHORT
+        or key in WITH_SENSES
+        or is_unsaid
+        or (key.replace("'", "").isalpha() and whole_before_stop(key, False) != "")
+    )
 
 
 def _needs_number(key: str) -> bool:
     return key in tables.BEFORE_NUMBERS or key == "p"
 
 
-def _is_cut_short_before(text: str, at: int, word: str, end: int, following: re.Match) -> bool:
+def _is_cut_short_before(text: str, at: int, word: str, end: int, following: re.Match, is_run: bool) -> bool:
     """Whether what follows tells that a word is cut short: "No. 5", "Vol. II", "Wed. Nov 11"."""
     key, next_word = _abbreviated(word), following[1]
     if key in tables.BEFORE_NAMES:
         return True
-    is_sign = word in tables.BOOKS or word in tables.CURRENCY_CODES or key in ("n°", "nº")
+    is_sign = (
+        word in tables.BOOKS
+        or word in tables.STATES_WITH_STOP
+        or word in tables.CURRENCY_CODES
+        or key in ("n°", "nº")
+    )
     is_sign = is_sign or _SHILLINGS.fullmatch(word) is not None  # "10s. 6d."
-    if (is_sign or _is_known(word)) and _NUMBER_FOLLOWS.match(text, end):
+    if (is_sign or is_run or _is_known(word)) and _NUMBER_FOLLOWS.match(text, end):
         return True
-    if _is_known(word) and len(key) > 1 and _INITIAL_FOLLOWS.match(text, end):  # "dir. D. Villeneuve"
+    if (
+        (is_run or _is_known(word)) and len(key) > 1 and _INITIAL_FOLLOWS.match(text, end)
+    ):  # "dir. D. Villeneuve"
         return True
     if key in WITH_SENSES and is_told_behind(word, text, at):
         return True

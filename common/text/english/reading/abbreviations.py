@@ -8,10 +8,11 @@ from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.capitals import letter_name, roman
 from melforge.common.text.english.reading.cursor import LETTER, Cursor, Reading, Rule, form
+from melforge.common.text.english.reading.cut_short import VOWELS, is_in_run, whole_before_stop
 from melforge.common.text.english.reading.dates import month, weekday
 from melforge.common.text.english.reading.formulas import FUNCTIONS, function_name
 from melforge.common.text.english.reading.latin import in_latin
-from melforge.common.text.english.reading.senses import WITH_SENSES, sense
+from melforge.common.text.english.reading.senses import IN_SMALL_LETTERS, WITH_SENSES, sense
 from melforge.common.text.english.reading.streets import DESIGNATORS, designator, state, street
 from melforge.common.text.english.word_parts import words
 
@@ -23,7 +24,7 @@ _DOTTED = re.compile(
 )
 _SPACED = re.compile(r"(?:i\. e|e\. g|A\. D|B\. C|U\. S|N\. Y|D\. C)\.")  # in old books
 _SLASHED = re.compile(
-    r"(w/o|w/in|w/out|w/e|w/c|w/v|w/w|v/v|w/|r/t|f/u|d/c|h/o|s/p|y/y|m/m|q/q|c/o|n/a|y/o|b/c|b/w|a/k/a|d/b/a|f/k/a|km/h|m/s|p/h|p/w|p/m|p/a)(?![/\w])|w/(?!/)",
+    r"(w/o|w/in|w/out|w/e|w/c|w/v|w/w|v/v|w/|r/t|r/o|w/u|d/t|c/w|s/s|f/u|d/c|h/o|s/p|y/y|m/m|q/q|c/o|n/a|y/o|b/c|b/w|a/k/a|d/b/a|f/k/a|km/h|m/s|p/h|p/w|p/m|p/u|s/h|p/a)(?![/\w])|w/(?!/)",
     re.IGNORECASE,
 )
 _SLASHED_WORDS = {
@@ -38,9 +39,18 @@ _SLASHED_WORDS = {
     },
     **{"a/k/a": "also known as", "d/b/a": "doing business as", "f/k/a": "formerly known as"},
     **{"w/v": "weight by volume", "w/w": "weight by weight", "v/v": "volume by volume"},
+    **{"r/o": "rule out", "w/u": "workup", "d/t": "due to", "c/w": "consistent with"},
+    **{"s/s": "signs and symptoms"},
     **{"f/u": "follow up", "d/c": "discontinue", "h/o": "history of", "s/p": "status post"},
     **{"y/y": "year over year", "m/m": "month over month", "q/q": "quarter over quarter"},
-    **{"p/h": "per hour", "p/w": "per week", "p/m": "per month", "p/a": "per annum"},
+    **{
+        "p/h": "per hour",
+        "p/w": "per week",
+        "p/m": "per month",
+        "p/u": "pickup",
+        "s/h": "shipping and handling",
+        "p/a": "per annum",
+    },
     **{"km/h": "kilometers per hour", "m/s": "meters per second"},
 }
 _SLASHED_LETTERS = re.compile(r"[A-Z](?:/[A-Z]){1,3}(?![\w/.'+#])")
@@ -50,12 +60,23 @@ _TITLES = {"Dr": "Doctor", "St": "Saint", "Mt": "Mount", "Prof": "Professor", "F
 _VERSE_FOLLOWS = re.compile(r"\.?(?=\s\d{1,3}:\d)")
 _CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}[-/ ]?\d")
 _NAME_FOLLOWS = re.compile(r" [A-Z][a-z]")
-SHORT_WORDS = frozenset(
+# What a word cut short may be, in small letters; and those that it may be where it is written so.
+SHORT_IN_SMALL = frozenset(
     key.lower()
     for key in (
-        *(*DESIGNATORS, *tables.STREETS, *_TITLES, *tables.WEEKDAYS, *tables.MONTH_NUMBERS, *WITH_SENSES),
-        *(*tables.STATES, *tables.STATES_WITH_STOP, *tables.PROVINCES, *FUNCTIONS),
+        *(
+            *DESIGNATORS,
+            *tables.STREETS,
+            *tables.WEEKDAYS,
+            *tables.MONTH_NUMBERS,
+            *IN_SMALL_LETTERS,
+            *FUNCTIONS,
+        ),
     )
+)
+SHORT_WORDS = SHORT_IN_SMALL | frozenset(
+    key.lower()
+    for key in (*_TITLES, *WITH_SENSES, *tables.STATES, *tables.STATES_WITH_STOP, *tables.PROVINCES)
 )
 
 
@@ -71,7 +92,7 @@ def calendar_list(cursor: Cursor, m: re.Match) -> str:
     return "" if cursor.touches_word else ", ".join(map(calendar_name, m[0].replace(".", "").split("/")))
 
 
-@form(r"(M|Tu?|W|Th|F|Sa)\s?[-–]\s?(Tu|W|Th|F|Sa|Su)(?:(?=[,:]?\s\d)|(?![\w-]))")
+@form(r"(M|Tu?|W|Th|F|Sa)\s?[-–]\s?(Tu|W|Th|F|Sat?|Sun?|Fri)\.?(?:(?=[,:]?\s\d)|(?![\w-]))")
 def working_days(cursor: Cursor, m: re.Match) -> str:
     """M-F 9-5, M-Th 8-5, 9-5 M-F."""
     behind = m.end() + (cursor.text[m.end() : m.end() + 1] in (",", ":"))
@@ -130,7 +151,8 @@ def abbreviation(cursor: Cursor) -> Reading | None:
         return None
     word, end = cursor.word, cursor.word_end + 1
     key, following = word.lower(), cursor.next(end)
-    if not (word.islower() or word.istitle() or word.isupper()) or word == "EST":  # "PCs.", "8 pm EST."
+    is_cased = word.isupper() or word[1:].islower() or key in tables.BEFORE_NAMES  # not "PCs."
+    if not is_cased or word == "EST":  # "8 pm EST."
         return None
     if cursor.text[end : end + 1].islower():  # "config.py"
         return None
@@ -143,10 +165,10 @@ def abbreviation(cursor: Cursor) -> Reading | None:
         spoken = tables.ABBREVIATIONS[key]
     elif key in tables.WEEKDAYS and word[0].isupper():
         is_month = following.lower() in tables.MONTH_NUMBERS
-        if not (is_month or following in (",", ")") or following[:1].isdecimal() or following.islower()):
+        if not (is_month or following in (",", ")", "(") or following[:1].isdecimal() or following.islower()):
             return None
         spoken = tables.WEEKDAYS[key]
-    else:
+    elif not (spoken := _whole(cursor, word, end, following)):
         return None
     return _abbreviated(cursor, spoken, end)
 
@@ -191,6 +213,20 @@ def _abbreviated(cursor: Cursor, spoken: str, end: int) -> Reading:
     return Reading(spoken + (own or cursor.last_stop(end)), end + len(own))
 
 
+def _whole(cursor: Cursor, word: str, end: int, following: str) -> str:
+    """What a word that no table has is cut short from; "" where its full stop ends a sentence."""
+    is_run = is_in_run(cursor.previous)
+    if word.lower() in tables.SHORTENED:
+        return tables.SHORTENED[word.lower()]
+    is_place = following[:1].isdecimal() or following in (",", ";", ")") or cursor.previous == "of"
+    if word in tables.STATES_WITH_STOP and is_place:  # "(N.D. Cal. 2007)", "State of Wash."
+        return tables.STATES_WITH_STOP[word]
+    goes_on = following != "" and (word[0].isupper() or not following[0].isupper())
+    is_sure = goes_on and (is_run or following in (",", ";", ":"))
+    is_unsure = not (following or is_run or word.islower()) and bool(VOWELS & set(word.lower()))
+    return "" if is_unsure else whole_before_stop(word.lower(), is_sure)
+
+
 def _initial(cursor: Cursor, letter: str, end: int, following: str) -> Reading | None:
     """J. Smith; p. 5; c. 1850; Roe v. Wade; World War I. Then."""
     is_name = following[:1].isupper()
@@ -221,6 +257,7 @@ def _is_abbreviated(cursor: Cursor, word: str, key: str, end: int, following: st
         ):
             return False
     goes_on = is_number or is_code or following in tables.CURRENCIES or following.islower()
+    goes_on = goes_on or (following != "" and following in ",;:&") or is_in_run(cursor.previous)
     goes_on = goes_on or (following != "" and (word[0].isupper() or cursor.previous in ("(", ",", ";")))
     return goes_on or key not in tables.ALSO_WORDS
 

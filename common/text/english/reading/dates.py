@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import re
 
 from melforge.common.text.english.reading import number_words as say
@@ -74,6 +75,8 @@ def date(cursor: Cursor, m: re.Match) -> str:
     """3/4/2021, 4.3.2021; the month first where both are possible, or in Britain the day."""
     if len(m[4]) == 2 and m[2] == "." and len(m[0]) < 8:  # a version
         return ""
+    if m[1] == m[3] == m[4] and m[2] == "-" and cursor.previous.lower() not in ("on", "dated", "since", ":"):
+        return ""  # "10-10-10 fertilizer"
     month, day = in_order(cursor, int(m[1]), int(m[3]))
     return _date(full_year(m[4]), month, day) or _date(full_year(m[4]), day, month)
 
@@ -99,7 +102,9 @@ def iso_month(cursor: Cursor, m: re.Match) -> str:
 @form(r"(0?[1-9]|1[0-2])/((?:19|20)\d\d|\d\d)(?![\w/]|[.,]\d)")
 def month_of_year(cursor: Cursor, m: re.Match) -> str:
     """5/2020, exp. 09/27."""
-    if len(m[2]) == 2 and cursor.previous.lower().rstrip(".") not in ("exp", "expires", "expiry"):
+    is_last_day = m[2] in ("30", "31") and calendar.monthrange(2001, int(m[1]))[1] == int(m[2])
+    is_card = cursor.previous.lower().rstrip(".") in ("exp", "expires", "expiry") and not is_last_day
+    if len(m[2]) == 2 and not is_card:
         return ""
     return f"{tables.MONTHS[int(m[1]) - 1]} {say.year(full_year(m[2]))}"
 
@@ -203,7 +208,10 @@ def weekday(cursor: Cursor) -> Reading | None:
 def _is_day_named(cursor: Cursor, end: int) -> bool:
     """Whether "Sat" is the day: "on Sat", "Sat night", "Sat & Sun", "Mon, Tues", "see you Sat"."""
     following = cursor.next(end).lower()
-    if cursor.word in ("Sat", "Wed") and cursor.previous.islower():
+    is_last = (
+        cursor.behind_word == "." and cursor.previous[-1:].isalnum() and cursor.previous.lower() != "the"
+    )
+    if cursor.word in ("Sat", "Wed") and (cursor.previous.islower() or is_last):
         return True
     is_timed = cursor.previous[:1].isdecimal() and cursor.previous.lower().rstrip(".").endswith(("m", "t"))
     if is_timed or cursor.previous in _ZONES:  # "4.30pm Sun", "2 p.m. ET Wed."

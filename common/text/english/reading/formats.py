@@ -25,7 +25,7 @@ _SCIENTIFIC = re.compile(
     r"([+-]?\d{1,4}|[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]{1,4})(?!\w)"
 )
 _MAGNITUDES = words("k K M B T bn mn tn mln bln")
-_BY = re.compile(r"(?:x\d+){1,3}(?:[cmk]?m|ft|in|px)?")
+_BY = re.compile(r"(?:x\d+){1,3}(?:[cmk]?m|ft|in|px|s)?")
 _OF_NORMS = re.compile(r"\b(?:ISO|IEC|EN|DIN|BS|IEEE|ANSI|ASTM|UL|NFPA)\W{0,3}(?:[A-Z]+\W)?$")
 _OF_WEIGHT = re.compile(r"\b(?:weigh|lost|gained|heavy|lbs?\b)")
 _OF_GOALS = re.compile(r"\d\+\d{1,2}['′]|\b\d\s?[-–]\s?\d\b(?!\d)|\b(?:[Gg]oals?|[Ss]ub|pen|HT|FT)\b")
@@ -260,7 +260,8 @@ def strand(cursor: Cursor, m: re.Match) -> str:
 
 
 @form(
-    r"(\d{1,3}(?:,\d{3})+|\d+)(?:(?:(?:st|nd|rd|th)(s|ly|'s)|\s?(?:st|nd|rd|th|ST|ND|RD|TH))(?!\w)|([ºª])(?!\s?[CFK]))"
+    r"(\d{1,3}(?:,\d{3})+|\d+)(?:(?:(?:st|nd|rd|th)(s|ly|'s)|\s?(?:st|nd|rd|th|ST|ND|RD|TH)"
+    r"|(?<=[23])d(?=\s(?:\d+(?:,|\s[(\d])|Cir\b|Cong\b|Sess\b|Dist\b|Dep|Div\b|ed\b|Inf\b|Lt\b)))(?!\w)|([ºª])(?!\s?[CFK]))"
 )
 def ordinal(cursor: Cursor, m: re.Match) -> str:
     """21st, 5ths, 1º; not 45º, which are degrees."""
@@ -295,7 +296,8 @@ def mixed(cursor: Cursor, m: re.Match) -> str:
     number = NUMBER.findall(m[0])[0]
     rest = m[0][len(number) :]
     if size := _PLURAL_SIZE.fullmatch(rest):  # "2x4s"
-        return f"{say.integer(number)} by {say.plural(say.integer(size[1]))}"
+        many = f"{say.integer(size[1])} seconds" if int(size[1]) > 12 else say.plural(say.integer(size[1]))
+        return f"{say.integer(number)} by {many}"
     is_apart = cursor.text[m.end() : m.end() + 1] == " " and cursor.next(m.end())[:1].isalnum()
     if rest == "x" and (is_apart or _EVERY.match(cursor.text, m.end())):
         return f"{say.decimal(number)} times"
@@ -310,6 +312,23 @@ def mixed(cursor: Cursor, m: re.Match) -> str:
     if is_amount:
         return ""
     return one_by_one(m[0]) if is_access_code(cursor, m[0]) else letters_and_digits(cursor, m[0])
+
+
+@form(r"(?:\d{1,4}(?:\.\d)?[\"″]?\s?[HWDL](?:\s?[x×]\s?|(?!\w))){2,3}(?<![x×\s])")
+def measured_sides(cursor: Cursor, m: re.Match) -> str:
+    """32W x 30L, 24"H × 18"D."""
+    sides = re.findall(r"([\d.]+)([\"″]?)\s?([HWDL])", m[0])
+    return " by ".join(f"{say.decimal(n)}{' inches' * bool(inch)} {side}" for n, inch, side in sides)
+
+
+@form(r"(\d\d)/M?(\d\d)(?=\s[AQ]\d{4})|\d{4}(?!\w)")
+def weather_code(cursor: Cursor, m: re.Match) -> str:
+    """24008KT 9999, 14/08 Q1021, of an airport's weather; § 1332."""
+    if m[1]:
+        return f"{say.short(m[1])}, {'minus ' * ('M' in m[0])}{say.short(m[2])}"
+    if cursor.previous[:1] == "§" and m[0][2:] != "00":
+        return say.short(m[0])
+    return say.digits(m[0]) if re.fullmatch(r"\w{5,8}KT", cursor.previous) else ""
 
 
 @form(r"0x([\dA-Fa-f]{2,16})(?!\w)")
@@ -392,6 +411,8 @@ NUMBERS: tuple[Rule, ...] = (
     *(
         airliner,
         ratio,
+        measured_sides,
+        weather_code,
         house_number,
         house_in_queens,
         *DIGITS,

@@ -71,11 +71,12 @@ def _is_quartered(bottom: int) -> bool:
 _CASES = (
     _Case("", "1/2", r"\s(?:price|dozen|time|marathon|way|off|mast)\b|-(?:price|off|time)\b", "half"),
     _Case("", "24/7", "", "twenty-four seven"),
+    _Case(r"\b(?:rwys?\.?|runways?)\s", "", "", "{codes}"),
     _Case("", "9/11|20/20", "", _PAIR),
     _Case(BEFORE_DAYS, "", "", _DATE),
     _Case("", "7/11", "", _PAIR),
     _Case("", "", r"\snet\s\d", _PAIR),
-    _Case("", "", r"\s(?:@|at)\s\d", _DATE),
+    _Case("", "", r"\s(?:@|at)\s\d|:\s[a-z]", _DATE),
     _Case(r"\bthe\s", "", _EVENTS, _DATE),
     _Case(r"\A|\W\s?", "", _EVENTS, _DATE, lambda top, bottom: top > bottom or not _is_quartered(bottom)),
     _Case(r"\bop(?:us|\.)?\s?", "", "", "{0} number {1}"),

@@ -45,6 +45,7 @@ _GOES_ON = re.compile(r"[-:]|/(?![a-z])")
 _PER_HEAD = re.compile(r"\s?(pppn|pp|pn|pcm|pw)(?!\w)")
 _PER = {"pp": " per person", "pn": " per night", "pcm": " per calendar month", "pw": " per week"}
 _PER |= {"pppn": " per person per night"}
+_TIMES = re.compile(r"\d:\d\d|\b(?:Mon|Tues?|Wed|Thu(?:rs)?|Fri|Sat|Sun)\b")
 _PENCE = re.compile(r"(\d{1,3}(?:\.\d)?)p(?![\w'])")
 _NOTES = re.compile(r"(\d0)s(?!\w)")
 
@@ -145,6 +146,8 @@ def pence_per(cursor: Cursor) -> Reading | None:
 @form(r"(\d{2,3}\.\d(?=p)|[1-9]\d?)(?:([pc])(?![\w'.])|s\.?\s?(\d{1,2})d(?:\.(?=\s[a-z]|[,;]))?(?!\w))")
 def pence(cursor: Cursor, m: re.Match) -> str:
     """50p, 25c; 10s. 6d., before 1971."""
+    if m[2] == "p" and float(m[1]) < 13 and not cursor.is_british and cursor.is_near(_TIMES):
+        return f"{say.integer(m[1])} PM"  # "6p yoga, 7:30 dinner"
     if m[2] == "c":
         return f"{say.integer(m[1])} {'cent' if m[1] == '1' else 'cents'}"
     count = m[3] or m[1]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
+from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.cursor import Cursor, Reading
 
 _LOOK_BACK = 30  # characters
@@ -25,7 +26,13 @@ _COUNTIES = (
     r"|Waterford|Westmeath|Wexford|Wicklow)\b"
 )
 _TURNED = r"\b(?:[Tt]urn|[Kk]eep|[Bb]ear|[Tt]ake|[Oo]n (?:yo)?ur|\d(?:st|nd|rd|th))\s"
-_OF_PATIENTS = r"\s(?:is|was|has|had|states|denies|reports|presents|complains)\b"
+_STATES = {key.title() for key, name in tables.ABBREVIATIONS.items() if name in tables.STATES.values()}
+_CUT = r"\s[A-Z][a-z]*\."  # another name cut short
+_DOSED = r"(?:\d|m?c?g|mL|units?|tabs?|caps?|po|PO|bid|tid|qid|qd|hs|ac|pc|tablets?|capsules?)\.?\s"
+_STATES |= {*tables.STATES_WITH_STOP, *tables.STATES_WITH_STOP.values(), *tables.STATES}
+_STATE = rf",\s(?:{'|'.join(sorted(_STATES))})\b"
+_LIMB = r"\s(?:side|wrist|knee|hand|arm|leg|foot|eye|ear|hip|ankle|shoulder|elbow|lung|breast|thigh|calf)\b"
+_OF_PATIENTS = r"\s(?:c/o\b|w/|with\b|is|was|has|had|states|denies|reports|presents|complains)\b"
 
 # Words (with a capital: only so written), what stands before, what behind, what is said. The first row that
 # fits counts. Behind a word stands its full stop, or with a star perhaps none.
@@ -49,7 +56,7 @@ _ROWS = (
     ("c", _CENTURY, "", "century"),
     ("c", "", r"\s?\d", "circa"),
     ("p", "", r"\s?(?:\d|[ivxlc]+\b)", "page"),
-    ("n", r"(?:\b[Ss]ee|\d)\s", r"\s?\d", "note"),
+    ("n", r"(?:\b[Ss]ee|\b[Ss]upra|\b[Ii]nfra|\bat|&|\d,?)\s", r"\s?\d", "note"),
     ("v", "", r"\s?\S", "versus"),
     ("ch*", r"\b(?:TV|[Tt]elevision|[Ww]atch)\b.{0,14}|[ap]\.?m\.?(?:,|\son)\s", r"\s?\d", "channel"),
     ("fl", _CENTURY, "", "Floor"),
@@ -57,7 +64,7 @@ _ROWS = (
     ("gen", "", r"\s?\d", "generation"),
     ("no", "", r"\sof\b(?!\scourse)|:\s?\d", "number"),
     ("nos", "", r"\sof\b(?!\scourse)|:\s?\d", "numbers"),
-    ("nr*", "", r"\s(?:[A-Z]|\d+(?:st|nd|rd|th)\b)", "near"),
+    ("nr*", "", r"\s(?:[A-Za-z]|\d+(?:st|nd|rd|th)\b)", "near"),
     ("dep*", r"(?:\+|\bplus|[$£€]\d+)\s", "", "deposit"),
     ("dep*", "", _TRAVEL, "departs"),
     ("inn*", r"\d\s", "", "innings"),
@@ -65,6 +72,96 @@ _ROWS = (
     ("sem*", "", r"\s\d", "semester"),
     ("arr*", "", _TRAVEL, "arrives"),
     ("pl", "", r"\s?\d", "platform"),
+    ("cl*", r"(?:NMFC|[Ff]reight|lbs?\.?),?\s", r"\s\d", "class"),
+    ("trans*", r"\b(?:[Aa]uto|[Mm]anual|spd|speed)\.?\s", "", "transmission"),
+    ("ch chap", "", r"\s\d{1,2}\s?(?:[-–&]|and\b)\s?\d", "chapters"),
+    ("vol", "", r"\s\d{1,2}\s?(?:[-–&]|and\b)\s?\d", "volumes"),
+    ("supp", "", r"\s\d", "supplement"),
+    ("L*", r"(?:^|[,;]\s|\bthen\s|\band\s)", r"\s(?:on|at|@)\s|" + _LIMB, "left"),
+    ("R*", r"(?:^|[,;]\s|\bthen\s|\band\s)", r"\s(?:on|at|@)\s|" + _LIMB, "right"),
+    ("L*", r"\b(?:[Oo]n|[Tt]he|of|in)\s", _LIMB, "left"),
+    ("R*", r"\b(?:[Oo]n|[Tt]he|of|in)\s", _LIMB, "right"),
+    ("rev", r"\b[Pp]l(?:ea)?s[.e]?\s", "", "review"),
+    ("rev", r"\bwe\s", "", "reverse"),
+    ("rem", r"(?:&|\band|\bwe)\s", "", "remand"),
+    ("proc", r"\bfurther\s", "", "proceedings"),
+    (
+        "temp",
+        "",
+        r"\s(?:admin|worker|asst|assistant|job|position|agency|staff|help|housing|file)",
+        "temporary",
+    ),
+    ("exp", "", r"\s(?:rpts?|reports?|acct)\b", "expense"),
+    ("fin", r"\bof\s", "", "finance"),
+    ("fin", "", r"\s(?:anod|black|blk|matte|paint|clear)", "finish"),
+    ("treas", "", r"\s(?:yld|yield|bond|bill|note|Dept|Sec)", "Treasury"),
+    ("end", "", r"\s[Bb]al", "ending"),
+    ("beg", "", r"\s[Bb]al", "beginning"),
+    ("adm", "", r":?\s(?:[$£€\d]|free)", "admission"),
+    ("adm", "", r"\s(?:w/|with|to|for)", "admitted"),
+    ("sat sats*", "", r":?\s\d{2,3}\s?%", "saturation"),
+    ("nl", "", "", "normal"),
+    ("red", r"\b(?:closed|open)\s", "", "reduction"),
+    ("aff", "", r"\s(?:area|side|eye|limb|skin)", "affected"),
+    ("disc", r"%\s", "", "discount"),
+    ("disc", "", r"\s(?:if|when|use|after)\b", "discontinue"),
+    ("caps", r"\d\s", "", "capsules"),
+    (
+        "Pl Def",
+        "",
+        r"\s(?:filed|moved|argue|claim|allege|contend|admit|denie|assert|cite|seek|appeal|has\b|was\b|is\b)",
+        "",
+    ),
+    ("Resp", r"\b(?:[Ii]ts|[Tt]he|[Hh]is|[Hh]er|[Tt]heir)\s", "", "response"),
+    ("prop", "", r"\s(?:tax|line|mgmt|damage|owner|val|man|dev)", "property"),
+    ("comm", "", r"\sexp", "commission"),
+    ("bur", "", r"\sof\b", "Bureau"),
+    ("Int", r"\bthe\s", "", "Interior"),
+    ("ext int", "", r"\s(?:wall|door|paint|finish|light|siding|trim)", ""),
+    ("Trans", "", rf"{_CUT}|\sR\.", "Transactions of the"),
+    ("Coll", "", r"\s(?:Works|Poems|Papers|Ed)", "collected"),
+    ("Comp", "", r"\sLit", "Comparative"),
+    ("Lit", r"Comp\.\s", "", "Literature"),
+    ("Fr", r"\b(?:c|century|in|of|the)\.?\s", r"\s[a-z]", "French"),
+    ("Cl", _CENTURY, "", "Class"),
+    ("plt", r"\b(?:[Rr]econ|[Rr]ifle|[Tt]ank)\s", "", "platoon"),
+    ("blk*", "", r"[,;]|\s(?:hair|leather|int|paint|vinyl|(?:19|20)\d\d)", "black"),
+    ("bd", r"(?:gyp|[Bb]ull?|bulletin|part|pegb?)\.?\s", "", "board"),
+    ("dist", "", r"\s(?:H2O|water)", "distilled"),
+    ("abs", r"\bUV\s", "", "absorbance"),
+    ("util", "", r"\s[a-z]", "utility"),
+    ("no", r"\b(?:[Ll]ic|[Aa]cct|[Ss]erial|[Pp]hone|[Tt]el|ID|[Ii]nv)\.?\s", "", "number"),
+    ("sec", "", r"\sdep", "security"),
+    ("dep", r"\bsec\.?\s", "", "deposit"),
+    ("Rec", "", r"\s(?:Ctr|Cent|Hall|Rm|Room|Area|Dep)", "recreation"),
+    ("chg*", "", r"\s(?:eff|in|of|to)\b", "change"),
+    ("serv", r"(?:\b[Pp]er|\d)\s", "", "serving"),
+    ("mi", r"\b[Uu]nlim\w*\.?\s", "", "miles"),
+    ("q", "", r"\s?\d", "question"),
+    ("bk", "", r"\s[a-z]", "book"),
+    ("prs", r"\d\s", "", "pairs"),
+    ("sp spd", r"\d[-\s]", "", "speed"),
+    ("vol*", "", r"\s(?:ctrl|control|up\b|down\b|level|lvl|knob|btn)", "volume"),
+    ("dx* tx* rx*", "", r":\s", ""),
+    ("Res", r"[a-z]\.\s", "", "Research"),
+    ("Br", "", _CUT, "British"),
+    ("S", "", r"\sCt\.", "Supreme"),
+    ("Ct", r"\b(?:S|Sup|Dist|Super|Cir)\.\s", "", "Court"),
+    ("Ct", "", r"\s(?:of\b|App|Cl)", "Court"),
+    ("Reg", r"\bFed\.\s", "", "Register"),
+    ("Rec", r"\bCong\.\s", "", "Record"),
+    ("cert", "", r"\s(?:den|gran)", "certiorari"),
+    ("Tr", "", r"\s(?:at\s)?\d", "transcript"),
+    ("Dep", "", r"\s(?:Tr\b|at\s\d|\d{2,3}:)", "deposition"),
+    ("Compl", "", r"\s(?:¶|at\b|§)", "complaint"),
+    ("cr", "", r"\s[$£€\d]", "credit"),
+    ("bx* cs rl", r"\d\s", "", ""),
+    ("Anal", "", r"\s[Cc]alc", "analysis"),
+    ("sat", "", r"\s(?:aq|Na|NH|K|brine|soln|solution)", "saturated"),
+    ("adv", "", r"\s(?:that|of|by|him|her|them|caller|RP)\b", "advised"),
+    ("wx* sfc*", "", r"\s[a-z]", ""),
+    ("gp wg", _CENTURY, "", ""),
+    ("pvt", r"(?:^|[,;]\s)", r"\s[a-z]", "private"),
     ("tel*", "", _NUMBER, "telephone"),
     ("ext*", "", _NUMBER, "extension"),
     ("wt*", "", _NUMBER, "weight"),
@@ -96,7 +193,7 @@ _ROWS = (
     ("lvl* lv*", "", _NUMBER, "level"),
     ("vit*", "", r"\s[A-K]\d{0,2}(?!\w)", "vitamin"),
     ("tab", r"(?:\d|½|\bone|m?c?g)\s", "", "tablet"),
-    ("cap", r"(?:\d|\bone|m?c?g)\s", "", "capsule"),
+    ("cap", r"(?:\d|\bone|m?c?g)\s", r"(?!\s(?:ex|exp)\b)", "capsule"),
     ("tabs*", r"\dm?c?g\s|\d\s?m?c?g\s", "", "tablets"),
     ("caps*", r"\d\s?m?c?g\s", "", "capsules"),
     ("App", "", r"\s?(?:\d+|[A-Z])(?!\w)", "Appendix"),
@@ -106,7 +203,59 @@ _ROWS = (
     ("Per", "", r"\s\d", "period"),
     ("pp*", r"(?:^|[^$£€\d.,])\d{1,4}\s", "", "pages"),
     ("appl", "", r"\s[Nn]o\b", "application"),
-    ("rev", "", r"\sed\b", "revised"),
+    ("rev", "", r"\s(?:ed|edn)\b", "revised"),
+    ("rev", r"\b[Qq]tr?ly\.?\s|\b[Qq]uarterly\s", "", "revenue"),
+    ("rev", "", r"\s(?:est|fcst|forecast|growth|up|down|of\s[$£€])", "revenue"),
+    ("Reg", "", r"\s(?:Dir|Mgr|Sales|V\.?P|Off|Man)", "regional"),
+    ("Adm", "", r"\s(?:[Aa]ss|[Oo]ff|[Ss]ec|Serv|Svc|Dir|Mgr|Law|[Bb]ldg)", "administrative"),
+    ("comm*", "", r":?\s[$£€\d]", "commission"),
+    ("rec", r"\b[Aa]ccts?\.?\s", "", "receivable"),
+    ("pay", r"\b[Aa]ccts?\.?\s", "", "payable"),
+    ("rec", r"\bof\s|\bmed\.?\s", "", "record"),
+    ("dep*", "", r"\s(?:&|and)\samort", "depreciation"),
+    ("dep*", "", r"\s(?:refund|paid|due|req|slip|of\s[$£€])", "deposit"),
+    ("cap", "", r"\s(?:ex|exp|gains?|rate)\b", "capital"),
+    ("ex", r"\bcap\.?\s", "", "expenditure"),
+    ("abd*", "", r"\s(?:pain|dist|mass|tender|surg|exam|CT|x-?ray|cramp|wall|bloat)", "abdominal"),
+    ("po bid tid qid prn qd hs ac pc qhs bid* tid* qid* prn* po* qd* hs* ac* pc* qhs*", _DOSED, "", ""),
+    ("disp*", "", r":?\s(?:#|\d)", "dispense"),
+    ("reg", r"\d\s(?:(?:&|and)\s)?", "", "regular"),
+    ("reg", "", r"\s[$£€]", "regular"),
+    ("ext", "", r"\s(?:w/o|without|warm|no\b|w/)", "extremities"),
+    ("inj", "", r"\s(?:\d|IM\b|IV\b|SC\b)", "inject"),
+    ("inj", r"(?:\bw/|\bno|\bminor|\bwith|\d)\s", "", "injuries"),
+    ("Pl", "", "'s\\b", "Plaintiff"),
+    ("Pls", "", "'", "Plaintiffs"),
+    ("Def", "", "'s\\b|'|\\s(?:Mot|Br|Ex)", "Defendant"),
+    ("Defs", "", "'", "Defendants"),
+    ("J", r"\b[Ss]umm\.\s", "", "judgment"),
+    ("J", r"(?:^|[.;,]\s)", rf"\sAm\.(?:{_CUT}){{1,5}}", "Journal of the"),
+    ("J", r"(?:^|[.;,]\s)", rf"(?:{_CUT}){{1,5}}(?:,?\s[\d(]|[A-Z]\b)", "Journal of"),
+    ("Am", "", rf"{_CUT}|\sJ\b", "American"),
+    ("gr", "", r"\s(?:wt|weight|tons?|profit|margin|rev|inc)", "gross"),
+    ("nt", "", r"\s(?:wt|weight)\b", "net"),
+    ("alt", "", r"\s(?:P/N|part|[Rr]oute|[Rr]te|[Pp]hone|tel|contact|e-?mail|date|spelling)", "alternate"),
+    ("conc*", "", r":?\s[\d.]", "concentration"),
+    ("imp", "", r":?\s\d", "impedance"),
+    ("resp", r"\b(?:[Ff]req\.?|[Ff]requency)\s", "", "response"),
+    ("lit", "", r":?\s\d", "literature"),
+    ("app", r"(?:[&,;(]|\band|\b[Ss]ee|\bin)\s", r"\s(?:\d|[A-Z](?!\w))", "appendix"),
+    ("ln", r"(?:^|[,;(]\s)", r"\s\d", "line"),
+    ("lns", r"\d\s", "", "lanes"),
+    ("prof*", "", r"\s(?:or\b|margin)", "profit"),
+    ("acc*", r"\b(?:[Vv]eh\.?|[Tt]raffic|[Cc]ar|[Mm]otor)\s", "", "accident"),
+    ("wb nb sb eb wb* nb* sb* eb*", "", r"\s(?:on\b|at\b|lanes?\b|I-?\d|US\b|SR\b|R[tT])", ""),
+    ("Inf", "", r"\s(?:Reg|Div|Bri|Bde|Bn|Bat)", "Infantry"),
+    ("Inf Plt Cav Arty*", _CENTURY, "", ""),
+    ("lv*", "", r"\s(?:[A-Z]|\d{1,2}:\d\d)", "leaves"),
+    ("arr*", "", r"\s[A-Z][a-z]+(?:\s[A-Z][a-z]+\.?)?,?\s\d", "arrives"),
+    ("Is", r"[A-Z][a-z]+\s", r"\s\d|,", "Island"),
+    ("hi*", r"(?:^|[,;.:]|\b[Tt]emps?)\s?", r":?\s\d", "high"),
+    ("lo*", r"(?:^|[,;.:]|/)\s?", r":?\s\d", "low"),
+    ("sts*", r"\d\s", "", "stitches"),
+    ("plt* plts*", "", r":?\s\d{2,3}K?\b", "platelets"),
+    ("apt", "", r"[,;:)]|\s(?:for|to|w/|avail|near|bldg)\b", "apartment"),
+    ("rm", r"\b(?:[Ll]vg?|[Dd]in|[Bb]ed|[Ff]am|[Rr]ec)\.?\s", "", "room"),
     ("rev", "", r"\s(?:\d|[A-Z](?![\w.]))", "revision"),
     ("rev*", r"\b(?:[Nn]et|[Gg]ross|[Tt]otal|[Aa]nnual|[Aa]d|[Ss]ales|FY\s?'?\d*|Q[1-4])\s", "", "revenue"),
     ("rev*", "", r"\s[$£€]\d", "revenue"),
@@ -121,7 +270,7 @@ _ROWS = (
     ("Rep", "", r"\s\d", "Republican"),
     ("Dem", "", r"\s\d", "Democrat"),
     ("Ind", "", r"\s\d{1,2}(?!\d)", "Independent"),
-    ("Co", "", _COUNTIES, "County"),
+    ("Co", "", rf"{_COUNTIES}|{_STATE}", "County"),
     ("min", r"(?:[A-G][#b♭♯]?|\bflat|\bsharp)\s", "", "minor"),
     ("maj", r"(?:[A-G][#b♭♯]?|\bflat|\bsharp)\s", "", "major"),
     ("Pt*", "", _OF_PATIENTS, "patient"),
@@ -130,10 +279,16 @@ _ROWS = (
     ("exp", "", r"\s(?:back|decay|growth|func|smooth)", "exponential"),
     ("rpt*", "", r"\s(?:rows?\b|from\b|\d|\*)", "repeat"),
     ("Res", "", r"\s(?:[Nn]o\b|\d{1,3}\b)", "Resolution"),
+    ("Res", r"(?:U\.?N\.?|[HS]\.|House|Senate|Council)\s", r"\s\d", "Resolution"),
+    ("Int", r"[a-z]\.\s", "", "International"),
+    ("att*", "", r":?\s\d{1,3},\d{3}", "attendance"),
+    ("Fl", "", r"\s(?:plan|area|sp)", "floor"),
+    ("din", "", r"\s[Rr]m\b", "dining"),
+    ("fol fols", "", r"\s\d", "folio"),
     ("Bd", "", r"\sof\b", "Board"),
     ("op", "", r"\s(?:inc\b|income|ex\b|profit|margin|cash|cost)", "operating"),
     ("inc", r"\b(?:[Oo]p|[Nn]et|[Ii]nt|[Gg]ross|[Oo]per)\.?\s", "", "income"),
-    ("div*", "", r"\s(?:[$£€]|yld|yield)", "dividend"),
+    ("div*", "", r"\s(?:[$£€]|yld|yield|payable|paid|declared|per\s)", "dividend"),
     ("Proc", "", r"\s(?:[A-Z]{2}|of\b|[A-Z][a-z]*\.)", "Proceedings"),
     ("inv*", "", r"\s(?:date|total|amt|amount|due)\b", "invoice"),
     ("min", _CENTURY, "", "minute"),
@@ -142,6 +297,16 @@ _ROWS = (
     ("conf*", "", r"\s(?:#|[Nn]o\b|code\b)", "confirmation"),
     ("conf*", "", r"\s(?:[Rr]m|[Rr]oom|[Cc]all|[Cc]tr|[Cc]enter|[Cc]entre)\b", "conference"),
 )
+
+
+# Of rows for several words: what each is, where it is not its letters.
+_IN_FULL = {
+    **{"dx": "diagnosis", "tx": "treatment", "rx": "prescription", "wx": "weather", "sfc": "surface"},
+    **{"bx": "boxes", "cs": "cases", "rl": "rolls", "gp": "Group", "wg": "Wing"},
+    **{"pl": "Plaintiff", "def": "Defendant", "ext": "exterior", "int": "interior"},
+    **{"wb": "westbound", "nb": "northbound", "sb": "southbound", "eb": "eastbound"},
+    **{"inf": "Infantry", "plt": "Platoon", "cav": "Cavalry", "arty": "Artillery", "plts": "platelets"},
+}
 
 
 class _Sense(NamedTuple):
@@ -161,6 +326,7 @@ def _senses() -> dict[str, list[_Sense]]:
 
 _SENSES = _senses()
 WITH_SENSES = frozenset(key.lower() for key in _SENSES)
+IN_SMALL_LETTERS = frozenset(filter(str.islower, _SENSES))
 _pattern = cache(re.compile)
 
 
@@ -194,5 +360,7 @@ def sense(cursor: Cursor) -> Reading | None:
     is_name = word.isupper() and len(word) > 1 and not (stop or cursor.is_shouted)  # "ARR 2023", "the EP 2"
     for one in _SENSES.get(word, ()) if is_name else _rows_of(word):
         if (stop or not one.needs_stop) and _fits(one, cursor.text, cursor.at, end):
-            return Reading(one.spoken + (cursor.last_stop(end) if stop else ""), end)
+            spoken = one.spoken or _IN_FULL.get(word.lower()) or word.upper()
+            own = cursor.possessive(end)
+            return Reading(spoken + (own or (cursor.last_stop(end) if stop else "")), end + len(own))
     return None

@@ -43,7 +43,7 @@ _LANDS = words("""Korea Carolina Dakota Virginia America Africa Asia Europe Irel
     Germany Vietnam Yemen Sussex Yorkshire Wales England Bank Sea""")
 _LANDS |= frozenset(name for name in tables.STATES.values() if " " not in name)
 _TRAILED = words("Park Loop Row")  # "55 Central Park W"
-_SIDES = words("side end coast shore bank wing entrance gate edge corner")
+_SIDES = words("side end coast shore bank wing entrance gate edge corner cor")
 DESIGNATORS = {
     **{"apt": "Apartment", "ste": "Suite", "rm": "Room", "bldg": "Building", "fl": "Floor", "flr": "Floor"},
     **{"hwy": "Highway", "rte": "Route", "rt": "Route", "rd": "Road"},
@@ -101,6 +101,12 @@ def direction(cursor: Cursor) -> Reading | None:
         return None
     end, following = m.end(), cursor.next(m.end())
     is_two = m[1] is not None
+    if cursor.previous.lower().rstrip("s") in ("wind", "gust") and (
+        following[:1].isdecimal() or following == "at"
+    ):
+        return Reading(
+            "".join(_DIRECTIONS[letter] for letter in (m[1], m[2], m[3]) if letter).capitalize(), end
+        )
     if cursor.text.startswith(" ", end) and _IS_STREET.match(cursor.text, end + 1):
         is_meant = True
     elif m[3] and cursor.previous.isdecimal() and _AT_HOUSE.match(cursor.text, cursor.at - 1):
@@ -200,6 +206,14 @@ def county_road(cursor: Cursor) -> Reading | None:
     if cursor.word != "Co" or is_name or cursor.next(cursor.word_end + 1) not in _COUNTY_ROADS:
         return None
     return Reading("County", cursor.word_end + (cursor.behind_word == "."))
+
+
+@form(r"([TR])\.?\s?(\d{1,3})\s?([NSEW])\.?(?=[,;.\s]|$)")
+def land_survey(cursor: Cursor, m: re.Match) -> str:
+    """T. 4 N., R. 62 W.: where land lies."""
+    is_meant = not cursor.touches_word and (m[1] == "T") == (m[3] in "NS")
+    kind = "township" if m[1] == "T" else "range"
+    return f"{kind} {say.cardinal(int(m[2]))} {_DIRECTIONS[m[3]]}" if is_meant else ""
 
 
 def state(cursor: Cursor) -> Reading | None:

@@ -53,10 +53,11 @@ _UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm 
     piece; µL μL uL: microliter; mM: millimolar; µM μM: micromolar; nM: nanomolar; ng: nanogram; kDa:
     kilodalton; pct: percent; cts: cent; sqft: square foot; sqm: square meter; Mbit: megabit; kbit:
     kilobit; Gbit: gigabit; Sv: sievert; mSv: millisievert; µSv μSv: microsievert; cwt: hundredweight;
-    doz.: dozen; nts.: night; pk.: pack; reb rebs: rebound; ast: assist; bd: bed; ba: bath; BR: bedroom;
-    ov: over; wkt wkts: wicket; mag: magnitude; dm: decimeter; mEq: milliequivalent; kVA: kilovolt-amp;
-    VA: volt-amp; bp: base pair; kbp: kilobase pair; Mbp: megabase pair; sf: square foot; dBm:
-    decibel-milliwatt; Å Å: angstrom; sh.: share""")
+    doz.: dozen; nts.: night; pk.: pack; pr.: pair; mt: metric ton; mK: millikelvin; µK: microkelvin; GAL:
+    gallon; reb rebs: rebound; ast: assist; bd: bed; ba: bath; BR: bedroom; ov: over; wkt wkts: wicket;
+    mag: magnitude; dm: decimeter; mEq: milliequivalent; kVA: kilovolt-amp; VA: volt-amp; bp: base pair;
+    kbp: kilobase pair; Mbp: megabase pair; sf: square foot; dBm: decibel-milliwatt; Å Å: angstrom; sh.:
+    share""")
 UNITS = {unit.rstrip("."): name for unit, name in _UNITS.items()}
 STOPPED_UNITS = frozenset(unit[:-1] for unit in _UNITS if unit[-1] == ".")
 # Written otherwise than is correct, mostly in other capitals.
@@ -125,90 +126,102 @@ STREETS = _pairs("""St Str: Street; Dr: Drive; Ave Av: Avenue; Blvd: Boulevard; 
 # where no sentence ends ("Mr."); "#" where it is cut short before a number only, and otherwise a word or a
 # sentence's end ("No. 5"); "~" where it is a word as well, whose full stop belongs to the sentence unless a
 # capital or a number follows. Behind any other a sentence ends before a word that often begins one.
-_ABBREVIATIONS = _pairs("""pk: Park; conf: conference; tbl: table; spd: speed; dr+: Doctor; st: Saint;
-    deg: degree; req: required; pref: preferred; equiv: equivalent; sm: small; exc: excellent; prob:
-    probably; dyn: dynasty; ep: episode; platf: platform; gar: garage; b.sc: BSC; m.sc: MSC; p.h: per
-    hour; p.w: per week; p.a: per annum; wm+: William; jas+: James; geo+: George; thos+: Thomas; chas+:
-    Charles; robt+: Robert; benj+: Benjamin; saml+: Samuel; edw+: Edward; jno+: John; eliz+: Elizabeth;
-    agg+: aggregate; feat+: featuring; civ+: Civil; crim+: Criminal; educ+: Education; fed: Federal; med:
-    medium; const: Constitution; plat: platform; bef+: before; bur+: buried; inj+: injection; regt+:
-    Regiment; lat#: latitude; long#: longitude; inst: instant; ult: ultimo; arr+#: arrives; exp#: expires;
-    lieut+: Lieutenant; sergt+: Sergeant; mr+: Mr; mrs+: Mrs; ms+#: Ms; mx+: Mx; messrs+: Messers; mme+:
-    Madame; mlle+: Mademoiselle; prof+: Professor; rev+~: Reverend; hon+: Honorable; gen+~: General;
-    brig+: Brigadier; col+~: Colonel; maj+: Major; capt+: Captain; cmdr+: Commander; cdr: Commander; lt+:
-    Lieutenant; cpl+: Corporal; pvt+: Private; adm+~: Admiral; sen+~: Senator; rep+~: Representative;
-    gov+~: Governor; pres+~: President; supt+: Superintendent; insp+: Inspector; msgr+: Monsignor; atty+:
-    Attorney; amb+~: Ambassador; fr+~: Father; jr: Junior; sr: Senior; esq: Esquire; bros: Brothers; co:
-    Company; inc: Incorporated; ltd: Limited; corp: Corporation; llc: LLC; div: division; est~: estimated;
-    univ: university; assn: association; assoc: associates; ave~: Avenue; rd: Road; ln: Lane; hwy:
-    Highway; pkwy: Parkway; sq~: Square; ct~: Court; pl~: Place; apt#: apartment; ste#: suite; fl#: floor;
-    mt: Mount; ft: Fort; pt#: Point; v+~: versus; etc: et cetera; al: al; ca+: circa; cf+: compare; viz+:
-    namely; incl+: including; excl: excluding; esp+: especially; misc: miscellaneous; max~: maximum; min~:
-    minimum; avg: average; temp~: temperature; tel: telephone; ext#: extension; fig#: figure; figs#:
-    figures; eq#: equation; eqs#: equations; vol#: volume; vols#: volumes; ch#: chapter; chap#: chapter;
-    sec#: section; sect#: section; art#: article; par#: paragraph; para#: paragraph; pp#: pages; ed#:
-    edition; eds: editors; trans~: translated; repr: reprinted; no#: number; nos#: numbers; nr+#: number;
-    op#: opus; ser#: series; mss: manuscripts; ms+#: Ms; calif: California; mass~: Massachusetts; conn:
-    Connecticut; fla: Florida; penn: Pennsylvania; tex~: Texas; okla: Oklahoma; ariz: Arizona; ala~:
-    Alabama; wis: Wisconsin; minn: Minnesota; tenn: Tennessee; mich: Michigan; nev: Nevada; colo:
-    Colorado; ont: Ontario; que: Quebec; e.g+ eg+: for example; i.e+ ie+: that is; a.k.a: also known as;
-    ph.d: PHD; n.b: note well; d.c: DC; r.i.p: RIP; lit~: literally; orig: originally; adj: adjective;
-    adv: adverb; pron: pronounced; syn: synonym; ex#: example; sp~: spelling; expy: Expressway; rte:
-    Route; rm: room; hosp: hospital; det: Detective; cpt+: Captain; drs+: Doctors; mmes+: Mesdames; pfc+:
-    Private First Class; emer+~: Emeritus; dist: District; rt~: Right; sra+: Senora; srta+: Senorita;
-    arts#: articles; cl#: clause; chs#: chapters; pg#: page; pgs#: pages; ll#: lines; sc#: scene; mk#:
-    mark; bk#: book; bks#: books; prop#: Proposition; amend#: Amendment; cath: Cathedral; sz: size; elev:
-    elevation; mfg: manufacturing; mfr: manufacturer; dir~: Director; exec: Executive; comm: Commissioner;
-    cond: condition; ctr: Center; wt: weight; ht: height; pkt: packet; reg#: Regulation; util~: utility;
-    utils: utilities; ref#: reference; bal: balance; pop~: population; dep~: deputy; cont: continued;
-    std~: standard; vers: version; sched: schedule; sgd: signed; secy: Secretary; treas: Treasurer; chmn:
-    Chairman; chm: Chairman; cpo+: Chief Petty Officer; suppl: supplement; tol: tolerance; thm: theorem;
-    alt: altitude; cu: cubic; plc: PLC; stat#: Statutes; evid: Evidence; addl: additional; admin~:
-    administration; appl: applied; avail: available; cert~: certificate; cmte: committee; coll~: college;
-    ctn: carton; ctns: cartons; desc: description; diff~: difference; disc~: discount; dwg: drawing; encl:
-    enclosed; equip: equipment; eval: evaluation; freq: frequency; idx: index; imp~: important; instr:
-    instructions; mach~: machine; maint: maintenance; matl: material; mech: mechanical; neg: negative;
-    num: number; perm~: permanent; prelim~: preliminary; prev: previous; proc~: procedure; prod~:
-    production; proj: project; pub~: public; recd: received; rel~: relative; resp: respiration; ret~:
-    retired; seq~: sequence; shpt: shipment; spec~: specification; specs~: specifications; subj: subject;
-    svc: service; svcs: services; tot: total; typ: typical; var~: variable; veh: vehicle; ver~: version;
-    xfer: transfer; y.o: year old; refs: references; assy: assembly; qtrs: quarters; plts: pallets; fcst:
-    forecast; fcsts: forecasts; mfd: manufactured; exps: expenses; batt: battery; hum~: humidity; ins~:
-    insurance; yld: yield; lv~: leave; opt~: option; dest: destination; dirs: directors; cllr+:
-    Councillor; conc: concentrated; acad: academy; accom: accommodation; admr: administrator; agcy:
-    agency; agt: agent; alloc: allocation; annot: annotated; arb~: arbitration; archit: architecture;
-    attys: attorneys; auth~: authorized; aux~: auxiliary; bibl: bibliography; bkrpt: bankrupt; bkcy:
-    bankruptcy; brkr: broker; calc: calculated; canc: canceled; cfm: confirm; chgs: charges; chron:
-    chronological; cllrs: Councillors; clin: clinical; coeff: coefficient; cols: columns; comp~:
-    compensation; compl: complete; conds: conditions; config: configuration; consol~: consolidated;
-    constr: construction; contd: continued; contr: contract; coord: coordinator; corr~: corrected; ctrs:
-    centers; cty: county; curr: current; cust: customer; dec'd: deceased; dels: deliveries; delv:
-    delivery; dia~: diameter; diam: diameter; dimen: dimension; dims~: dimensions; distr: distribution;
-    divs: divisions; econ~: economics; elec: electric; elem: elementary; engr: engineer; engrs: engineers;
-    engrg: engineering; exch: exchange; expt: experiment; exptl: experimental; exh: exhibit; facs:
+_ABBREVIATIONS = _pairs("""pk: Park; dr+: Doctor; st: Saint; req: required; sm: small; prob: probably;
+    probs: problems; dyn: dynasty; ep: episode; gar: garage; b.sc: BSC; m.sc: MSC; p.h: per hour; p.w: per
+    week; p.a: per annum; wm+: William; jas+: James; geo+: George; thos+: Thomas; chas+: Charles; robt+:
+    Robert; benj+: Benjamin; saml+: Samuel; edw+: Edward; jno+: John; eliz+: Elizabeth; agg+: aggregate;
+    feat+: featuring; civ+: Civil; crim+: Criminal; educ+: Education; fed: Federal; med: medium; plat:
+    platform; bef+: before; bur+: buried; inj+: injection; regt+: Regiment; lat#: latitude; long#:
+    longitude; inst: instant; ult: ultimo; arr+#: arrives; exp#: expires; lieut+: Lieutenant; sergt+:
+    Sergeant; mr+: Mr; mrs+: Mrs; ms+#: Ms; mx+: Mx; messrs+: Messers; mme+: Madame; mlle+: Mademoiselle;
+    prof+: Professor; rev+~: Reverend; hon+: Honorable; gen+~: General; brig+: Brigadier; col+~: Colonel;
+    maj+: Major; capt+: Captain; cmdr+: Commander; cdr: Commander; lt+: Lieutenant; cpl+: Corporal; pvt+:
+    Private; adm+~: Admiral; sen+~: Senator; rep+~: Representative; gov+~: Governor; pres+~: President;
+    supt+: Superintendent; insp+: Inspector; msgr+: Monsignor; atty+: Attorney; amb+~: Ambassador; fr+~:
+    Father; jr: Junior; sr: Senior; esq: Esquire; bros: Brothers; co: Company; inc: Incorporated; ltd:
+    Limited; corp: Corporation; llc: LLC; est~: estimated; assn: association; assoc: associates; ave~:
+    Avenue; rd: Road; ln: Lane; hwy: Highway; sq~: Square; ct~: Court; pl~: Place; apt#: apartment; ste#:
+    suite; fl#: floor; mt: Mount; ft: Fort; pt#: Point; v+~: versus; etc: et cetera; al: al; ca+: circa;
+    cf+: compare; viz+: namely; incl+: including; esp+: especially; max~: maximum; min~: minimum; avg:
+    average; temp~: temperature; tel: telephone; ext#: extension; fig#: figure; figs#: figures; eq#:
+    equation; eqs#: equations; vol#: volume; vols#: volumes; ch#: chapter; chap#: chapter; sec#: section;
+    sect#: section; art#: article; par#: paragraph; para#: paragraph; pp#: pages; ed#: edition; eds:
+    editors; trans~: translated; repr: reprinted; no#: number; nos#: numbers; nr+#: number; op#: opus;
+    ser#: series; mss: manuscripts; calif: California; mass~: Massachusetts; conn: Connecticut; fla:
+    Florida; penn: Pennsylvania; tex~: Texas; okla: Oklahoma; ariz: Arizona; ala~: Alabama; wis:
+    Wisconsin; minn: Minnesota; tenn: Tennessee; mich: Michigan; nev: Nevada; colo: Colorado; ont:
+    Ontario; que: Quebec; e.g+ eg+: for example; i.e+ ie+: that is; a.k.a: also known as; ph.d: PHD; n.b:
+    note well; d.c: DC; r.i.p: RIP; lit~: literally; orig: originally; adj: adjective; adv: adverb; pron:
+    pronounced; syn: synonym; ex#: example; sp~: spelling; expy: Expressway; rte: Route; rm: room; det:
+    Detective; cpt+: Captain; drs+: Doctors; mmes+: Mesdames; pfc+: Private First Class; emer+~: Emeritus;
+    dist: District; rt~: Right; sra+: Senora; srta+: Senorita; arts#: articles; cl#: clause; chs#:
+    chapters; pg#: page; pgs#: pages; ll#: lines; sc#: scene; mk#: mark; bk#: book; bks#: books; prop#:
+    Proposition; amend#: Amendment; cath: Cathedral; sz: size; elev: elevation; mfg: manufacturing; mfr:
+    manufacturer; dir~: Director; exec: Executive; comm: Commissioner; cond: condition; ctr: Center; wt:
+    weight; ht: height; pkt: packet; reg#: Regulation; utils: utilities; ref#: reference; bal: balance;
+    pop~: population; dep~: deputy; cont: continued; std~: standard; vers: version; secy: Secretary;
+    treas: Treasurer; chm: Chairman; cpo+: Chief Petty Officer; suppl: supplement; tol: tolerance; thm:
+    theorem; alt: altitude; cu: cubic; plc: PLC; stat#: Statutes; addl: additional; admin~:
+    administrative; appl: applied; avail: available; cert~: certificate; cmte: committee; coll~: college;
+    desc: description; diff~: difference; disc~: discount; dwg: drawing; equip: equipment; idx: index;
+    imp~: important; instr: instructions; mach~: machine; mech: mechanical; neg: negative; perm~:
+    permanent; prelim~: preliminary; proc~: procedure; prod~: production; pub~: public; rel~: relative;
+    resp: respiration; ret~: retired; seq~: sequence; spec~: specification; specs~: specifications; svcs:
+    services; tot: total; var~: variable; ver~: version; xfer: transfer; y.o: year old; refs: references;
+    assy: assembly; qtrs: quarters; plts: pallets; fcsts: forecasts; mfd: manufactured; exps: expenses;
+    batt: battery; hum~: humidity; ins~: insurance; yld: yield; lv~: leave; opt~: option; dest:
+    destination; dirs: directors; cllr+: Councillor; conc: concentrated; accom: accommodation; admr:
+    administrator; agcy: agency; agt: agent; alloc: allocation; arb~: arbitration; archit: architecture;
+    attys: attorneys; auth~: authorized; aux~: auxiliary; bkcy: bankruptcy; calc: calculated; cfm:
+    confirm; chgs: charges; chron: chronological; cllrs: Councillors; cols: columns; comp~: compensation;
+    conds: conditions; consol~: consolidated; corr~: corrected; ctrs: centers; cty: county; curr: current;
+    dec'd: deceased; dels: deliveries; delv: delivery; dia~: diameter; dims~: dimensions; divs: divisions;
+    econ~: economics; elem: elementary; engrs: engineers; expt: experiment; exptl: experimental; facs:
     facilities; fcn: function; fin~: financial; fwy: freeway; gds: goods; geog: geography; geol: geology;
-    gnd: ground; grad~: graduate; gtd: guaranteed; guar: guaranteed; hdqrs: headquarters; hist: history;
-    horiz: horizontal; hwys: highways; hydr: hydraulic; ident~: identification; illus: illustrated; incr:
-    increase; indiv: individual; indus~: industrial; irreg: irregular; lang~: language; lgth: length;
-    lib~: library; liq: liquid; manuf: manufacturing; mdse: merchandise; meas: measured; memb: member;
-    mgt: management; mktg: marketing; mun~: municipal; neurol: neurology; nom~: nominal; obs: observed;
-    occ: occupation; ofcr: officer; offs~: offices; oper: operating; opp~: opposite; ord~: order; orgs:
-    organizations; payt: payment; pers~: personnel; pharm: pharmacy; philos: philosophy; polit: political;
-    pos~: position; poss~: possible; prec: preceding; presby~: Presbyterian; princ: principal; priv:
-    private; profs~: professors; prog: program; psych~: psychology; publ: published; pwr: power; quals:
-    qualifications; rcpt: receipt; recs: recommendations; regs~: regulations; relig~: religion; rept:
-    report; reqs: requirements; req'ts: requirements; resid: residential; retd: retired; rev'd: reversed;
-    rvw: review; sci~: science; sess: session; sig~: signature; sociol: sociology; stmt: statement; stmts:
-    statements; subtot: subtotal; suff: sufficient; sup~: superior; surg: surgery; surv: survey; symp:
-    symposium; tech~: technical; techs~: technicians; telecom~: telecommunications; terr: territory;
-    theol: theology; transl: translated; twp: township; vac: vacuum; vert~: vertical; vlv: valve; warr~:
-    warranty; wrnty: warranty; whs: warehouse; whse: warehouse; xmtr: transmitter; ests: estimates;
-    approps: appropriations; supvr: supervisor; asstd: assorted; flr: floor; gtee: guarantee; hdlg:
-    handling; reimb: reimbursement; invs: invoices; prem~: premium; recip: recipient; rgn: region; stge:
-    storage; wgt: weight; cmpd: compound; crys: crystals; dil: dilute; evap: evaporated; satd: saturated;
-    soln: solution; solns: solutions; aq: aqueous; anhyd: anhydrous; recryst: recrystallized; abd~:
-    abdomen; bilat: bilateral; bx: biopsy; hosps: hospitals; neuro~: neurological; wds: words; wnd: wind;
-    assocs: associates; brdg: bridge; gals~: gallons; hts: heights; sta~: station; univs: universities""")
+    grad~: graduate; gtd: guaranteed; guar: guaranteed; hwys: highways; ident~: identification; indus~:
+    industrial; lang~: language; lib~: library; liq: liquid; manuf: manufacturing; mdse: merchandise;
+    meas: measured; mgt: management; mun~: municipal; neurol: neurology; nom~: nominal; obs: observed;
+    offs~: offices; opp~: opposite; ord~: order; orgs: organizations; payt: payment; pers~: personnel;
+    philos: philosophy; pos~: position; poss~: possible; prec: preceding; presby~: Presbyterian; profs~:
+    professors; psych~: psychology; publ: published; quals: qualifications; recs: recommendations; regs~:
+    regulations; relig~: religion; rept: report; reqs: requirements; req'ts: requirements; resid:
+    residential; rev'd: reversed; sci~: science; sig~: signature; stmts: statements; sup~: superior;
+    tech~: technical; techs~: technicians; telecom~: telecommunications; theol: theology; twp: township;
+    vac: vacuum; vert~: vertical; warr~: warranty; xmtr: transmitter; ests: estimates; approps:
+    appropriations; asstd: assorted; flr: floor; gtee: guarantee; reimb: reimbursement; invs: invoices;
+    prem~: premium; recip: recipient; wgt: weight; crys: crystals; satd: saturated; solns: solutions; aq:
+    aqueous; abd~: abdomen; bx: biopsy; hosps: hospitals; neuro~: neurological; wds: words; wnd: wind;
+    assocs: associates; gals~: gallons; hts: heights; sta~: station; univs: universities; bn: Battalion;
+    bde: Brigade; abn: Airborne; ssgt+: Staff Sergeant; tsgt+: Technical Sergeant; msgt+: Master Sergeant;
+    gysgt+: Gunnery Sergeant; sfc+: Sergeant First Class; lcpl+: Lance Corporal; ltjg+: Lieutenant Junior
+    Grade; ens+: Ensign; cwo+: Chief Warrant Officer; cong~: Congress; precip: precipitation; serv:
+    service; sens: sensitivity; press~: pressure; nt: net; mtge: mortgage; lns: lanes; blkd: blocked; cor:
+    corner; asts: assists; cntr: container; sts: Streets; fx: fracture; tx: treatment; pr: pair; bot:
+    bottle; bots: bottles; xing: crossing; jnr: Junior; acq: acquired; trib: tribune; spc+: Specialist;
+    lcdr+: Lieutenant Commander; radm+: Rear Admiral; vadm+: Vice Admiral; sqn: Squadron; lett: letters;
+    comty: Community; aff: affidavit; pfd: preferred; cum: cumulative; conv: convertible; chq: cheque;
+    wdl: withdrawal; frt: freight; cnee: consignee; fdn: foundation; ckt: circuit; xfmr: transformer; csk:
+    countersink; ppt: precipitate; obsd: observed; cryst: crystals; nn#: notes; poss: possible; appls:
+    appliances; lk: Lake; vly: Valley; cyn: Canyon; eng~: engineering; dev~: development; diss~:
+    dissertation; alum~: aluminum; gyp~: gypsum; bull~: bulletin; kit~: kitchen; ans~: answer; cmdg:
+    commanding; arty: artillery; spt: support; consgn: consignment; dt: date; lgt: light; lgts: lights;
+    lvs: leaves; srs: seniors; conf: conference; deg: degree; pref: preferred; equiv: equivalent; exc:
+    excellent; platf: platform; const: Constitution; div: division; univ: university; pkwy: Parkway; excl:
+    excluding; misc: miscellaneous; hosp: hospital; util: utilities; sched: schedule; evid: Evidence;
+    encl: enclosed; eval: evaluation; freq: frequency; maint: maintenance; matl: material; num: number;
+    prev: previous; proj: project; recd: received; subj: subject; typ: typical; veh: vehicle; acad:
+    academy; annot: annotated; bibl: bibliography; canc: canceled; clin: clinical; coeff: coefficient;
+    compl: complete; config: configuration; constr: construction; contd: continued; contr: contract;
+    coord: coordinator; cust: customer; diam: diameter; dimen: dimension; distr: distribution; elec:
+    electric; engr: engineer; engrg: engineering; exch: exchange; exh: exhibit; hist: history; horiz:
+    horizontal; hydr: hydraulic; illus: illustrated; incr: increase; indiv: individual; irreg: irregular;
+    memb: member; occ: occupation; ofcr: officer; oper: operating; pharm: pharmacy; polit: political;
+    princ: principal; priv: private; prog: program; retd: retired; sess: session; sociol: sociology;
+    subtot: subtotal; suff: sufficient; surg: surgery; surv: survey; symp: symposium; terr: territory;
+    transl: translated; wrnty: warranty; whse: warehouse; supvr: supervisor; stge: storage; dil: dilute;
+    evap: evaporated; soln: solution; anhyd: anhydrous; recryst: recrystallized; bilat: bilateral; btry:
+    Battery; cnty: County; decl: declaration; stip: stipulation; calcd: calculated; unk: unknown; lic:
+    license; loc: location; immac: immaculate; lndry: laundry""")
 # Cut short without a full stop too; none of them is a word, and most have no vowel to be said by.
 _SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: accounts; amt: amount; appt:
     appointment; appts: appointments; approx+: approximately; asst+: assistant; bldg: building; bldgs:
@@ -225,16 +238,22 @@ _SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: ac
     large; bkfst: breakfast; sgl: single; pts: points; mph: miles per hour; kph: kilometers per hour; pmt:
     payment; pmts: payments; pymt: payment; ofc: office; adptr: adapter; lrg: large; txn: transaction;
     txns: transactions; batts: batteries; dtd: dated; rvw: review; chg: charge; pd: paid; stmt: statement;
-    rcpt: receipt""")
+    rcpt: receipt; hx: history; sx: symptoms; abx: antibiotics; rwy: runway; rwys: runways; twy: taxiway;
+    apch: approach; acft: aircraft; tstms: thunderstorms; tstm: thunderstorm; pcpn: precipitation; cpn:
+    coupon; shs: shares; addr: address; attd: attached; trlr: trailer; hdwr: hardware; vlv: valve; bldr:
+    builder; pkts: packets; ctn: carton; ctns: cartons""")
 # ... and in messages, never with one.
 _IN_MESSAGES = _pairs("""bday: birthday; pls plz: please; ppl: people; thx thnx: thanks; tmrw tmw:
     tomorrow; tonite: tonight; txt: text; txts: texts; tix: tickets; sry: sorry; btwn: between; hmwk:
-    homework; frm: from; smth: something; ystrdy: yesterday; alrdy: already; rn: right now;
-    wrk: work; yday: yesterday; prolly: probably""")
+    homework; frm: from; smth: something; ystrdy: yesterday; alrdy: already; rn: right now; wrk: work;
+    yday: yesterday; prolly: probably; tmr: tomorrow; tdy: today; cld: could; shld: should; wld: would;
+    jst: just; nxt: next; wht: what; whn: when; bfast: breakfast; hv: have; dnt: don't; rly: really; urs:
+    yours; srsly: seriously""")
 # With an apostrophe for what is left out.
 SHORTENED = _pairs("""gov't: government; gov'ts: governments; int'l: international; nat'l: national;
     dep't: department; ass'n: association; cont'd: continued; req'd: required; appr'd: approved; rec'd:
-    received; sec'y: secretary; o'er: over; ne'er: never""")
+    received; sec'y: secretary; reg'n: regulation; p'ship: partnership; s'holder: shareholder; soc'y:
+    society; ass't: assistant; aff'g: affirming; rev'g: reversing; o'er: over; ne'er: never""")
 # Written without their apostrophe.
 SHORTENED |= {
     word.replace("'", ""): word

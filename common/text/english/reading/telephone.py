@@ -25,7 +25,7 @@ _SHORT_CODES = words("911 999 112 411 101 988 211 311 511 611 711 811")
 _OTHER_CODE = re.compile(r"\s(?:or|and)\s(\d{3})(?!\w)")
 _CALLS = words("call calls caller callers operator operators dispatcher dispatchers hotline tape tapes")
 _CODES = words("""isbn issn pmid oclc ssn pin passcode password cvv cvc otp ext extension x zip postcode
-    squawk arxiv""")
+    squawk arxiv p/n s/n""")
 _CODED = _CODES | words("code account routing serial order tracking reference confirmation id member policy")
 _OTHER_CODES = words("error status exit response return tax penal civil criminal building http")
 _LINKS = words(": is no number code")
@@ -103,7 +103,7 @@ def spaced_phone(cursor: Cursor, m: re.Match) -> str:
     return f"{say.digits(m[1])}, {say.digits(m[2])}" if is_phone else ""
 
 
-@form(r"(?:\d{3,5}-\d{3}[\dX]?(?![\w-])|\d{4}\.\d{4,5}(?:(?=v\d)|(?![\w-])))")
+@form(r"(?:\d{3,5}-\d{2,3}[\dX]?(?![\w-])|\d{4}\.\d{4,5}(?:(?=v\d)|(?![\w-])))")
 def serial_code(cursor: Cursor, m: re.Match) -> str:
     """ISSN 1234-5678; arXiv:2106.06103; your code is 482-913."""
     before = cursor.previous.lower()
@@ -116,7 +116,7 @@ def serial_code(cursor: Cursor, m: re.Match) -> str:
 @form(r"\d{3,16}(?![\w/-]|[.,]\d|:\S)")
 def code(cursor: Cursor, m: re.Match) -> str:
     """911, 4155552671, PIN 4821, a card ending in 1234, PO Box 1234."""
-    number, before = m[0], cursor.previous.rstrip(".").lower()
+    number, before = m[0], cursor.previous.rstrip(".-").lower()
     if cursor.text.startswith("#", m.end()):  # of a door: "4482#"
         is_code = True
     elif number in _SHORT_CODES:

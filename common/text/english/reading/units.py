@@ -51,6 +51,10 @@ _DEGREE_SIGN = re.compile(
 )
 _INCHES = re.compile(r"\"|″|''")
 _FEET = re.compile(r"['′](?!(?!x\d)[\w'])")
+_KILO = re.compile(r" K(?![\w/·⋅])")
+_HEAT = re.compile(
+    r"(?i)\b(?:cool|heat|temp|kelvin|superc|therm|melt|boil|noise|colou?r|white|light|bulb|LED|gas|star|T\w?\s?[=≈<>~]|at|to|below|above|near|of)"
+)
 _ORDINAL = re.compile(r"\.?\s\d+(?:st|nd|rd|th)\b")
 _DEGREE_WORD = re.compile(r"\s(?:deg\.?(?:\s([CFK]))?|degrees?\s([CFK]))(?![\w'])")
 _IN_RECIPES = re.compile(r"\s(c|C|T|t|pt|pkg|pkgs)\.(?=\s[a-z]|,\s[a-z])")
@@ -107,6 +111,9 @@ def unit_name(symbol: str) -> str | None:
 def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
     """The unit behind a number that ends at `end`: " miles" or "", and where it ends."""
     text = cursor.text
+    is_bare = text.startswith(" K", end) and "." not in text[cursor.at : end]
+    if is_bare and _KILO.match(text, end) and not cursor.is_near(_HEAT):
+        return "", end  # "9 K followers"
     if match := _PERCENT.match(text, end):
         return f" {tables.SYMBOLS[match[1]]}", match.end()
     if match := _DEGREE_SIGN.match(text, end):

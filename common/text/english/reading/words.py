@@ -8,7 +8,7 @@ from dataclasses import replace
 from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.abbreviations import (
-    SHORT_WORDS,
+    SHORT_IN_SMALL,
     abbreviation,
     book,
     calendar_list,
@@ -30,11 +30,18 @@ from melforge.common.text.english.reading.capitals import (
 )
 from melforge.common.text.english.reading.chess import chess_move
 from melforge.common.text.english.reading.cursor import Cursor, Reading, Rule, form
+from melforge.common.text.english.reading.cut_short import whole_without_stop
 from melforge.common.text.english.reading.dates import month_and_day
 from melforge.common.text.english.reading.formulas import derivative, difference, limit, logarithm, quotient
 from melforge.common.text.english.reading.latin import in_latin, is_term, latin_parts, left_out_of, scripts_of
 from melforge.common.text.english.reading.money import price
-from melforge.common.text.english.reading.streets import county_road, direction, dotted_state, party
+from melforge.common.text.english.reading.streets import (
+    county_road,
+    direction,
+    dotted_state,
+    land_survey,
+    party,
+)
 from melforge.common.text.english.reading.telephone import code_parts, is_access_code
 from melforge.common.text.english.reading.times import PERIODS, counted, hourly
 from melforge.common.text.english.reading.units import plural_unit, unit_behind_per, unit_name
@@ -42,7 +49,7 @@ from melforge.common.text.english.reading.word_classes import DETERMINERS
 from melforge.common.text.english.word_parts import words
 
 RELEASE = r"(?:-?(alpha|beta|rc|dev|pre|preview|nightly|snapshot|stable|lts|RC|LTS)(?:([.-]?)(\d+))?)"
-_NOT_ORDINARY = SHORT_WORDS | {"lim"}
+_NOT_ORDINARY = SHORT_IN_SMALL | {"lim"}
 _SHORT_MONTHS = words("Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec")
 _SHORTENED = _SHORT_MONTHS | words("Mon Tue Tues Wed Thu Thur Thurs Fri")
 _BLANK_DIGIT = re.compile(r"\.?\s?(?=\d)")
@@ -67,7 +74,9 @@ _SHORT_FORMS = tables.SHORT_FORMS | tables.SHORTENED
 _BEHIND_NAMES = {"Jr": "Junior", "Sr": "Senior"}
 # A word in small letters before a blank, which is no Roman numeral; and what a rule or `plain` changes.
 _SHORTEST_WORDS = "|".join(sorted(SMALL_WORDS - _NOT_ORDINARY - {"am"}))
-_UNCHANGED = re.compile(rf"(?:(?![ivxlcdm]+ )[a-z]{{3,60}}|{_SHORTEST_WORDS})(?= )")
+_UNCHANGED = re.compile(
+    rf"(?:(?![ivxlcdm]+ )(?![b-df-hj-np-tv-xz]{{3,}}y? )[a-z]{{3,60}}|{_SHORTEST_WORDS})(?= )"
+)
 _CHANGED = _NOT_ORDINARY | _SHORT_FORMS.keys() | tables.SMALL_ACRONYMS | {"bce"}
 _OF_KEYS = words("major minor maj min clarinet trumpet instrument")
 _DIMENSIONS = words("L W H D Ø")
@@ -399,6 +408,7 @@ WORDS: tuple[Rule, ...] = (
         dotted_state,
         party,
         county_road,
+        land_survey,
         direction,
         dotted_abbreviation,
         slashed_abbreviation,
@@ -462,6 +472,8 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
     if word.islower() or (word[0].isupper() and word[1:].islower() and word not in _SHORTENED):
         if word.islower() and word in tables.SMALL_ACRONYMS and cursor.text[end : end + 1] != "'":
             return word[:-1].upper() + "s" if word[:-1] in tables.SMALL_ACRONYMS else word.upper()
+        if full := whole_without_stop(word):
+            return full if word.islower() else full.capitalize()
         is_era = word in ("bc", "ad", "bce") and cursor.previous.isdecimal()
         is_era = is_era or (word in ("am", "pm") and cursor.previous[-1:].isdecimal())  # "7-8pm"
         return word.upper() if is_era else word
