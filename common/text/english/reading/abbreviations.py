@@ -92,15 +92,19 @@ def calendar_list(cursor: Cursor, m: re.Match) -> str:
     return "" if cursor.touches_word else ", ".join(map(calendar_name, m[0].replace(".", "").split("/")))
 
 
-@form(r"(M|Tu?|W|Th|F|Sa)\s?[-–]\s?(Tu|W|Th|F|Sat?|Sun?|Fri)\.?(?:(?=[,:]?\s\d)|(?![\w-]))")
+@form(
+    r"(?:(M|Tu?|W|Th|F|Sa)\s?[-–]\s?(Tu|W|Th|F|Sat?|Sun?|Fri)|(?:M|Tu?)/(?:W|Th)(?:/F)?|Tu?/W/Th)\.?"
+    r"(?:(?=[,:]?\s\d)|(?![\w/-]))"
+)
 def working_days(cursor: Cursor, m: re.Match) -> str:
-    """M-F 9-5, M-Th 8-5, 9-5 M-F."""
+    """M-F 9-5, 9-5 M-Th, T/Th 2-4, M/W/F 9-10."""
     behind = m.end() + (cursor.text[m.end() : m.end() + 1] in (",", ":"))
     is_timed = cursor.next(behind)[:1].isdecimal() or cursor.previous[:1].isdecimal()
-    if cursor.touches_word or not is_timed:
+    if cursor.touches_word or not (is_timed or "/Th" in m[0]):
         return ""
-    names = tables.WEEKDAYS.values()
-    return " to ".join(next(name for name in names if name.startswith(day)) for day in m.groups())
+    days = m.groups() if m[1] else m[0].rstrip(".").split("/")
+    names = [next(name for name in tables.WEEKDAYS.values() if name.startswith(day)) for day in days]
+    return " to ".join(names) if m[1] else ", ".join(names)
 
 
 def slashed_abbreviation(cursor: Cursor) -> Reading | None:

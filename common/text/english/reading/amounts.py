@@ -71,6 +71,7 @@ _NO_MODEL = words("AD BC CE BCE ISO US UK EU UN AND OR THE OF TO IN FY")
 _VERSIONED = words("version python release ubuntu django kernel golang php")
 _COMPARED = words("≥ ≤ >= <= > < == = ~")
 _LETTERS_FOLLOW = re.compile(r"-[A-Z]{1,5}(?![\w'])")  # "4471-BLK"
+_NUMBERED = words("# no number case docket room rm suite ste office")  # "Rm. 2-117"
 _TRACKS = words(
     "track lesson exercise episode day week step disc cd chapters tracks scene slide verse stanza"
 )
@@ -185,7 +186,7 @@ def _is_code(cursor: Cursor, numbers: list[str]) -> bool:
         or cursor.text[cursor.at + len(numbers[0])] != "-"
     ):
         return False
-    is_numbered = cursor.previous.lower().rstrip(".") in ("#", "no", "number", "case", "docket")
+    is_numbered = cursor.previous.lower().rstrip(".") in _NUMBERED
     is_apart = len(numbers[1]) - len(numbers[0]) > 1 or float(numbers[1]) < float(numbers[0])
     is_decimal = any("." in number for number in numbers)  # "Llama-3.1-70B"
     return _is_behind_letters(cursor) or (is_numbered and is_apart and not is_decimal)

@@ -38,7 +38,10 @@ _EVENTS = (
     r"|delivery|sale|election|primary)\b"
 )
 _AMOUNT = r"""\s?(?:[^\w\s]{0,2}(?:"|″|[-–]\d)|in\b|inch|of\b|scale\b|mm\b|ratio|[+*×÷=])"""
-_RATED = r"\b(?:rate[ds]?|rating|scored?|scores|gave|gives?|got|gets?|solid)\s|:\s?"
+_RATED = (
+    r"\b(?:rate[ds]?|rating|scored?|scores|gave|gives?|got|gets?|solid)\s"
+    r"(?:(?:it|this|that|them|him|her)\s)?|:\s?"
+)
 _PAGES = (
     r"\b(?:stop|lap|page|p|slide|part|step|item|question|track|disc|photo|image|frame|retry|attempt|try|ep|thread|test|day"
     r"|week|lesson|chapter|episode|round|level|batch|epoch|stage|phase|shard|chunk|box)\.?\s"

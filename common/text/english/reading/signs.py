@@ -113,6 +113,7 @@ _LIMITS = re.compile(
 )
 _KEYED = re.compile(r"(?:\*#|[*#])(?:\d{1,16}[*#]){0,3}\d{1,16}#(?!\w)")
 _LETTERED = re.compile(r"\d{1,3}[a-e]")  # "Rule 10b-5"
+_CODE = re.compile(r"\d{1,4}[A-Z]-\d{3,}(?!\w)")  # "SN-88X-4410"
 _CLAUSES = re.compile(r"\w\)[-–]\(\w")  # "(a)–(c)"
 _COUNTER = re.compile(r"\s*\d{1,2}/(?=\s)")
 _ABSOLUTE = re.compile(r"\|([-−]?)([A-Za-z]|\d{1,9}(?:\.\d{1,9})?)\|")
@@ -328,7 +329,8 @@ def dash(cursor: Cursor) -> Reading | None:
         is_range = cursor.previous[:1].isdecimal() and (
             after in "123456789" or dashes == "–" or (after == "0" and ":" in cursor.previous)
         )
-        is_range = is_range and not (dashes == "-" and _LETTERED.fullmatch(cursor.previous))
+        is_code = _LETTERED.fullmatch(cursor.previous) or _CODE.match(text, cursor.at - len(cursor.previous))
+        is_range = is_range and not (dashes == "-" and is_code)
         is_range = is_range or is_letters or (before.isdecimal() and following in _NOW)
         is_era = after.isdecimal() or following in _ERAS or text.startswith(("A.D", "B.C"), end)
         is_range = is_range or (cursor.previous in _ERAS and is_era)

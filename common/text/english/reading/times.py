@@ -136,7 +136,14 @@ def _military(cursor: Cursor, hour: str, minute: str) -> str:
 @form(r"(0[1-9])([0-5]\d)(?!\w|[.,:/-]\d)")
 def early_time(cursor: Cursor, m: re.Match) -> str:
     """At 0915."""
-    if cursor.previous.lower() not in _BEFORE_TIME or not cursor.previous.isalpha():
+    is_set = cursor.previous == "for" and cursor.earlier.lower() in (
+        "alarm",
+        "set",
+        "scheduled",
+        "booked",
+        "due",
+    )
+    if not is_set and (cursor.previous.lower() not in _BEFORE_TIME or not cursor.previous.isalpha()):
         return ""
     return _military(cursor, m[1], m[2])
 

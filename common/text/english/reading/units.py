@@ -45,6 +45,7 @@ _TERM = re.compile(
 )
 _PER = re.compile(r"\s?/\s?([A-Za-zµμ]{1,12})(\^?[23²³])?(?![\w/])")
 _PER_AREA = re.compile(r"\s?/\s?(?:(km|m|cm|mm|mi|ft|in)\^?[2²]|sq\.?\s(mi|ft|km|m|in|yd))(?!\w)")
+_POINTS_OF_PERCENT = re.compile(r"\s?pp(?!\w)")
 _PERCENT = re.compile(r"\s?([%‰])")
 _DEGREE_SIGN = re.compile(
     r"\s?(?:[°º](?:\s?([CFK])(?!\w)|\s?([NSEW])(?:\.(?=\s[a-z]|[,;]))?(?![\w'.])|(?!\s?[CFKNSEW]\w|\w))|([℃℉])(?!\w))"
@@ -120,7 +121,10 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
         scale = match[1] or {"℃": "C", "℉": "F"}.get(match[3] or "", "")
         is_one = is_one or (not scale and cursor.next(match.end()) in _TURNS)  # "a 90° angle"
         pole = _POLES.get(match[2] or "", "")
-        return (" degree" if is_one else " degrees") + _SCALES[scale] + pole, match.end()
+        below = _PER.match(text, match.end())
+        is_rate = below is not None and unit_name(below[1]) is not None  # "10 °C/min", not "°C/Gas 7"
+        per, end = per_unit(cursor, match.end()) if is_rate else ("", match.end())
+        return (" degree" if is_one else " degrees") + _SCALES[scale] + pole + per, end
     if match := _DEGREE_WORD.match(text, end):
         return (" degree" if is_one else " degrees") + _SCALES[match[1] or match[2] or ""], match.end()
     if match := _INCHES.match(text, end):
@@ -151,6 +155,8 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
     if match := _IN_RECIPES.match(text, end):
         name = _RECIPE_UNITS[match[1]]
         return f" {name if is_one else plural_unit(name)}", match.end()
+    if "." in text[cursor.at : end] and (match := _POINTS_OF_PERCENT.match(text, end)):  # "0.4 pp"
+        return " percentage points", match.end()
     if match := _POINTS.match(text, end):
         return "-point", match.end()
     if (match := _WITHOUT_STOP.match(text, end)) and match[2] in _FOODS:
@@ -191,7 +197,7 @@ def _terms(cursor: Cursor, end: int) -> tuple[str, str, int]:
     while match := _TERM.match(cursor.text, end):
         joint, symbol, power, below, closing = match.groups()
         name = unit_name(symbol)
-        if not name or (joint.isspace() and not below) or (closing and not (is_open or "(" in joint)):
+        if not name or (joint.isspace() and not below):
             break
         name = _raised(name, power or (below or "").strip("⁻^{-}"))
         if "/" in joint or below:
@@ -200,8 +206,9 @@ def _terms(cursor: Cursor, end: int) -> tuple[str, str, int]:
             per += f" {name}"
         else:
             product += f" {name}"
-        is_open = (is_open or "(" in joint) and not closing
-        end = match.end()
+        is_open = is_open or "(" in joint
+        end = match.end() - (closing != "" and not is_open)  # "(63 ft-lb)"
+        is_open = is_open and not closing
     return product, per, end
 
 

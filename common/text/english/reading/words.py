@@ -388,6 +388,14 @@ def size_by(cursor: Cursor) -> Reading | None:
     return Reading("by", cursor.at + 1) if match else None
 
 
+@form(r"(X{0,3}S|S|M|L|\dXL)\s?[-–]\s?(X{1,4}L|[2-9]XL)(?![\w-])")
+def clothes_sizes(cursor: Cursor, m: re.Match) -> str:
+    """S-XXL, XS–3XL."""
+    if cursor.touches_word:
+        return ""
+    return re.sub(r"\d", lambda digit: f"{say.cardinal(int(digit[0]))} ", f"{m[1]} to {m[2]}")
+
+
 def behind_per(cursor: Cursor) -> Reading | None:
     """Per km², per sq ft."""
     if cursor.previous.lower() != "per":
@@ -411,6 +419,8 @@ WORDS: tuple[Rule, ...] = (
         land_survey,
         direction,
         dotted_abbreviation,
+        working_days,
+        clothes_sizes,
         slashed_abbreviation,
         size_by,
         logarithm,
@@ -421,7 +431,6 @@ WORDS: tuple[Rule, ...] = (
         letters_and_decimal,
         in_notation,
         numero,
-        working_days,
         word_with_digits,
     ),
     *(letter_with_sign, behind_per, book, short_word, abbreviation, money, joined_capitals, plain_word),
