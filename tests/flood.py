@@ -5,6 +5,7 @@ as that; with -s they print their figures.
 """
 
 import asyncio
+import math
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -37,6 +38,7 @@ class Found:
     answered: list[float] = field(default_factory=list)
     refused: list[float] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)  # an error that the client saw
+    soonest_failure: float = math.inf  # seconds of the request that failed most quickly
     wrong: list[str] = field(default_factory=list)  # an answer that is not the text's
     longest: float = 0.0  # seconds of any request
 
@@ -94,6 +96,7 @@ def flood(
                 await asyncio.sleep(BACK_OFF)
             else:
                 found.failed.append(f"{status} {content[:200]!r}")
+                found.soonest_failure = min(found.soonest_failure, took)
                 await asyncio.sleep(BACK_OFF)
         connection.close()
 
