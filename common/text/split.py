@@ -205,20 +205,21 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
         return False
     is_run = bool(earlier) and is_in_run(earlier[-1].lstrip(_OPENING)) and word.isalpha()
     is_run = is_run and (word[0].isupper() or not next_word[:1].isupper())
-    is_run = is_run and whole_before_stop(word.lower(), True) != ""
-    if _is_cut_short_before(text, mark.start() - len(word), word, end, following, is_run):
+    sign = text[following.end() : following.end() + 1]
+    is_whole = any(whole_before_stop(word, one, next_word or sign) for one in {False, is_run})
+    if _is_cut_short_before(text, mark.start() - len(word), word, end, following, is_whole):
         return False
     key = _abbreviated(word)
     is_counted = key != word.lower() or (bool(earlier) and earlier[-1][-1].isdigit())
     is_inch = key == "in" and (is_counted or word[0].isdigit())
     known = is_inch or _DOTTED.fullmatch(word) is not None
-    known = known or is_run or (_is_known(word) and (is_counted or not _needs_number(key)))
+    known = known or is_whole or (_is_known(word) and (is_counted or not _needs_number(key)))
     if lowercase:
         return not (capitals or known or (key == "cent" and earlier[-1:] == ["per"]))
     is_word = word.isalpha() and word.islower() and len(word) > 1 and not is_counted
     if not known:
         return True
-    is_sure = key in tables.ABBREVIATIONS or is_run or whole_before_stop(key, False) != ""
+    is_sure = key in tables.ABBREVIATIONS or is_whole
     if is_word and (key in tables.ALSO_WORDS or not is_sure):
         return True
     if key in ("sat", "wed", "sun") and next_word[1:].islower() and next_word.lower() not in _DAYTIMES:
@@ -245,19 +246,16 @@ def _abbreviated(word: str) -> str:
 def _is_known(word: str) -> bool:
     key = _abbreviated(word)
     is_unsaid = _UNSAID.fullmatch(word) is not None and word not in tables.UNITS
-    return (
-        key in tables.CUT_SHORT
-        or key in WITH_SENSES
-        or is_unsaid
-        or (key.replace("'", "").isalpha() and whole_before_stop(key, False) != "")
-    )
+    return key in tables.CUT_SHORT or key in WITH_SENSES or is_unsaid
 
 
 def _needs_number(key: str) -> bool:
     return key in tables.BEFORE_NUMBERS or key == "p"
 
 
-def _is_cut_short_before(text: str, at: int, word: str, end: int, following: re.Match, is_run: bool) -> bool:
+def _is_cut_short_before(
+    text: str, at: int, word: str, end: int, following: re.Match, is_whole: bool
+) -> bool:
     """Whether what follows tells that a word is cut short: "No. 5", "Vol. II", "Wed. Nov 11"."""
     key, next_word = _abbreviated(word), following[1]
     if key in tables.BEFORE_NAMES:
@@ -269,11 +267,10 @@ def _is_cut_short_before(text: str, at: int, word: str, end: int, following: re.
         or key in ("n°", "nº")
     )
     is_sign = is_sign or _SHILLINGS.fullmatch(word) is not None  # "10s. 6d."
-    if (is_sign or is_run or _is_known(word)) and _NUMBER_FOLLOWS.match(text, end):
+    if (is_sign or is_whole or _is_known(word)) and _NUMBER_FOLLOWS.match(text, end):
         return True
-    if (
-        (is_run or _is_known(word)) and len(key) > 1 and _INITIAL_FOLLOWS.match(text, end)
-    ):  # "dir. D. Villeneuve"
+    is_name = len(key) > 1 and _INITIAL_FOLLOWS.match(text, end) is not None  # "dir. D. Villeneuve"
+    if is_name and (is_whole or _is_known(word)):
         return True
     if key in WITH_SENSES and is_told_behind(word, text, at):
         return True

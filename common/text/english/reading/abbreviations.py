@@ -8,7 +8,7 @@ from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.capitals import letter_name, roman
 from melforge.common.text.english.reading.cursor import LETTER, Cursor, Reading, Rule, form
-from melforge.common.text.english.reading.cut_short import VOWELS, is_in_run, whole_before_stop
+from melforge.common.text.english.reading.cut_short import is_in_code, is_in_run, whole_before_stop
 from melforge.common.text.english.reading.dates import month, weekday
 from melforge.common.text.english.reading.formulas import FUNCTIONS, function_name
 from melforge.common.text.english.reading.latin import in_latin
@@ -155,7 +155,9 @@ def abbreviation(cursor: Cursor) -> Reading | None:
         return None
     word, end = cursor.word, cursor.word_end + 1
     key, following = word.lower(), cursor.next(end)
-    is_cased = word.isupper() or word[1:].islower() or key in tables.BEFORE_NAMES  # not "PCs."
+    is_cased = (
+        word.islower() or word.isupper() or word[1:].islower() or key in tables.BEFORE_NAMES
+    )  # not "PCs."
     if not is_cased or word == "EST":  # "8 pm EST."
         return None
     if cursor.text[end : end + 1].islower():  # "config.py"
@@ -225,10 +227,7 @@ def _whole(cursor: Cursor, word: str, end: int, following: str) -> str:
     is_place = following[:1].isdecimal() or following in (",", ";", ")") or cursor.previous == "of"
     if word in tables.STATES_WITH_STOP and is_place:  # "(N.D. Cal. 2007)", "State of Wash."
         return tables.STATES_WITH_STOP[word]
-    goes_on = following != "" and (word[0].isupper() or not following[0].isupper())
-    is_sure = goes_on and (is_run or following in (",", ";", ":"))
-    is_unsure = not (following or is_run or word.islower()) and bool(VOWELS & set(word.lower()))
-    return "" if is_unsure else whole_before_stop(word.lower(), is_sure)
+    return "" if is_in_code(cursor.text, cursor.at, end) else whole_before_stop(word, is_run, following)
 
 
 def _initial(cursor: Cursor, letter: str, end: int, following: str) -> Reading | None:

@@ -186,8 +186,10 @@ def _is_code(cursor: Cursor, numbers: list[str]) -> bool:
         or cursor.text[cursor.at + len(numbers[0])] != "-"
     ):
         return False
-    is_numbered = cursor.previous.lower().rstrip(".") in _NUMBERED
-    is_apart = len(numbers[1]) - len(numbers[0]) > 1 or float(numbers[1]) < float(numbers[0])
+    named = cursor.previous.lower().rstrip(".")
+    is_numbered = named in _NUMBERED
+    is_apart = len(numbers[1]) - len(numbers[0]) > 1
+    is_apart = is_apart or (named not in _ROOMS and float(numbers[1]) < float(numbers[0]))  # "Office 9-5"
     is_decimal = any("." in number for number in numbers)  # "Llama-3.1-70B"
     return _is_behind_letters(cursor) or (is_numbered and is_apart and not is_decimal)
 

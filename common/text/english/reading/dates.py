@@ -75,8 +75,9 @@ def date(cursor: Cursor, m: re.Match) -> str:
     """3/4/2021, 4.3.2021; the month first where both are possible, or in Britain the day."""
     if len(m[4]) == 2 and m[2] == "." and len(m[0]) < 8:  # a version
         return ""
-    if m[1] == m[3] == m[4] and m[2] == "-" and cursor.previous.lower() not in ("on", "dated", "since", ":"):
-        return ""  # "10-10-10 fertilizer"
+    is_mixture = m[1] == m[3] == m[4] and m[2] == "-" and cursor.next(m.end())[:1].islower()
+    if is_mixture and cursor.previous.lower() not in ("on", "dated", "since", ":"):  # "10-10-10 fertilizer"
+        return ""
     month, day = in_order(cursor, int(m[1]), int(m[3]))
     return _date(full_year(m[4]), month, day) or _date(full_year(m[4]), day, month)
 

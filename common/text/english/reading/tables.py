@@ -162,7 +162,7 @@ _ABBREVIATIONS = _pairs("""pk: Park; dr+: Doctor; st: Saint; req: required; sm: 
     pop~: population; dep~: deputy; cont: continued; std~: standard; vers: version; secy: Secretary;
     treas: Treasurer; chm: Chairman; cpo+: Chief Petty Officer; suppl: supplement; tol: tolerance; thm:
     theorem; alt: altitude; cu: cubic; plc: PLC; stat#: Statutes; addl: additional; admin~:
-    administrative; appl: applied; avail: available; cert~: certificate; cmte: committee; coll~: college;
+    administration; appl: applied; avail: available; cert~: certificate; cmte: committee; coll~: college;
     desc: description; diff~: difference; disc~: discount; dwg: drawing; equip: equipment; idx: index;
     imp~: important; instr: instructions; mach~: machine; mech: mechanical; neg: negative; perm~:
     permanent; prelim~: preliminary; proc~: procedure; prod~: production; pub~: public; rel~: relative;
@@ -207,7 +207,7 @@ _ABBREVIATIONS = _pairs("""pk: Park; dr+: Doctor; st: Saint; req: required; sm: 
     commanding; arty: artillery; spt: support; consgn: consignment; dt: date; lgt: light; lgts: lights;
     lvs: leaves; srs: seniors; conf: conference; deg: degree; pref: preferred; equiv: equivalent; exc:
     excellent; platf: platform; const: Constitution; div: division; univ: university; pkwy: Parkway; excl:
-    excluding; misc: miscellaneous; hosp: hospital; util: utilities; sched: schedule; evid: Evidence;
+    excluding; misc: miscellaneous; hosp: hospital; util: utility; sched: schedule; evid: Evidence;
     encl: enclosed; eval: evaluation; freq: frequency; maint: maintenance; matl: material; num: number;
     prev: previous; proj: project; recd: received; subj: subject; typ: typical; veh: vehicle; acad:
     academy; annot: annotated; bibl: bibliography; canc: canceled; clin: clinical; coeff: coefficient;
@@ -221,7 +221,10 @@ _ABBREVIATIONS = _pairs("""pk: Park; dr+: Doctor; st: Saint; req: required; sm: 
     transl: translated; wrnty: warranty; whse: warehouse; supvr: supervisor; stge: storage; dil: dilute;
     evap: evaporated; soln: solution; anhyd: anhydrous; recryst: recrystallized; bilat: bilateral; btry:
     Battery; cnty: County; decl: declaration; stip: stipulation; calcd: calculated; unk: unknown; lic:
-    license; loc: location; immac: immaculate; lndry: laundry""")
+    license; loc: location; immac: immaculate; lndry: laundry; tbl: table; spd: speed; sgd: signed; chmn:
+    Chairman; shpt: shipment; svc: service; fcst: forecast; bkrpt: bankrupt; brkr: broker; gnd: ground; hdqrs:
+    headquarters; lgth: length; mktg: marketing; pwr: power; whs: warehouse; hdlg: handling; rgn: region;
+    cmpd: compound; brdg: bridge; grp: group; amts: amounts""")
 # Cut short without a full stop too; none of them is a word, and most have no vowel to be said by.
 _SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: accounts; amt: amount; appt:
     appointment; appts: appointments; approx+: approximately; asst+: assistant; bldg: building; bldgs:
@@ -247,7 +250,7 @@ _IN_MESSAGES = _pairs("""bday: birthday; pls plz: please; ppl: people; thx thnx:
     tomorrow; tonite: tonight; txt: text; txts: texts; tix: tickets; sry: sorry; btwn: between; hmwk:
     homework; frm: from; smth: something; ystrdy: yesterday; alrdy: already; rn: right now; wrk: work;
     yday: yesterday; prolly: probably; tmr: tomorrow; tdy: today; cld: could; shld: should; wld: would;
-    jst: just; nxt: next; wht: what; whn: when; bfast: breakfast; hv: have; dnt: don't; rly: really; urs:
+    jst: just; nxt: next; wht: what; whn: when; bfast: breakfast; dnt: don't; rly: really; urs:
     yours; srsly: seriously""")
 # With an apostrophe for what is left out.
 SHORTENED = _pairs("""gov't: government; gov'ts: governments; int'l: international; nat'l: national;

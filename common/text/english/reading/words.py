@@ -30,7 +30,7 @@ from melforge.common.text.english.reading.capitals import (
 )
 from melforge.common.text.english.reading.chess import chess_move
 from melforge.common.text.english.reading.cursor import Cursor, Reading, Rule, form
-from melforge.common.text.english.reading.cut_short import whole_without_stop
+from melforge.common.text.english.reading.cut_short import is_in_code, whole_without_stop
 from melforge.common.text.english.reading.dates import month_and_day
 from melforge.common.text.english.reading.formulas import derivative, difference, limit, logarithm, quotient
 from melforge.common.text.english.reading.latin import in_latin, is_term, latin_parts, left_out_of, scripts_of
@@ -481,7 +481,7 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
     if word.islower() or (word[0].isupper() and word[1:].islower() and word not in _SHORTENED):
         if word.islower() and word in tables.SMALL_ACRONYMS and cursor.text[end : end + 1] != "'":
             return word[:-1].upper() + "s" if word[:-1] in tables.SMALL_ACRONYMS else word.upper()
-        if full := whole_without_stop(word):
+        if (full := whole_without_stop(word)) and not is_in_code(cursor.text, cursor.at, end):
             return full if word.islower() else full.capitalize()
         is_era = word in ("bc", "ad", "bce") and cursor.previous.isdecimal()
         is_era = is_era or (word in ("am", "pm") and cursor.previous[-1:].isdecimal())  # "7-8pm"
