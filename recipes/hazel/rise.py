@@ -12,6 +12,7 @@ if __name__ == "__main__":  # before PyTorch, so that it may be missing
     run_command("recipes.hazel.rise")
 
 import copy
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -55,12 +56,15 @@ def rising_symbols(symbols: Sequence[str]) -> np.ndarray:
     return np.array(voiced, bool) & (np.arange(len(symbols)) >= first)
 
 
-def raised(pitch: Tensor, where: Tensor, semitones: float, mean: Tensor, deviation: Tensor) -> Tensor:
+def raised(
+    pitch: Tensor, where: Tensor, semitones: float, mean: Tensor, deviation: Tensor, least: float = -math.inf
+) -> Tensor:
     """Pitch (B, N), in deviations (B, 1) from means (B, 1) in Hz, so many semitones higher `where` (B, N)
-    says.
+    says, and there at least `least` semitones above the mean.
     """
-    higher = ((pitch * deviation + mean) * 2 ** (semitones / 12) - mean) / deviation
-    return torch.where(where, higher, pitch)
+    higher = (pitch * deviation + mean) * 2 ** (semitones / 12)
+    higher = torch.maximum(higher, mean * 2 ** (least / 12))
+    return torch.where(where, (higher - mean) / deviation, pitch)
 
 
 def chosen(texts: Sequence[str], questions: Sequence[int]) -> list[int]:
@@ -80,12 +84,13 @@ def train(
     semitones: float,
     units: Tensor,
     epochs: int,
+    least: float = -math.inf,
 ) -> float:
     """Trains the pitch predictor, with the symbols int64 [N] and which of them rise, bool [N], of each text,
     and the numbers of its speakers (texts,).
 
-    `units`: mean and deviation of each speaker's pitch in Hz (2, speakers). Returns the mean squared error of
-    the last epoch.
+    `units`: mean and deviation of each speaker's pitch in Hz (2, speakers). `least` as in `raised`. Returns
+    the mean squared error of the last epoch.
     """
     model.eval().requires_grad_(False)
     predictor = model.pitch_predictor
@@ -106,7 +111,7 @@ def train(
                 speaker = speakers[rows]
                 with torch.no_grad():
                     encoded, _, pitch = before.encode(symbols, torch.from_numpy(lengths[rows]), speaker)
-                    wanted = raised(pitch[:, 0], where, semitones, *units[:, speaker, None])
+                    wanted = raised(pitch[:, 0], where, semitones, *units[:, speaker, None], least)
                 loss = F.mse_loss(predictor(encoded, mask), wanted, reduction="sum") / mask.sum()
                 optimiser.zero_grad()
                 loss.backward()
@@ -123,6 +128,8 @@ def main() -> None:
     parser.add_argument("weights", type=Path, help="weights.safetensors of a training run")
     parser.add_argument("--corpus", type=Path, required=True, help="a prepared corpus, for its texts")
     parser.add_argument("--semitones", type=finite, required=True, help="how much higher questions end")
+    what = "how far above the speaker's mean pitch they end at least (default: anywhere)"
+    parser.add_argument("--least", type=finite, default=-math.inf, metavar="SEMITONES", help=what)
     what = "how many times each text is seen (default: %(default)s)"
     parser.add_argument("--epochs", type=positive, default=4, help=what)
     parser.add_argument("-o", "--output", type=Path, required=True, help="file to write")
@@ -144,7 +151,7 @@ def main() -> None:
     model = trained_network(source, FastPitch)
     units, speakers = torch.tensor(pitch_units(source)).float(), torch.from_numpy(labels.speaker[rows])
     torch.manual_seed(0)
-    error = train(model, ids, rising, speakers, args.semitones, units, args.epochs)
+    error = train(model, ids, rising, speakers, args.semitones, units, args.epochs, args.least)
     learnt = model.pitch_predictor.state_dict(prefix="pitch_predictor.")
     replace_weights(args.weights, args.output, {name: value.numpy() for name, value in learnt.items()})
     print(f"{args.output}: {len(questions)} of {len(rows)} texts are raised; mean squared error {error:.4f}")

@@ -31,6 +31,12 @@ def test_semitones_are_of_hertz():
     torch.testing.assert_close(higher, torch.tensor([[0.5, (500 - 200) / 50]]))
 
 
+def test_the_end_of_a_question_that_falls_is_at_least_so_far_above_the_mean():
+    where = torch.tensor([[False, True, True]])
+    higher = raised(torch.tensor([[0.5, -2.0, 6.0]]), where, 0.0, *UNITS[:, [0], None], least=12.0)
+    torch.testing.assert_close(higher, torch.tensor([[0.5, 200 / 50, 6.0]]))
+
+
 def test_only_the_pitch_where_questions_end_is_another():
     model, _ = tiny_fastpitch(n_speakers=2)
     with torch.no_grad():
