@@ -316,3 +316,34 @@ def test_a_body_in_tiny_chunks_is_read_a_few_at_a_time(server, monkeypatch):
             assert answer.status_code == 200
 
         assert longest_step(monkeypatch, requested) < MOST_WORK
+
+
+def test_all_that_lives_is_searched_for_garbage_when_nobody_waits(server, monkeypatch):
+    from melforge.common.serve import app
+
+    searches = []
+
+    def note(phase, about):
+        if phase == "start" and about["generation"] == 2:
+            searches.append(server.service.running)
+
+    def live():
+        return [[] for _ in range(200 * gc.get_threshold()[0])]  # Python would search twice
+
+    monkeypatch.setattr(app, "GARBAGE_CHECK", 0.01)
+    monkeypatch.setattr(app, "BUSY_CHECKS", 10**9)
+    gc.callbacks.append(note)
+    try:
+        with server.service.admitted("", [None]):
+            searches.clear()
+            kept = live()
+            time.sleep(0.1)
+            assert not searches
+        wait_for(lambda: searches)
+        monkeypatch.setattr(app, "BUSY_CHECKS", 1)
+        with server.service.admitted("", [None]):
+            searches.clear()
+            kept += live()
+            wait_for(lambda: searches[:1] == [1])
+    finally:
+        gc.callbacks.remove(note)
