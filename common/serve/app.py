@@ -47,7 +47,8 @@ EXPOSED = (
     "x-melforge-warnings",
 )
 GARBAGE_CHECK, BUSY_CHECKS = 1.0, 60  # seconds, and how many of them it may wait for a quiet moment
-NEVER = 2**31 - 1
+FEW_TASKS = 32  # with which few callers are here
+NEVER, SELDOM = 2**31 - 1, 10  # searches of what is young before one of all; the latter is Python's own
 IDLE_CHECKS = 10  # checks within the time after which an idle pair is unloaded
 
 
@@ -140,8 +141,9 @@ async def replace_hanging(service: Service) -> None:
 
 
 async def collect_garbage(service: Service) -> None:
-    """Has Python search all that is alive for garbage when nobody waits, or once a minute: it would hold who
-    waits for up to a tenth of a second. What is young it searches when it likes.
+    """Has Python search all that is alive for garbage when that is little and nobody waits, or once a minute.
+
+    That holds all threads, with a thousand callers for a tenth of a second. What is young it always searches.
     """
     usual = gc.get_threshold()
     gc.set_threshold(*usual[:2], NEVER)
@@ -150,7 +152,9 @@ async def collect_garbage(service: Service) -> None:
         while True:
             await asyncio.sleep(GARBAGE_CHECK)
             checks += 1
-            if any(gc.get_count()[1:]) and (not service.running or checks >= BUSY_CHECKS):
+            _, young, old = gc.get_count()
+            is_quiet = not service.running and len(asyncio.all_tasks()) <= FEW_TASKS
+            if (young or old) if is_quiet else (old > SELDOM and checks >= BUSY_CHECKS):
                 gc.collect()
                 checks = 0
     finally:
