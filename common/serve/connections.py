@@ -135,6 +135,11 @@ class LiveConnection(WebSocketsSansIOProtocol):
         super().__init__(*given, **named)
         self._held = Held()
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._held.note(0)
+        self.conn.parser.close()  # which refers to all that has come, and to itself
+
     def keepalive_timeout(self) -> None:
         super().keepalive_timeout()
         self.transport.abort()

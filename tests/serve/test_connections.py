@@ -1,11 +1,13 @@
 """Connections that bring no request, more of them than there is room for, and a log that nobody reads."""
 
+import gc
 import json
 import logging
 import os
 import socket
 import sys
 import threading
+import weakref
 from contextlib import ExitStack, contextmanager, suppress
 
 import httpx
@@ -272,6 +274,27 @@ def test_a_message_may_come_in_any_number_of_empty_frames_and_is_one_piece(serve
         one.sendall(b"\x01\x85\0\0\0\0" + text[:5] + empty * 5000 + b"\x80\x8a\0\0\0\0" + text[5:])
         assert b'{"type": "done"}' in one.makefile("rb").read()
     assert max(most) == 1
+
+
+@pytest.mark.serve
+@pytest.mark.parametrize("path", [f"{SPEECH}/live", "/v1/realtime?model=gpt-realtime"])
+def test_a_socket_goes_with_its_client_and_not_with_a_search_for_garbage(server, monkeypatch, path):
+    known, begin = [], connections.LiveConnection.__init__
+
+    def begun(self, *given, **named):
+        begin(self, *given, **named)
+        known.append(weakref.ref(self))
+
+    monkeypatch.setattr(connections.LiveConnection, "__init__", begun)
+    gc.disable()
+    try:
+        with connected(server.url) as one:
+            one.sendall(LIVE.replace(f"{SPEECH}/live".encode(), path.encode()))
+            assert one.recv(12) == b"HTTP/1.1 101"
+            one.sendall(b"\x81\xff" + (70_000).to_bytes(8) + bytes(60_000))
+        wait_for(lambda: known and not any(one() for one in known))
+    finally:
+        gc.enable()
 
 
 def test_sentences_that_wait_and_conversations_are_limited_too(monkeypatch):

@@ -245,6 +245,7 @@ class Session(ABC):
         finally:
             receiving.cancel()
             await self.be_silent()
+            del self.speaker  # whose end refers to this: a cycle, with all that has come
 
     async def be_silent(self) -> None:
         await ended(self.speaker)
