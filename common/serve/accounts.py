@@ -39,7 +39,7 @@ def make_router(service: Service) -> APIRouter:
                 raise ApiError(403, "the usage of others is for keys with admin: true", "key", "not_admin")
             key = caller
         end = end or datetime.now(UTC).date()
-        start = start or end - timedelta(DAYS)
+        start = start or max(end, date.min + timedelta(DAYS)) - timedelta(DAYS)
         try:
             rows = await asyncio.to_thread(service.usage.database.read, start, end, key)
         except Exception as error:

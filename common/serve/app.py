@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -45,6 +46,9 @@ EXPOSED = (
     "x-melforge-unspoken",
     "x-melforge-warnings",
 )
+GARBAGE_CHECK, BUSY_CHECKS = 1.0, 60  # seconds, and how many of them it may wait for a quiet moment
+FEW_TASKS = 32  # with which few callers are here
+NEVER, SELDOM = 2**31 - 1, 10  # searches of what is young before one of all; the latter is Python's own
 IDLE_CHECKS = 10  # checks within the time after which an idle pair is unloaded
 
 
@@ -104,7 +108,8 @@ class Plainly:
 @asynccontextmanager
 async def upkeep(service: Service) -> AsyncIterator[None]:
     """Loads the first pair, and does what is to be done now and then."""
-    tasks = [asyncio.create_task(service.load_first()), asyncio.create_task(replace_hanging(service))]
+    work = (service.load_first(), replace_hanging(service), collect_garbage(service))
+    tasks = [asyncio.create_task(one) for one in work]
     if service.orders is not None:
         tasks.append(asyncio.create_task(service.orders.follow()))
     if service.settings.idle_unload is not None:
@@ -133,6 +138,27 @@ async def replace_hanging(service: Service) -> None:
         await asyncio.sleep(HANGING_CHECK)
         if given_up := service.scheduler.replace_hanging(STEP_LIMIT):
             log("workers replaced", logging.ERROR, workers=given_up)
+
+
+async def collect_garbage(service: Service) -> None:
+    """Has Python search all that is alive for garbage when that is little and nobody waits, or once a minute.
+
+    That holds all threads, with a thousand callers for a tenth of a second. What is young it always searches.
+    """
+    usual = gc.get_threshold()
+    gc.set_threshold(*usual[:2], NEVER)
+    checks = 0  # since the last search
+    try:
+        while True:
+            await asyncio.sleep(GARBAGE_CHECK)
+            checks += 1
+            _, young, old = gc.get_count()
+            is_quiet = not service.running and len(asyncio.all_tasks()) <= FEW_TASKS
+            if (young or old) if is_quiet else (old > SELDOM and checks >= BUSY_CHECKS):
+                gc.collect()
+                checks = 0
+    finally:
+        gc.set_threshold(*usual)
 
 
 async def unload_idle(service: Service, seconds: float) -> None:

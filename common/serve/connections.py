@@ -12,8 +12,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.exceptions import InvalidState
+from websockets.frames import CloseCode
 
+from melforge.common.serve.errors import ApiError
 from melforge.common.serve.handing import Handed, HandedConnection
+from melforge.common.serve.incoming import Held
 from melforge.common.serve.metrics import log
 from melforge.common.serve.settings import ServeSettings
 
@@ -124,8 +127,18 @@ class HttpConnection(H11Protocol):
 
 class LiveConnection(WebSocketsSansIOProtocol):
     """uvicorn's WebSocket, which fails where a message is no UTF-8 and its sender has closed behind it, or an
-    answer comes behind the end, logs an error where one is refused, and stays with who reads nothing.
+    answer comes behind the end, logs an error where one is refused, stays with who reads nothing, and keeps
+    all that comes of messages that are not whole.
     """
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._held = Held()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._held.note(0)
+        self.conn.parser.close()  # which refers to all that has come, and to itself
 
     def keepalive_timeout(self) -> None:
         super().keepalive_timeout()
@@ -134,8 +147,22 @@ class LiveConnection(WebSocketsSansIOProtocol):
     def data_received(self, data: bytes) -> None:
         try:
             super().data_received(data)
+            self._held.note(len(self.conn.reader.buffer) + sum(map(len, self.frames)))
         except InvalidState:
             self.handle_parser_exception()
+        except ApiError as error:
+            self.conn.fail(CloseCode.TRY_AGAIN_LATER, str(error))
+            self.handle_parser_exception()
+
+    def handle_cont(self, event: Any) -> None:
+        """Adds to one piece: a list of empty frames, of which any number may come, is larger."""
+        message: Any = self.frames[0]
+        if isinstance(message, bytes):
+            message = bytearray(message)
+        message += event.data
+        self.frames = [message]
+        if event.fin:
+            self.send_receive_event_to_app()
 
     async def send(self, message: Any) -> None:
         if self.close_sent and self.handshake_complete:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable
 from contextlib import asynccontextmanager, suppress
-from tempfile import SpooledTemporaryFile
-from typing import BinaryIO, TypeVar, cast
+from tempfile import SpooledTemporaryFile, TemporaryFile
+from typing import BinaryIO, ClassVar, TypeVar, cast
 
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
-from melforge.common.serve.errors import ApiError
+from melforge.common.serve.errors import ApiError, overloaded
 
 BODY_SECONDS = 30.0  # in which a request's body must have come
 IN_MEMORY = 1 << 16  # bytes of a recording that comes, of many perhaps; more are on disk
+
+# Bytes in memory of what has come and is not whole, or not begun: of all callers together, and of each who is
+# not counted.
+HELD_BY_ALL, HELD_BY_EACH = 32 << 20, 1 << 14
 
 T = TypeVar("T")
 
@@ -24,9 +28,30 @@ class Left(Exception):
     """The client disconnected before the end of its answer."""
 
 
-def recording_file() -> BinaryIO:
-    """An empty file for a recording that comes. It goes with its last user."""
-    return cast(BinaryIO, SpooledTemporaryFile(IN_MEMORY))
+class Held:
+    """What is held in memory for one caller until it is whole, or its turn comes."""
+
+    _all: ClassVar[int] = 0
+
+    def __init__(self) -> None:
+        self._size = 0
+
+    def note(self, size: int) -> None:
+        """It has so many bytes now; 503 if all callers' together are too many, and it is to be given up."""
+        size = size if size > HELD_BY_EACH else 0
+        Held._all += size - self._size
+        self._size = size
+        if size and Held._all > HELD_BY_ALL:
+            self.note(0)
+            raise overloaded("too much of what callers send waits in memory: try again later")
+
+    def __del__(self) -> None:
+        self.note(0)
+
+
+def recording_file(size: int = 0) -> BinaryIO:
+    """An empty file for a recording that comes, of so many bytes at least. It goes with its last user."""
+    return cast(BinaryIO, TemporaryFile() if size > IN_MEMORY else SpooledTemporaryFile(IN_MEMORY))
 
 
 async def read_json(request: Request, most: int) -> bytes:
@@ -65,18 +90,19 @@ async def in_time(seconds: float) -> AsyncGenerator[None, None]:
         raise ApiError(408, f"the body did not come in {seconds:g} seconds", code="timeout") from None
 
 
-async def body_chunks(request: Request, most: int) -> AsyncGenerator[bytes, None]:
-    """The body as it comes; 413 if it is longer than `most` bytes."""
+async def body_chunks(request: Request, most: int, in_memory: bool = True) -> AsyncGenerator[bytes, None]:
+    """The body as it comes, and is kept; 413 if it is longer than `most` bytes."""
     too_large = ApiError(413, f"the body has more than {most} bytes", code="request_too_large")
     stated = request.headers.get("content-length", "")
     if stated.isdecimal() and int(stated) > most:
         raise too_large
-    size = 0
+    size, held = 0, Held()
     try:
         async for chunk in request.stream():
             size += len(chunk)
             if size > most:
                 raise too_large
+            held.note(size if in_memory else 0)
             yield chunk
     except ClientDisconnect:
         raise ApiError(400, "the client left before the end of its request") from None

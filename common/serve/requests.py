@@ -102,6 +102,14 @@ class SpeechFields(BaseModel):
         0, ge=0, le=MOST_RETRIES, description="further seeds for a sentence that attention failed on"
     )
 
+    @model_validator(mode="after")
+    def _emptied(self) -> SpeechFields:
+        """What has no effect keeps its name alone: it may be large, and a request waits."""
+        ignored = sorted(self.model_extra or {})[:MOST_NAMES]
+        self.__pydantic_extra__ = {name[:LONGEST_NAME]: None for name in ignored}
+        self.instructions = self.instructions and self.instructions[:1]
+        return self
+
     @property
     def voice_name(self) -> str:
         return self.voice if isinstance(self.voice, str) else self.voice.id
@@ -183,7 +191,8 @@ class BatchFields(BaseModel):
 
 
 def known_fields(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if name in SpeechRequest.model_fields}
+    known = SpeechRequest.model_fields.keys() - NOT_USED
+    return {name: value for name, value in fields.items() if name in known}
 
 
 def require_few_parts(written: bytes) -> None:

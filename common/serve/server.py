@@ -65,6 +65,7 @@ def make_server(service: Service, handed: Handed | None = None) -> Server:
         server_header=False,
         backlog=ACCEPTED,
         ws_max_size=settings.body_bytes,
+        ws_per_message_deflate=False,  # speech hardly gets smaller, and all would wait for it
         ws_ping_timeout=settings.seconds,  # pings arrive behind audio, which may wait for its listener
         timeout_graceful_shutdown=CLOSING_SECONDS,
         ssl_certfile=settings.certificate,

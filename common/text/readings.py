@@ -12,6 +12,7 @@ from melforge.common.text.marked import places_of
 from melforge.common.text.markup import is_marked
 from melforge.common.text.words import words_of
 
+LONGEST_WRITTEN = 100  # characters that are shown of what is written without a blank, for each of its words
 _WORD = re.compile("[A-Za-z']+")
 
 
@@ -65,7 +66,7 @@ def _word_rows(frontend: Frontend, text: str, utterance: Utterance, start: int) 
         yield {
             "word": word.text,
             "said": said,
-            "written": written,
+            "written": written if len(written) <= LONGEST_WRITTEN else f"{written[:LONGEST_WRITTEN]}…",
             "start": begin,
             "end": begin + len(written),
             "source": source,

@@ -1,11 +1,13 @@
 """Connections that bring no request, more of them than there is room for, and a log that nobody reads."""
 
+import gc
 import json
 import logging
 import os
 import socket
 import sys
 import threading
+import weakref
 from contextlib import ExitStack, contextmanager, suppress
 
 import httpx
@@ -14,12 +16,13 @@ import pytest
 from websockets.sync.client import connect
 
 from melforge.common.audio.sound_files import c_libraries_silenced
-from melforge.common.serve import connections
+from melforge.common.serve import connections, incoming
 from melforge.common.serve.logs import BURST, MOST_LINES, WINDOW, JsonLines, Seldom
 from melforge.common.serve.protocols import live
-from tests.serve.conftest import PATIENCE, SPEECH, UPGRADE, own_pcm, running, serving, wait_for
+from tests.serve.conftest import JSON, PATIENCE, SPEECH, UPGRADE, own_pcm, running, serving, wait_for
 from tests.serve.test_api import speak_instead
 
+LIVE = f"GET {SPEECH}/live HTTP/1.1\r\nHost: localhost\r\n".encode() + UPGRADE + b"\r\n"
 HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 UNFINISHED = b"POST /v1/models HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"
 
@@ -97,7 +100,7 @@ def test_a_message_that_is_no_utf_8_leaves_no_fault_though_its_sender_closes_beh
     server, caplog, before
 ):
     with connected(server.url) as one:
-        one.sendall(f"GET {SPEECH}/live HTTP/1.1\r\nHost: localhost\r\n".encode() + UPGRADE + b"\r\n")
+        one.sendall(LIVE)
         assert one.recv(12) == b"HTTP/1.1 101"
         one.sendall(before + b"\x81\x81\0\0\0\0\xff" + b"\x88\x80\0\0\0\0")  # all at once
         assert one.makefile("rb").read().endswith(b"\x88\x00")  # the close is answered
@@ -117,7 +120,7 @@ def test_a_mistake_that_is_answered_behind_the_end_of_its_socket_leaves_no_fault
     monkeypatch.setattr("melforge.common.serve.gate.log", lambda event, **fields: lines.append(fields))
     message = json.dumps({"type": "text", "text": "Yes."}).encode()
     with connected(server.url) as one:
-        one.sendall(f"GET {SPEECH}/live HTTP/1.1\r\nHost: localhost\r\n".encode() + UPGRADE + b"\r\n")
+        one.sendall(LIVE)
         assert one.recv(12) == b"HTTP/1.1 101"
         one.sendall(bytes([0x81, 0x80 + len(message), 0, 0, 0, 0]) + message)
         assert begun.wait(PATIENCE)
@@ -230,3 +233,84 @@ def test_what_libraries_write_to_stderr_themselves_is_not_seen(capfd):
         os.write(2, b"warning: this file is odd\n")
     os.write(2, b"seen\n")
     assert capfd.readouterr().err == "seen\n"
+
+
+@pytest.mark.serve
+def test_what_comes_of_all_callers_together_is_limited_but_for_small_requests(server, monkeypatch):
+    monkeypatch.setattr(incoming, "HELD_BY_ALL", 100_000)
+    head = f"POST {SPEECH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head = f"{head}Content-Length: 70000\r\n\r\n".encode()
+    large = json.dumps(own_pcm(instructions="x" * 70_000))
+    with connected(server.url) as first, connected(server.url) as second:
+        first.sendall(head + bytes(60_000))
+        wait_for(lambda: incoming.Held._all >= 60_000)
+        second.sendall(head + bytes(40_001))
+        answer = second.recv(1000)
+        assert answer.startswith(b"HTTP/1.1 503 ") and b"retry-after: 1\r\n" in answer.lower()
+        assert server.speak().status_code == 200
+        with connected(server.url) as third:
+            third.sendall(LIVE)
+            assert third.recv(12) == b"HTTP/1.1 101"
+            third.sendall(b"\x81\xff" + (70_000).to_bytes(8) + bytes(4 + 40_001))
+            assert b"\x03\xf5too much of what callers send" in third.makefile("rb").read()  # 1013
+    wait_for(lambda: not incoming.Held._all)
+    with server.client() as client:
+        assert client.post(SPEECH, content=large, headers=JSON).status_code == 200
+
+
+@pytest.mark.serve
+def test_a_message_may_come_in_any_number_of_empty_frames_and_is_one_piece(server, monkeypatch):
+    most, received = [], connections.LiveConnection.data_received
+
+    def watched(self, data):
+        received(self, data)
+        most.append(len(self.frames))
+
+    monkeypatch.setattr(connections.LiveConnection, "data_received", watched)
+    empty, text = b"\x00\x80\0\0\0\0", b'{"type": "end"}'
+    with connected(server.url) as one:
+        one.sendall(LIVE)
+        assert one.recv(12) == b"HTTP/1.1 101"
+        one.sendall(b"\x01\x85\0\0\0\0" + text[:5] + empty * 5000 + b"\x80\x8a\0\0\0\0" + text[5:])
+        assert b'{"type": "done"}' in one.makefile("rb").read()
+    assert max(most) == 1
+
+
+@pytest.mark.serve
+@pytest.mark.parametrize("path", [f"{SPEECH}/live", "/v1/realtime?model=gpt-realtime"])
+def test_a_socket_goes_with_its_client_and_not_with_a_search_for_garbage(server, monkeypatch, path):
+    known, begin = [], connections.LiveConnection.__init__
+
+    def begun(self, *given, **named):
+        begin(self, *given, **named)
+        known.append(weakref.ref(self))
+
+    monkeypatch.setattr(connections.LiveConnection, "__init__", begun)
+    gc.disable()
+    try:
+        with connected(server.url) as one:
+            one.sendall(LIVE.replace(f"{SPEECH}/live".encode(), path.encode()))
+            assert one.recv(12) == b"HTTP/1.1 101"
+            one.sendall(b"\x81\xff" + (70_000).to_bytes(8) + bytes(60_000))
+        wait_for(lambda: known and not any(one() for one in known))
+    finally:
+        gc.enable()
+
+
+def test_sentences_that_wait_and_conversations_are_limited_too(monkeypatch):
+    from melforge.common.serve.errors import ApiError
+    from melforge.common.serve.protocols.live import Sentences
+    from melforge.common.serve.protocols.realtime_items import Conversation, Item
+
+    monkeypatch.setattr(incoming, "HELD_BY_ALL", 50_000)
+    waiting, conversation = Sentences(), Conversation()
+    waiting.put_nowait("a" * 30_000)
+    waiting.require_room()
+    conversation.add(Item("1", "user", [{"text": "a" * 30_000}]))
+    with pytest.raises(ApiError, match="waits in memory"):
+        conversation.place_for(None, None)
+    waiting.get_nowait()
+    waiting.require_room()
+    assert conversation.place_for(None, None) == 1
+    del conversation
+    assert not incoming.Held._all

@@ -115,7 +115,7 @@ def test_a_large_answer_takes_little_memory_and_little_of_the_loop_at_a_time(ser
     assert longest_step(monkeypatch, requested) < MOST_WORK
 
 
-def test_a_socket_s_large_messages_are_compressed_in_pieces(server, made, monkeypatch):
+def test_a_socket_s_large_messages_are_sent_in_pieces(server, made, monkeypatch):
     from websockets.sync.client import connect
 
     url = f"{server.url.replace('http', 'ws', 1)}{SPEECH}/live"
@@ -305,6 +305,13 @@ def test_unknown_fields_of_a_batch_are_not_kept_for_each_text():
     assert batch.texts == [{"voice": "hazel", "input": "a"}] * 64
 
 
+def test_of_fields_without_effect_the_names_alone_are_kept():
+    from melforge.common.serve.requests import SpeechRequest
+
+    wanted = SpeechRequest(**speech(instructions="x" * 100_000, other="y" * 100_000, **{"z" * 100: 1}))
+    assert wanted.ignored == ["instructions", "other", "z" * 64] and len(wanted.model_dump_json()) < 3000
+
+
 def test_a_body_in_tiny_chunks_is_read_a_few_at_a_time(server, monkeypatch):
     body = json.dumps(speech("a")).encode() + b" " * 20_000
     with server.client() as client:
@@ -316,3 +323,34 @@ def test_a_body_in_tiny_chunks_is_read_a_few_at_a_time(server, monkeypatch):
             assert answer.status_code == 200
 
         assert longest_step(monkeypatch, requested) < MOST_WORK
+
+
+def test_all_that_lives_is_searched_for_garbage_when_nobody_waits(server, monkeypatch):
+    from melforge.common.serve import app
+
+    searches = []
+
+    def note(phase, about):
+        if phase == "stop" and about["generation"] == 2:
+            searches.append(server.service.running)
+
+    def live():
+        return [[] for _ in range(200 * gc.get_threshold()[0])]  # Python would search twice
+
+    monkeypatch.setattr(app, "GARBAGE_CHECK", 0.01)
+    monkeypatch.setattr(app, "BUSY_CHECKS", 10**9)
+    gc.callbacks.append(note)
+    try:
+        with server.service.admitted("", [None]):
+            searches.clear()
+            kept = live()
+            time.sleep(0.1)
+            assert not searches
+        wait_for(lambda: searches)
+        monkeypatch.setattr(app, "BUSY_CHECKS", 1)
+        with server.service.admitted("", [None]):
+            searches.clear()
+            kept += live()
+            wait_for(lambda: searches[:1] == [1])
+    finally:
+        gc.callbacks.remove(note)

@@ -445,6 +445,11 @@ WRONG = [
         "response.audio.output.voice",
         "invalid_value",
     ),
+    (
+        {**CREATE, "response": {"metadata": {str(n): "" for n in range(17)}}},
+        "response.metadata",
+        "invalid_value",
+    ),
     ({**CREATE, "response": 3}, "response", "invalid_type"),
     (CREATE, "response", "nothing_to_speak"),
     (CANCEL, None, "response_cancel_not_active"),

@@ -281,6 +281,11 @@ def test_who_cancels_leaves_nothing_behind(server):
     wait_for(lambda: threading.active_count() <= threads + 1, "the threads' ends")
 
 
+def test_a_text_of_megabytes_is_refused_before_it_is_read(server):
+    with refused("RESOURCE_EXHAUSTED", "more than 1048576 bytes"):
+        client(server.riva).synthesize("a" * 2_000_000)
+
+
 def test_an_answer_that_its_caller_refuses_is_no_fault_of_the_server(server, caplog):
     little = {
         "grpc.max_receive_message_length": 1000,

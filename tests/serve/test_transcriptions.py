@@ -224,6 +224,11 @@ MODEL = b'\r\n--x\r\nContent-Disposition: form-data; name="model"\r\n\r\nwhisper
             b"--x\r\n" + b'Content-Disposition: form-data; name="a"\r\n\r\nc\r\n--x\r\n' * 70,
             "Maximum number of fields is 64",
         ),
+        (
+            "multipart/form-data; boundary=x",
+            MODEL[2:] + b"1" * 70_000 + b"\r\n--x--\r\n",
+            "Part exceeded maximum size of 64KB",
+        ),
     ],
 )
 def test_a_wrong_form_is_refused(hears, kind, body, message):

@@ -164,6 +164,7 @@ def test_each_kind_of_request_is_counted_for_its_key(place, table, direct):  # n
         require_error(client.get("/v1/usage?key=Boss"), 403)
         require_error(client.get("/v1/usage?start=someday"), 400)
         assert client.get("/v1/usage?end=2020-01-01").json() == {"object": "list", "data": []}
+        assert client.get("/v1/usage?end=0001-01-01").json() == {"object": "list", "data": []}
         with server.client("two") as boss:
             assert (
                 boss.get("/v1/usage?key=Ann").json()["data"] == rows == boss.get("/v1/usage").json()["data"]

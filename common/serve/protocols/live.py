@@ -17,6 +17,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import ExitStack, aclosing, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from sys import getsizeof
 from typing import Any
 
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
@@ -27,8 +28,16 @@ from melforge.common.serve.annotations import Annotations
 from melforge.common.serve.answer import answer_for, in_order, pieces
 from melforge.common.serve.errors import ApiError, overloaded
 from melforge.common.serve.gate import CALLER, KEY_PROTOCOL, RECORD
+from melforge.common.serve.incoming import Held
 from melforge.common.serve.metrics import log
-from melforge.common.serve.requests import SpeechFields, SpeechRequest, given, parse, require_few_parts
+from melforge.common.serve.requests import (
+    SpeechFields,
+    SpeechRequest,
+    given,
+    known_fields,
+    parse,
+    require_few_parts,
+)
 from melforge.common.serve.service import Service, Speaking
 from melforge.common.text.markup import is_ssml
 from melforge.common.text.split import MARK, split_sentences
@@ -87,6 +96,29 @@ class Sentence:
         if self.spoken is not None:
             self.spoken.job.cancel()
         self.admission.close()
+
+
+class Sentences(asyncio.Queue[str | None]):
+    """Those that wait to be spoken; None is the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._bytes, self._held = 0, Held()
+
+    def _put(self, item: str | None) -> None:
+        super()._put(item)
+        self._bytes += getsizeof(item)
+
+    def _get(self) -> str | None:
+        item = super()._get()
+        self._bytes -= getsizeof(item)
+        return item
+
+    def require_room(self) -> None:
+        """503 if a further text cannot be taken."""
+        if self.qsize() > MOST_WAITING:
+            raise overloaded(f"{self.qsize()} sentences wait: this text was not taken")
+        self._held.note(self._bytes)
 
 
 async def coming(texts: asyncio.Queue[str | None]) -> AsyncIterator[str]:
@@ -209,9 +241,11 @@ class Session(ABC):
                 except ApiError as error:
                     await self.refuse(error, message)
                 receiving = asyncio.create_task(self.socket.receive())
+                del done, received, message  # which is large perhaps, and the next one may not come for long
         finally:
             receiving.cancel()
             await self.be_silent()
+            del self.speaker  # whose end refers to this: a cycle, with all that has come
 
     async def be_silent(self) -> None:
         await ended(self.speaker)
@@ -255,7 +289,7 @@ class LiveSession(Session):
         super().__init__(service, socket)
         self.fields: dict[str, Any] = dict(DEFAULTS)
         self.text = GrowingText(service.settings.max_characters)
-        self.waiting: asyncio.Queue[str | None] = asyncio.Queue()
+        self.waiting = Sentences()
         self.number = 0
 
     async def take(self, message: dict[str, Any]) -> None:
@@ -263,15 +297,14 @@ class LiveSession(Session):
         if kind == "session":
             fields = {**DEFAULTS, **given(message)}
             self.service.require(request_of(fields, ""))
-            self.fields = fields
+            self.fields = known_fields(fields)
         elif kind == "text":
             if not isinstance(text := message.get("text"), str):
                 raise ApiError(400, "text: a text is wanted", "text", "invalid_value")
             if len(text) > (most := self.service.settings.max_characters):
                 too_long = f"text: {len(text)} characters, of {most} at most in a message"
                 raise ApiError(400, too_long, "text", "string_above_max_length")
-            if self.waiting.qsize() > MOST_WAITING:
-                raise overloaded(f"{self.waiting.qsize()} sentences wait: this text was not taken")
+            self.waiting.require_room()
             self._enqueue(await asyncio.to_thread(self.text.add, text))
         elif kind in ("flush", "end"):
             self._enqueue(self.text.rest())
@@ -280,7 +313,7 @@ class LiveSession(Session):
         elif kind == "cancel":
             await self.be_silent()
             self.text.rest()
-            self.waiting = asyncio.Queue()
+            self.waiting = Sentences()
             self.speaker = asyncio.create_task(self.speak())
             await self.send({"type": "cancelled"})
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -52,7 +53,7 @@ def make_router(service: Service) -> APIRouter:
         return BatchAnswer(service, wanted, caller_of(request), arrived, record_of(request))
 
     @router.post("/audio/phonemize", openapi_extra=body_schema(PhonemizeRequest))
-    async def phonemize(request: Request) -> dict[str, Any]:
+    async def phonemize(request: Request) -> Response:
         """How a text would be said: symbols and words, with their places in the text."""
         wanted: SpeechFields = parse(await read_json(request, settings.body_bytes), PhonemizeRequest)
         with service.admitted(caller_of(request), [wanted.input]):
@@ -61,10 +62,16 @@ def make_router(service: Service) -> APIRouter:
             analysed = await service.analyse(tts, wanted, controls)
             frontend = with_own_words(tts.frontend, wanted.own_words)
             frontend = spoken_by(frontend, tts.name_of(controls.speaker))
-            found = await asyncio.to_thread(phonemized, frontend, wanted.text, analysed)
+
+            def found() -> bytes:
+                about = {"model": pair.name, "voice": pair.voice}
+                said = phonemized(frontend, wanted.text, analysed)
+                return json.dumps({**about, **said}, ensure_ascii=False).encode()
+
+            answer = Response(await asyncio.to_thread(found), media_type="application/json")
             used = Used(requests=1, characters=len(wanted.input))
             await service.count(pair.name, pair.voice, used).wait()
-        return {"model": pair.name, "voice": pair.voice, **found}
+        return answer
 
     @router.get("/models")
     async def models() -> dict[str, Any]:

@@ -10,12 +10,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from melforge.common.audio.wire import DEFAULT_RATE
 from melforge.common.serve.errors import ApiError
 from melforge.common.serve.protocols.live import DEFAULTS
-from melforge.common.serve.requests import SpeechRequest, given
+from melforge.common.serve.requests import Name, SpeechRequest, given
 
 PCM = "audio/pcm"
 G711_RATE = 8000  # Hz
 LONGEST_ID = 64
-MOST_PARTS, MOST_INPUTS = 64, 256  # of an item, and of a response
+MOST_PARTS, MOST_INPUTS, MOST_METADATA = 64, 256, 16  # of an item, and of a response
 OPENAI = "gpt-"  # begins OpenAI's names of models that converse
 # Fields of a request for speech that a session's output may have beside OpenAI's.
 OWN = frozenset(SpeechRequest.model_fields) - {
@@ -76,8 +76,8 @@ class AudioFormat(RealtimeObject):
 class HeardLanguage(RealtimeObject):
     """Of whom, and in what, the ear transcribes."""
 
-    model: str = "whisper-1"
-    language: str = ""
+    model: Name = "whisper-1"
+    language: Name = ""
 
 
 class AudioInput(RealtimeObject):
@@ -111,7 +111,7 @@ class RealtimeFields(RealtimeObject):
     """A session's."""
 
     type: Literal["realtime", "transcription"] = "realtime"
-    model: str = "gpt-realtime"
+    model: Name = "gpt-realtime"
     output_modalities: Modalities = ["audio"]
     audio: SessionAudio = SessionAudio()
 
@@ -175,7 +175,7 @@ class ResponseFields(RealtimeObject):
     instructions: str = ""
     output_modalities: Modalities = ["audio"]
     conversation: Literal["auto", "none"] = "auto"
-    metadata: dict[str, str] | None = None
+    metadata: dict[Name, Name] | None = Field(None, max_length=MOST_METADATA)
 
 
 class Truncation(RealtimeObject):

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from melforge.common.serve.errors import ApiError, overloaded
+from melforge.common.serve.incoming import Held
 from melforge.common.serve.protocols.live import MOST_WAITING
 from melforge.common.serve.protocols.realtime_fields import AudioOutput, ResponseFields
 
@@ -101,6 +102,7 @@ class Conversation:
 
     def __init__(self) -> None:
         self.items: list[Item] = []
+        self._held = Held()
 
     def add(self, item: Item, place: int | None = None) -> None:
         """At a place of `place_for`, or at the end. The oldest ones that wait for nothing make room."""
@@ -119,6 +121,7 @@ class Conversation:
         if len(waiting) >= MOST_WAITING or characters >= MOST_CHARACTERS:
             words = f"{len(waiting)} items wait to be spoken, of {characters} characters"
             raise overloaded(f"{words}: this one was not taken")
+        self._held.note(sum(item.characters for item in self.items))
         if name and any(item.id == name for item in self.items):
             raise ApiError(400, "item.id: there is an item of this id", "item.id", "invalid_value")
         if before in (None, ROOT):

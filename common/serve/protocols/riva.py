@@ -38,6 +38,7 @@ async def start_riva(service: Service, host: str, port: int) -> tuple[grpc.aio.S
         "grpc.so_reuseport": int(settings.processes > 1),
         "grpc.max_receive_message_length": ROOM
         + max(settings.body_bytes, min(settings.recording_bytes, MOST_BYTES)),
+        "grpc.http2.bdp_probe": 0,  # it would let each call send megabytes ahead, those too that are refused
         "grpc.max_send_message_length": -1,  # `RivaSpeech` has a limit
         "grpc.max_allowed_incoming_connections": most_connections(settings),
         "grpc.max_connection_idle_ms": IDLE_SECONDS * 1000,

@@ -31,6 +31,8 @@ ASR: Any = riva_asr_pb2
 HEALTH: Any = health_pb2
 ENCODINGS: Any = riva_audio_pb2.AudioEncoding  # type: ignore[attr-defined]
 
+WITH_SOUND = (ASR.RecognizeRequest, ASR.StreamingRecognizeRequest)
+
 CODES = {
     400: grpc.StatusCode.INVALID_ARGUMENT,
     401: grpc.StatusCode.UNAUTHENTICATED,
@@ -82,6 +84,8 @@ class RivaCall:
         received: Any = aiter(self._messages)
         async with aclosing(received):  # which holds its last message
             async for data in received:
+                if kind not in WITH_SOUND and len(data) > (most := self.service.settings.body_bytes):
+                    raise ApiError(413, f"the message has more than {most} bytes", code="request_too_large")
                 try:
                     message = parse(data) if len(data) < LARGE else await asyncio.to_thread(parse, data)
                 except DecodeError:

@@ -27,6 +27,7 @@ from melforge.common.serve.service import Service
 CODINGS = {"ENCODING_UNSPECIFIED": PCM, "LINEAR_PCM": PCM, "MULAW": MU_LAW, "ALAW": A_LAW}
 HEADS, LONGEST_HEAD = (b"RIFF", b"fLaC", b"OggS", b"ID3"), 4  # of sound files
 AT_ONCE = 1 << 18  # bytes of samples in which pauses are looked for
+READ_AT_ONCE = 2  # recordings, each in memory three times; the ear hears one at a time
 MOST_CHANNELS = 8
 SHORTEST_PAUSE = 0.2  # seconds
 # What clients ask for by default, and an ear of plain words has not.
@@ -51,7 +52,7 @@ class IncomingSound:
 
     def file(self, data: bytes) -> BinaryIO:
         """A sound file, or samples, as a sound file; 400 if it is not known how these are to be read."""
-        file = recording_file()
+        file = recording_file(len(data))
         if not data.startswith(HEADS):
             if self.coding not in SAMPLE_BYTES:
                 raise refusal("encoding", "this is no sound file, and its encoding is for files")
@@ -77,18 +78,19 @@ class RivaHearing:
 
     def __init__(self, service: Service) -> None:
         self.service, self.hearing = service, service.hearing
+        self._reading = asyncio.Semaphore(READ_AT_ONCE)
 
     async def recognize(self, call: RivaCall) -> AsyncGenerator[bytes, None]:
         """The transcript of a recording, which is not read before there is room for it."""
         with self._admitted(call):
-            async with in_time(UPLOAD_SECONDS):
+            async with in_time(UPLOAD_SECONDS), self._reading:
                 request: Any = await call.message(ASR.RecognizeRequest)
-            sound = self._sound(call, request.config)
-            answer = ASR.RecognizeResponse()
-            if request.HasField("id"):
-                answer.id.CopyFrom(request.id)
-            file = await asyncio.to_thread(self._file, sound, request)
-            del request  # with the memory of its recording
+                sound = self._sound(call, request.config)
+                answer = ASR.RecognizeResponse()
+                if request.HasField("id"):
+                    answer.id.CopyFrom(request.id)
+                file = await asyncio.to_thread(self._file, sound, request)
+                del request  # with the memory of its recording
             transcript = await self.hearing.transcribe(file)
             note_heard(self.service, call.record, transcript, call.arrived)
         if transcript.text:

@@ -38,14 +38,14 @@ from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart, Synthesize
 from melforge.common.errors import InputError
 from melforge.common.files import version
 from melforge.common.serve.answer import answer_for, each
-from melforge.common.serve.errors import ApiError, overloaded
-from melforge.common.serve.incoming import IN_MEMORY, recording_file
+from melforge.common.serve.errors import ApiError
+from melforge.common.serve.incoming import IN_MEMORY, Held, recording_file
 from melforge.common.serve.metrics import log
 from melforge.common.serve.protocols.live import (
     DEFAULTS,
-    MOST_WAITING,
     GrowingText,
     Sentence,
+    Sentences,
     coming,
     ended,
     in_turn,
@@ -197,7 +197,7 @@ class WyomingClient:
     def __init__(self, service: Service, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
         self.service, self.reader, self.writer = service, reader, writer
         self.text = GrowingText(service.settings.max_characters)
-        self.sentences: asyncio.Queue[str | None] = asyncio.Queue()
+        self.sentences = Sentences()
         self.speaker: asyncio.Task[None] | None = None  # of a text that comes in parts
         self.language = ""  # of what is recorded
         self.format: AudioStart | None = None  # of a recording that comes
@@ -214,6 +214,7 @@ class WyomingClient:
                 kind, self.busy = event.type, True
                 await self.take(event)
                 self.busy = False
+                del event  # which is large perhaps, and the next one may not come for long
                 await asyncio.sleep(0)  # many events may be there already
         except (ConnectionError, asyncio.IncompleteReadError, TimeoutError):
             raise
@@ -231,10 +232,11 @@ class WyomingClient:
             if not line:
                 return None
             require_few_parts(line)
-            head = json.loads(line)
+            head, held = json.loads(line), Held()
             more, payload = (int(head.get(key) or 0) for key in ("data_length", "payload_length"))
             if not (0 <= more <= self.service.settings.body_bytes and 0 <= payload <= LONGEST_CHUNK):
                 raise ApiError(413, "an event has too many bytes", code="too_large")
+            held.note(more + payload)
             data = dict(head.get("data") or {})
             if more:
                 require_few_parts(written := await self.reader.readexactly(more))
@@ -256,8 +258,7 @@ class WyomingClient:
             fields = fields_of(SynthesizeStart.from_event(event))
             self.speaker = asyncio.create_task(self.speak_parts(fields))
         elif SynthesizeChunk.is_type(kind) and self.speaker is not None:
-            if self.sentences.qsize() > MOST_WAITING:
-                raise overloaded(f"{self.sentences.qsize()} sentences wait")
+            self.sentences.require_room()
             text = SynthesizeChunk.from_event(event).text
             if len(text) > (longest := self.service.settings.max_characters):
                 raise ApiError(400, f"text: {len(text)} characters, of {longest} at most in a part", "text")
@@ -341,7 +342,7 @@ class WyomingClient:
         """Ends a text that comes in parts, and forgets it."""
         if self.speaker is not None:
             self.speaker.cancel()
-        self.speaker, self.sentences = None, asyncio.Queue()
+        self.speaker, self.sentences = None, Sentences()
         self.text.rest()
 
     # Hearing

@@ -97,6 +97,14 @@ def test_commands_tell_and_take_them(tmp_path, capsys):
     assert capsys.readouterr().out.startswith("{HH AH0 L OW1}!")
 
 
+def test_what_is_written_without_a_blank_is_not_repeated_for_each_of_its_words():
+    frontend, text = get_frontend("english"), "中" * 1000
+    found = phonemized(frontend, text, frontend(text))
+    words = [word for utterance in found["utterances"] for word in utterance["words"]]
+    assert len(words) == 1000 and {word["written"] for word in words} == {"中" * 100 + "…"}
+    assert {(word["start"], word["end"]) for word in words} == {(0, 1000)}
+
+
 @pytest.mark.parametrize("name", ["english", "tacotron2", "fastpitch"])
 def test_words_stand_where_they_are_written_also_in_marked_texts(name):
     frontend = get_frontend(name)
