@@ -14,32 +14,26 @@ from melforge.common.text.markup import PlainText, analyse, is_ssml
 from melforge.common.text.ssml import DEEPEST
 from melforge.common.text.style import PLAIN
 from melforge.common.text.words import words_of
+from tests.tables import read_tables
 
 ENGLISH = get_frontend("english")
 PUBLISHED = ("tacotron2", "fastpitch", "fastspeech")
 
-PARTS = (Path(__file__).parent / "ssml.txt").read_text("utf-8").split("\n\n")
-TABLES = {
-    part[2:].partition(":")[0]: part.partition("\n")[2] for part in PARTS
-}  # "# NAME: what its rows are"
-
-
-def rows(table: str) -> list[tuple[str, ...]]:
-    return [tuple(part.strip() for part in line.split("=>")) for line in table.strip().splitlines()]
+TABLES = read_tables(Path(__file__).parent / "ssml.txt")
 
 
 def ssml(body: str):
     return analyse(ENGLISH, f"<speak>{body}</speak>")
 
 
-@pytest.mark.parametrize(("body", "wanted"), rows(TABLES["WORDS"]))
+@pytest.mark.parametrize(("body", "wanted"), TABLES["WORDS"])
 def test_what_is_said(body, wanted):
     assert " / ".join(utterance.normalised for utterance in ssml(body).utterances) == wanted.replace(
         ", /", " /"
     )
 
 
-@pytest.mark.parametrize(("body", "wanted"), rows(TABLES["PAUSES"]))
+@pytest.mark.parametrize(("body", "wanted"), TABLES["PAUSES"])
 def test_pauses(body, wanted):
     utterances = ssml(body).utterances
     lead = f"[{utterances[0].lead:g}] " if utterances[0].lead else ""
@@ -52,7 +46,7 @@ def test_pauses(body, wanted):
     assert lead + " ".join(found) == wanted
 
 
-@pytest.mark.parametrize(("tags", "wanted"), rows(TABLES["STYLES"]))
+@pytest.mark.parametrize(("tags", "wanted"), TABLES["STYLES"])
 @pytest.mark.parametrize("name", ["english", "fastpitch"])
 def test_styles(tags, wanted, name):
     ends = "".join(f"</{tag}>" for tag in reversed(re.findall(r"<(\w+)", tags)))
@@ -67,7 +61,7 @@ def test_styles(tags, wanted, name):
     assert set().union(*of_words[:2], of_words[-1]) == {PLAIN}
 
 
-@pytest.mark.parametrize(("text", "message"), rows(TABLES["ERRORS"]))
+@pytest.mark.parametrize(("text", "message"), TABLES["ERRORS"])
 def test_what_is_wrong_has_a_place(text, message):
     with pytest.raises(
         InputError, match=f"^SSML, line .*{message}" if "line" not in message else f"^SSML, {message}"
@@ -75,12 +69,12 @@ def test_what_is_wrong_has_a_place(text, message):
         analyse(ENGLISH, text.replace("\\n", "\n"))
 
 
-@pytest.mark.parametrize(("body", "wanted"), rows(TABLES["WARNINGS"]))
+@pytest.mark.parametrize(("body", "wanted"), TABLES["WARNINGS"])
 def test_what_changes_nothing_is_said(body, wanted):
     assert [w.startswith(f"SSML, {wanted}") for w in ssml(body).warnings] == [True] * bool(wanted)
 
 
-@pytest.mark.parametrize(("body", "wanted"), rows(TABLES["MARKS"]))
+@pytest.mark.parametrize(("body", "wanted"), TABLES["MARKS"])
 def test_marks_stand_before_a_symbol(body, wanted):
     found = [
         f"{name} {(*u.symbols, 'end')[at].removeprefix('@')}"
@@ -153,14 +147,6 @@ def test_published_frontends_have_breaks_subs_and_says(name):
     assert second.normalised.startswith("two third")
 
 
-BRACKETS = """
-one [pause:0.5s] two => one, [0.5] two
-one [pause:500ms] two => one, [0.5] two
-One. [pause:2s] Two. => One. [2] Two.
-I say [tomato](/təˈmɑːtoʊ/). => I say tomato.
-I say [tomato](/T AH0 M AA1 T OW0/). => I say tomato.
-one [rate:80%]two[/rate] three => one two three
-"""
 # As they are without marks: links, and what is no mark.
 ORDINARY = [
     "See [the docs](/docs/) and [this](http://example.org/a/b) or [that](/a/b/).",
@@ -170,7 +156,7 @@ ORDINARY = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "wanted"), rows(BRACKETS))
+@pytest.mark.parametrize(("text", "wanted"), TABLES["BRACKETS"])
 def test_marks_in_brackets(text, wanted):
     found = [
         u.normalised
