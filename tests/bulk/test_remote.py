@@ -200,15 +200,8 @@ def test_workers_runs_and_a_store_that_are_killed_again_and_again_leave_the_same
 
     def speak_once(folder: str, seen: set[str]) -> int:
         """Runs the command; where more objects have come something is killed. The status."""
-        words = words_of(
-            tiny_voice,
-            f"{store.address}/in.txt",
-            f"{store.address}/{folder}",
-            "--format",
-            "flac",
-            "--workers",
-            2,
-        )
+        places = f"{store.address}/in.txt", f"{store.address}/{folder}"
+        words = words_of(tiny_voice, *places, "--format", "flac", "--workers", 2)
         command = [sys.executable, "-m", "melforge", "speak", *words]
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
         with contextlib.ExitStack() as stack:

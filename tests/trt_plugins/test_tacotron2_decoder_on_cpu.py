@@ -61,19 +61,8 @@ def library(tmp_path_factory) -> ctypes.CDLL:
     folder = tmp_path_factory.mktemp("host")
     (folder / "decoder.cpp").write_text(host_source())
     macros = [f"-D{name}={value}" for name, value in sizes_of(RAGGED).macros]
-    command = [
-        "g++",
-        "-O2",
-        "-U_FORTIFY_SOURCE",
-        "-std=c++20",
-        "-w",
-        "-shared",
-        "-fPIC",
-        *macros,
-        "decoder.cpp",
-        "-o",
-        "decoder.so",
-    ]
+    words = "g++ -O2 -U_FORTIFY_SOURCE -std=c++20 -w -shared -fPIC decoder.cpp -o decoder.so"
+    command = [*words.split(), *macros]
     made = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
     return ctypes.CDLL(str(folder / "decoder.so"))
