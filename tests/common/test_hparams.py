@@ -101,7 +101,7 @@ def test_shipped_files_load_and_differ_as_they_say():
 )
 def test_what_is_wrong_is_said_with_its_place(text, message, tmp_path):
     with pytest.raises(ValueError, match=message):
-        load(tmp_path, text.replace("\\n", "\n"))
+        load(tmp_path, text)
 
 
 def test_a_file_in_another_encoding_is_named_with_its_line(tmp_path):

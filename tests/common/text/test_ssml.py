@@ -66,7 +66,7 @@ def test_what_is_wrong_has_a_place(text, message):
     with pytest.raises(
         InputError, match=f"^SSML, line .*{message}" if "line" not in message else f"^SSML, {message}"
     ):
-        analyse(ENGLISH, text.replace("\\n", "\n"))
+        analyse(ENGLISH, text)
 
 
 @pytest.mark.parametrize(("body", "wanted"), TABLES["WARNINGS"])
