@@ -30,6 +30,7 @@ os.environ["OMP_WAIT_POLICY"] = os.environ.get("OMP_WAIT_POLICY", "passive")
 
 import numpy as np
 import pytest
+import yaml
 
 from melforge.common.files import locked, write_bytes
 
@@ -47,6 +48,10 @@ def has_gpu() -> bool:
     return torch.cuda.is_available()
 
 
+def has_no_gpu() -> bool:
+    return not has_gpu()
+
+
 def has_two_gpus() -> bool:
     import torch
 
@@ -62,6 +67,10 @@ def has_tensorrt(portable: bool = False) -> bool:
         return False
 
 
+def has_portable_tensorrt() -> bool:
+    return has_tensorrt(portable=True)
+
+
 def has_module(name: str) -> bool:
     try:
         importlib.import_module(name)
@@ -70,10 +79,8 @@ def has_module(name: str) -> bool:
     return True
 
 
-def has_zeroconf() -> bool:
-    """Whether the package is here, and what is sent to the address of mDNS arrives on this machine."""
-    if not has_module("zeroconf"):
-        return False
+def hears_multicast() -> bool:
+    """Whether what is sent to the address of mDNS arrives on this machine."""
     group = socket.inet_aton("224.0.0.251")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
         try:
@@ -89,23 +96,14 @@ def has_zeroconf() -> bool:
 
 def has_openai_js() -> bool:
     folder = os.environ.get("MELFORGE_NODE_MODULES")
-    return shutil.which("node") is not None and folder is not None and Path(folder, "openai").is_dir()
-
-
-def has_browser() -> bool:
-    return NEEDS["serve"].found() and has_module("playwright") and shutil.which("chromium") is not None
+    return folder is not None and Path(folder, "openai").is_dir()
 
 
 def is_checkout() -> bool:
-    git = shutil.which("git")
-    return (
-        git is not None and subprocess.run([git, "-C", ROOT, "ls-files"], capture_output=True).returncode == 0
-    )
+    return subprocess.run(["git", "-C", ROOT, "ls-files"], capture_output=True).returncode == 0
 
 
 def has_nvrtc() -> bool:
-    if not has_module("cuda.bindings.nvrtc"):
-        return False
     from cuda.bindings import nvrtc
 
     try:
@@ -116,8 +114,6 @@ def has_nvrtc() -> bool:
 
 
 def has_half_on_host() -> bool:
-    if shutil.which("g++") is None:
-        return False
     with tempfile.TemporaryDirectory() as folder:
         command = ["g++", "-std=c++20", "-x", "c++", "-c", "-", "-o", f"{folder}/half.o"]
         return subprocess.run(command, input=b"_Float16 half;", capture_output=True).returncode == 0
@@ -135,10 +131,6 @@ def has_in_its_python(variable: str, package: str) -> bool:
     python = os.environ.get(variable)
     command = [python, "-c", f"import {package}"]
     return bool(python) and subprocess.run(command, capture_output=True).returncode == 0
-
-
-def has_manifests() -> bool:
-    return shutil.which("helm") is not None and all(map(has_module, ("kubernetes_validate", "compose_spec")))
 
 
 def has_the_exporter() -> bool:
@@ -162,140 +154,38 @@ def has_room_for_decoder() -> bool:
     return has_gpu() and needs_of(Sizes()).lacking("cuda") is None
 
 
+def has_azurite() -> bool:
+    return shutil.which(os.environ.get("MELFORGE_AZURITE", "azurite-blob")) is not None
+
+
 def has_postgres() -> bool:
-    return has_module("pg8000") and any(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    return any(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 
 
 class Need(NamedTuple):
-    """What tests need, how to get it, and whether it is here."""
+    """A row of needs.yaml."""
 
     what: str
-    get: str
-    found: Callable[[], bool]
+    get: str = ""
+    modules: str = ""
+    programs: str = ""
+    files: str = ""
+    python: str = ""
+    check: str = ""
+
+    def is_met(self) -> bool:
+        return (
+            all(map(has_module, self.modules.split()))
+            and all(map(shutil.which, self.programs.split()))
+            and all(map(os.path.exists, self.files.split()))
+            and (not self.python or has_in_its_python(*self.python.split()))
+            and (not self.check or bool(globals()[self.check]()))
+        )
 
 
-def modules(*names: str) -> Callable[[], bool]:
-    return lambda: all(map(has_module, names))
-
-
-def program(name: str) -> Callable[[], bool]:
-    return lambda: shutil.which(name) is not None
-
-
-NEEDS: dict[str, Need] = {
-    "gpu": Need("an NVIDIA GPU", "", has_gpu),
-    "products": Need("a GPU that runs our kernels of products, of 8.0 on", "", has_products),
-    "decoder_launch": Need(
-        "a GPU with room for Tacotron 2's decoder in one launch: docs/gpus.md", "", has_room_for_decoder
-    ),
-    "two_gpus": Need("two NVIDIA GPUs", "", has_two_gpus),
-    "no_gpu": Need("a machine without an NVIDIA GPU", "CUDA_VISIBLE_DEVICES=''", lambda: not has_gpu()),
-    "trt": Need("TensorRT or TensorRT for RTX", "pip install -e '.[trt]'", has_tensorrt),
-    "rtx": Need(
-        "TensorRT for RTX, which builds without a GPU",
-        "pip install -e '.[trt]'",
-        lambda: has_tensorrt(portable=True),
-    ),
-    "checkout": Need("a checkout of the project", "git clone", is_checkout),
-    "pycuda": Need("pycuda", "pip install pycuda", modules("pycuda.driver")),
-    "wyoming": Need("wyoming", "pip install -e '.[wyoming]'", modules("wyoming", "fastapi", "uvicorn")),
-    "riva": Need(
-        "NVIDIA's Riva client", "pip install -e '.[riva]'", modules("riva.client", "fastapi", "uvicorn")
-    ),
-    "zeroconf": Need("zeroconf, and multicast on this machine", "pip install zeroconf", has_zeroconf),
-    "mcp": Need("MCP's SDK", "pip install -e '.[mcp]'", modules("mcp.server.mcpserver")),
-    "speech_dispatcher": Need(
-        "Speech Dispatcher", "apt install speech-dispatcher", program("speech-dispatcher")
-    ),
-    "postgres": Need(
-        "Postgres and pg8000", "apt install postgresql; pip install -e '.[postgres]'", has_postgres
-    ),
-    "otel": Need(
-        "OpenTelemetry's SDK", "pip install -e '.[otel]'", modules("opentelemetry.sdk.trace", "fastapi")
-    ),
-    "otlp": Need(
-        "OpenTelemetry's exporter",
-        "pip install -e '.[otel]'",
-        modules("opentelemetry.exporter.otlp.proto.http.trace_exporter"),
-    ),
-    "s3": Need("s3fs and moto's server", "pip install s3fs 'moto[server]'", modules("s3fs", "moto.server")),
-    "gs": Need(
-        "gcsfs and an emulator of Google's store",
-        "pip install gcsfs gcp-storage-emulator",
-        modules("gcsfs", "gcp_storage_emulator.server"),
-    ),
-    "az": Need(
-        "adlfs and Azurite",
-        "pip install adlfs, npm install azurite, $MELFORGE_AZURITE=.../node_modules/.bin/azurite-blob",
-        lambda: (
-            has_module("adlfs")
-            and shutil.which(os.environ.get("MELFORGE_AZURITE", "azurite-blob")) is not None
-        ),
-    ),
-    "hf": Need("huggingface_hub", "pip install huggingface_hub", modules("huggingface_hub")),
-    "triton": Need("Triton", "pip install triton, on Linux", modules("triton")),
-    "cuda_bindings": Need("cuda.bindings", "PyTorch's build for CUDA", modules("cuda.bindings.nvrtc")),
-    "nvrtc": Need("cuda.bindings and NVRTC", "PyTorch's build for CUDA", has_nvrtc),
-    "nvcc": Need("nvcc", "the CUDA toolkit", program("nvcc")),
-    "gxx": Need("a g++ that knows _Float16", "g++ 13", has_half_on_host),
-    "onnxruntime_headers": Need(
-        "g++ and ONNX Runtime's C++ headers",
-        "$ONNXRUNTIME_INCLUDE, see .ci/run",
-        lambda: shutil.which("g++") is not None and onnxruntime_headers() is not None,
-    ),
-    "openssl": Need("openssl", "apt install openssl", program("openssl")),
-    "ffmpeg": Need("ffmpeg", "apt install ffmpeg", program("ffmpeg")),
-    "serve": Need(
-        "the server and a client",
-        "pip install -e '.[serve]' httpx",
-        modules("fastapi", "uvicorn", "prometheus_client", "websockets", "soxr", "httpx"),
-    ),
-    "align": Need(
-        "pocketsphinx, pyworld and soxr",
-        "pip install -e '.[train]'",
-        modules("pocketsphinx", "pyworld", "soxr"),
-    ),
-    "teacher": Need(
-        "hibari-tts, pocketsphinx, pyworld and soxr",
-        "pip install -e '.[train]'",
-        modules("hibari", "pocketsphinx", "pyworld", "soxr"),
-    ),
-    "curl": Need("curl", "apt install curl", program("curl")),
-    "openai_js": Need(
-        "OpenAI's client for JavaScript",
-        "npm install openai; $MELFORGE_NODE_MODULES, its folder node_modules",
-        has_openai_js,
-    ),
-    "openai": Need("OpenAI's client", "pip install openai", modules("openai")),
-    "livekit": Need("LiveKit", "pip install livekit-plugins-openai", modules("livekit.plugins.openai")),
-    "pipecat": Need("Pipecat", "pip install 'pipecat-ai[openai]'", modules("pipecat.services.openai.tts")),
-    "livekit_nvidia": Need(
-        "LiveKit for NVIDIA", "pip install livekit-plugins-nvidia", modules("livekit.plugins.nvidia")
-    ),
-    "pipecat_nvidia": Need(
-        "Pipecat for NVIDIA", "pip install 'pipecat-ai[nvidia]'", modules("pipecat.services.nvidia.tts")
-    ),
-    "litserve": Need("LitServe", "pip install -e '.[litserve]'", modules("litserve")),
-    "browser": Need(
-        "Playwright, Chromium and the server", "apt install chromium; pip install -e '.[dev]'", has_browser
-    ),
-    "tritonserver": Need(
-        "tritonserver",
-        "$MELFORGE_TRITON_PYTHON, the Python of an environment with '.[tritonserver]'",
-        lambda: has_in_its_python("MELFORGE_TRITON_PYTHON", "pytriton"),
-    ),
-    "ray": Need(
-        "Ray",
-        "$MELFORGE_RAY_PYTHON, the Python of an environment with '.[ray]'",
-        lambda: has_in_its_python("MELFORGE_RAY_PYTHON", "ray.serve"),
-    ),
-    "exporter": Need(
-        "PyTorch and onnxscript of the packed graphs",
-        "the versions in common/export/graphs/made_with.json",
-        has_the_exporter,
-    ),
-    "manifests": Need("Helm and schemas", "Helm, see .ci/run; pip install -e '.[manifests]'", has_manifests),
-    "dev_full": Need("/dev/full", "Linux", lambda: Path("/dev/full").exists()),
+NEEDS = {
+    marker: Need(**row)
+    for marker, row in yaml.safe_load((Path(__file__).parent / "needs.yaml").read_text()).items()
 }
 
 
@@ -338,7 +228,7 @@ def stand_for(other: str) -> None:
 
 @functools.cache
 def lacks(marker: str) -> bool:
-    return not NEEDS[marker].found()
+    return not NEEDS[marker].is_met()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -512,6 +402,15 @@ def save_trained(path: Path, network, config, **info) -> Path:
     state = {name: value for name, value in network.state_dict().items() if not name.startswith("attention.")}
     save_file({name: value.contiguous() for name, value in state.items()}, path, metadata=metadata)
     return path
+
+
+def spoken_audio(samples: np.ndarray, **fields: Any):
+    """What was spoken, of which only these fields say something."""
+    from melforge.common.speech import Audio, Timings
+
+    nothing = dict.fromkeys(("utterances", "unspoken", "mels", "durations", "notes", "problems"), ())
+    nothing |= {"text": "x", "starts": (0.0,), "pitches": None, "alignments": None, "timings": Timings()}
+    return Audio(**nothing | {"samples": samples, "sampling_rate": 22050, "hop_length": 256} | fields)
 
 
 @pytest.fixture

@@ -44,56 +44,11 @@ FORMATS = {
     **{"OGG": ("VORBIS", "OPUS"), "MP3": ("MPEG_LAYER_III",), "AIFF": ("PCM_16",), "W64": ("FLOAT",)},
 }
 ODD = (
-    None,
-    True,
-    -1,
-    0,
-    1,
-    2,
-    80,
-    1e308,
-    float("nan"),
-    2**70,
-    "",
-    "x",
-    "\0",
-    [],
-    [[3]],
-    [1, 2],
-    {},
-    {"a": 1},
+    *(None, True, -1, 0, 1, 2, 80, 1e308, float("nan"), 2**70),
+    *("", "x", "\0", [], [[3]], [1, 2], {}, {"a": 1}),
 )
-CELLS = (
-    *(
-        "a",
-        "b.wav",
-        "wavs/a",
-        "../c",
-        "/x/a.wav",
-        "C:\\a",
-        "a" * 300,
-        "\0",
-        "é",
-        "",
-        " ",
-        '"',
-        '"a"',
-        "0",
-        "1.5",
-    ),
-    *(
-        "Hello there.",
-        "It is, and was; so.",
-        "text",
-        "file",
-        "speaker",
-        "audio_filepath",
-        "{",
-        "[",
-        "( a",
-        "\u2028",
-    ),
-)
+NAMES = 'a b.wav wavs/a ../c /x/a.wav C:\\a é " "a" 0 1.5 text file speaker audio_filepath { ['
+CELLS = (*NAMES.split(), *("a" * 300, "\0", "", " ", "Hello there.", "It is, and was; so.", "( a", "\u2028"))
 
 
 def mutated(draw: random.Random, data: bytes) -> bytes:

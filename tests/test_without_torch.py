@@ -65,17 +65,8 @@ def run_without_torch(tmp_path: Path, program: str, *words: str) -> subprocess.C
 
 
 def test_the_main_job_needs_no_torch(voice, tmp_path):
-    result = run(
-        tmp_path,
-        "--acoustic",
-        "fastpitch",
-        "--vocoder",
-        "hifigan",
-        "--voice",
-        voice,
-        "--text",
-        "Hello there.",
-    )
+    pair = ("--acoustic", "fastpitch", "--vocoder", "hifigan", "--voice", voice)
+    result = run(tmp_path, *pair, "--text", "Hello there.")
     assert result.returncode == 0, result.stderr
     assert soundfile.info(tmp_path / "speech.wav").duration > 0.1
 

@@ -49,8 +49,7 @@ how it is asked:
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = options.Parser(description=__doc__, epilog=EPILOG)
-    options.add_table(parser, OPTIONS)
+    parser = options.make_parser(OPTIONS, description=__doc__, epilog=EPILOG)
     add_output(parser, "server")
     return parser.parse_args(argv)
 

@@ -52,8 +52,7 @@ recognisers:
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = options.Parser(description=__doc__, epilog=EPILOG)
-    options.add_table(parser, OPTIONS)
+    parser = options.make_parser(OPTIONS, description=__doc__, epilog=EPILOG)
     add_output(parser, "triton")
     args = parser.parse_args(argv)
     args.transcribe = ENSEMBLE if args.transcribe == "" else args.transcribe

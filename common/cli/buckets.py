@@ -21,9 +21,7 @@ OPTIONS = f"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = options.Parser(description=__doc__, epilog=EPILOG, kinds=KINDS)
-    options.add_table(parser, OPTIONS)
-    args = parser.parse_args(argv)
+    args = options.make_parser(OPTIONS, description=__doc__, epilog=EPILOG, kinds=KINDS).parse_args(argv)
 
     from melforge.common.cli.phrases import read_phrases
     from melforge.common.synthesis.bucket_lists import predict_lengths, propose

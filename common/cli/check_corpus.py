@@ -35,11 +35,9 @@ OPTIONS = f"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = options.Parser(
-        description=__doc__, epilog=EPILOG, kinds=("recogniser",), choose=models_that_hear
-    )
-    options.add_table(parser, OPTIONS)
-    args = parser.parse_args(argv)
+    args = options.make_parser(
+        OPTIONS, description=__doc__, epilog=EPILOG, kinds=("recogniser",), choose=models_that_hear
+    ).parse_args(argv)
     corpus = read_corpus(args.folder)
 
     recogniser, _ = recogniser_from(args)

@@ -18,9 +18,7 @@ OPTIONS = """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = options.Parser(description=__doc__, kinds=("vocoder",))
-    options.add_table(parser, OPTIONS)
-    args = parser.parse_args(argv)
+    args = options.make_parser(OPTIONS, description=__doc__, kinds=("vocoder",)).parse_args(argv)
     copies = name_copies(args.inputs, args.output)
     require_writable_folder(args.output)
 

@@ -22,9 +22,7 @@ OPTIONS = """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = options.Parser(description=__doc__)
-    options.add_table(parser, OPTIONS)
-    args = parser.parse_args(argv)
+    args = options.make_parser(OPTIONS, description=__doc__).parse_args(argv)
 
     require_torch("making an ear")
     from melforge.common.export.to_onnx import HEADINGS

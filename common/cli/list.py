@@ -26,9 +26,7 @@ OPTIONS = """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = options.Parser(description=__doc__)
-    options.add_table(parser, OPTIONS)
-    args = parser.parse_args(argv)
+    args = options.make_parser(OPTIONS, description=__doc__).parse_args(argv)
     if args.device:
         return list_kernels(args.device, args.json, args.voice)
     return list_available(args.json, args.voice)

@@ -110,6 +110,13 @@ def numbers(option: str, text: str | None, whole: bool = False) -> list[Any]:
     return found
 
 
+def make_parser(table: str, **how: Any) -> Parser:
+    """A parser of the table's options; `how` it is made besides."""
+    parser = Parser(**how)
+    add_table(parser, table)
+    return parser
+
+
 def add_table(parser: Group, table: str) -> None:
     """Adds the options of a table. A row of names alone is of shared options, `--name   help` is such a one
     with other words.

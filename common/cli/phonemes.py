@@ -28,9 +28,7 @@ OPTIONS = f"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = options.Parser(description=__doc__, epilog=EPILOG, kinds=KINDS)
-    options.add_table(parser, OPTIONS)
-    args = parser.parse_args(argv)
+    args = options.make_parser(OPTIONS, description=__doc__, epilog=EPILOG, kinds=KINDS).parse_args(argv)
     if (args.words is None) == (args.input is None):
         raise InputError("give a text, or its file with -i FILE")
 

@@ -54,9 +54,7 @@ OPTIONS = f"""
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = options.Parser(description=__doc__, epilog=EPILOG)
-    options.add_table(parser, OPTIONS)
-    return parser.parse_args(argv)
+    return options.make_parser(OPTIONS, description=__doc__, epilog=EPILOG).parse_args(argv)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

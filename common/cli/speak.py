@@ -72,8 +72,7 @@ more:
 
 
 def make_parser() -> options.Parser:
-    parser = options.Parser(description=__doc__, epilog=EPILOG, kinds=KINDS)
-    options.add_table(parser, OPTIONS)
+    parser = options.make_parser(OPTIONS, description=__doc__, epilog=EPILOG, kinds=KINDS)
     parser.exclude("text", "words", "input")
     parser.exclude("ssml", "plain")
     return parser

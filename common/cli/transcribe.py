@@ -104,11 +104,9 @@ def tell(
 
 
 def make_parser() -> options.Parser:
-    parser = options.Parser(
-        description=__doc__, epilog=EPILOG, kinds=("recogniser",), choose=models_that_hear
+    return options.make_parser(
+        OPTIONS, description=__doc__, epilog=EPILOG, kinds=("recogniser",), choose=models_that_hear
     )
-    options.add_table(parser, OPTIONS)
-    return parser
 
 
 def models_that_hear(args: argparse.Namespace) -> list[str]:

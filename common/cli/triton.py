@@ -58,8 +58,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     how: dict[str, Any] = {"kinds": ("acoustic", "vocoder")}
     if hears:
         how = {"kinds": ("recogniser",), "choose": lambda args: [read_source(args).model]}
-    parser = options.Parser(description=__doc__, epilog=EPILOG, **how)
-    options.add_table(parser, OPTIONS)
+    parser = options.make_parser(OPTIONS, description=__doc__, epilog=EPILOG, **how)
     parser.exclude("folder", "output", required=True)
     return parser.parse_args(argv)
 

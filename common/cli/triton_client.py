@@ -70,9 +70,7 @@ OPTIONS = f"""
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = options.Parser(description=__doc__, epilog=EPILOG)
-    options.add_table(parser, OPTIONS)
-    args = parser.parse_args(argv)
+    args = options.make_parser(OPTIONS, description=__doc__, epilog=EPILOG).parse_args(argv)
     args.transcribe = ENSEMBLE if args.transcribe == "" else args.transcribe
     return args
 

@@ -54,9 +54,7 @@ OPTIONS = """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = options.Parser(description=__doc__, epilog=EPILOG)
-    options.add_table(parser, OPTIONS)
-    args = parser.parse_args(argv)
+    args = options.make_parser(OPTIONS, description=__doc__, epilog=EPILOG).parse_args(argv)
     if args.ear == NO_EAR and args.listen_limit is not None:
         raise InputError(f"--listen-limit is for an ear: leave out --ear {NO_EAR}, or the limit")
     folder = Path(args.what)

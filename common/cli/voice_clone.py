@@ -53,8 +53,7 @@ OPTIONS = f"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = options.Parser(description=__doc__, epilog=EPILOG)
-    options.add_table(parser, OPTIONS)
+    parser = options.make_parser(OPTIONS, description=__doc__, epilog=EPILOG)
     parser.add_argument("--from", dest="start", metavar="VOICE", help="voice that the training begins with")
     args = parser.parse_args(argv)
     if not 0 < args.minutes < float("inf"):

@@ -44,9 +44,7 @@ OPTIONS = f"""
 
 def main(argv: Sequence[str] | None = None) -> None:
     kinds = "\n".join(f"  {kind:<12}{about}" for kind, (about, may_keep) in KINDS.items() if may_keep)
-    parser = options.Parser(description=__doc__, epilog=EPILOG + kinds)
-    options.add_table(parser, OPTIONS)
-    args = parser.parse_args(argv)
+    args = options.make_parser(OPTIONS, description=__doc__, epilog=EPILOG + kinds).parse_args(argv)
     require_takes(args.folder)
     for package in ("torch", "pocketsphinx", "pyworld", "soxr"):
         require_package(package, "preparing a voice", "train")

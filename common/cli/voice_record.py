@@ -24,9 +24,7 @@ OPTIONS = """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = options.Parser(description=__doc__, epilog=EPILOG)
-    options.add_table(parser, OPTIONS)
-    args = parser.parse_args(argv)
+    args = options.make_parser(OPTIONS, description=__doc__, epilog=EPILOG).parse_args(argv)
     require_server()
     import uvicorn
 

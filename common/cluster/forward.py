@@ -21,14 +21,8 @@ from melforge.common.serve.errors import TAKEN_SECONDS, ApiError, overloaded
 from melforge.common.serve.gate import ID, POLICY
 from melforge.common.serve.incoming import Left, read_body, unless_left
 
-DELAYS = (
-    0.0,
-    0.2,
-    0.4,
-    0.8,
-    1.6,
-    3.2,
-)  # seconds before each attempt: a dead replica stays listed for some time
+# Seconds before each attempt: a dead replica stays listed for some time.
+DELAYS = (0.0, 0.2, 0.4, 0.8, 1.6, 3.2)
 LEAVING_SECONDS = 1.0  # for the application to end after its client has left
 START, BODY = "http.response.start", "http.response.body"
 TAKEN = "melforge.taken"  # the first message of a replica

@@ -38,6 +38,7 @@ from melforge.common.runner import TextToSpeech
 from melforge.common.speech import Controls
 from melforge.common.synthesis.places import WorkerPlace
 from melforge.common.weights.voices import load_voice, rewrite_weights
+from tests.tables import read_tables
 
 ROOT = Path(__file__).parents[2]
 TEXTS = [f"Sentence number {number}{' and so on' * (number % 4)}." for number in range(14)]
@@ -358,35 +359,11 @@ def test_a_strict_run_lists_symbols_that_cannot_be_spoken(tiny_voice, tmp_path):
 # What users get wrong
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--format", "wave"), "unknown format 'wave': did you mean 'wav'?"),
-        (("--plot", "x.png"), "--plot is for phrases"),
-        (("--listen",), "--listen is for phrases"),
-        (("--listen", "small"), "--listen is for phrases"),
-        (("--subtitles", "srt"), "--subtitles is for phrases"),
-        (("--price", "-1"), "--price must not be negative"),
-        (("--shards", "3/2"), "--shards must be as in 2/8"),
-        (
-            ("--progress", "s3://bucket/run.json"),
-            "--progress must be a file or a folder of this machine, not s3",
-        ),
-        (("-i", "nosuch://bucket/in.csv"), "nosuch://bucket/in.csv: "),
-        (("-o", "-"), "is a table of texts: give a folder with -o DIR"),
-        (("-i", "-", "--format", "wav"), "needs a file: give -i FILE; for one sound file give -o FILE.mp3"),
-        (("-i", ".", "--format", "wav"), ". is a folder: give a table of texts"),
-        (("--listen-limit", "0.2"), "--listen-limit is for phrases"),
-        (("--sigma", "0.5"), "the control 'sigma' would change nothing"),
-        (("--device", "cpu,cpu"), "--workers is not for several devices"),
-        (("-i", "in.txt", "--device", "cpu,cpu"), "several devices are for tables of texts: give --format"),
-        (("--id-column", "key"), "has no column 'key' (it has: n, id, text): give --id-column NAME"),
-    ],
-)
+@pytest.mark.parametrize(("words", "message"), read_tables(Path(__file__).parent / "cases.txt")["mistakes"])
 def test_mistakes_are_sentences(words, message, tiny_voice, tmp_path):
     table = write_table(tmp_path / "in.csv")
     with pytest.raises(InputError) as error:
-        main([*words_of(tiny_voice, table, tmp_path / "out", "--workers", 1), *words])
+        main([*words_of(tiny_voice, table, tmp_path / "out", "--workers", 1), *words.split()])
     assert message in str(error.value)
 
 

@@ -148,26 +148,6 @@ def test_a_table_is_read_from_a_store_and_spoken_into_it(store, tiny_voice, whol
     assert not list(Path.cwd().glob("*:"))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "store", [pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("gs", "az")], indirect=True
-)  # the others' runs are killed again and again below
-def test_a_run_into_a_store_that_was_killed_goes_on_to_the_same_bytes(store, tiny_voice, whole, tmp_path):
-    words = words_of(
-        tiny_voice, tmp_path / "in.txt", f"{store.address}/run", "--format", "flac", "--workers", 2
-    )
-    command = [sys.executable, "-m", "melforge", "speak", *words]
-    process = subprocess.Popen(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)})
-    while not store.glob(f"{store.bucket}/run/*/_SUCCESS"):
-        assert process.poll() is None
-        time.sleep(0.002)
-        store.invalidate_cache()
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert main(words) == 0
-    assert content_of(store, f"{store.bucket}/run") == whole
-
-
 @contextlib.contextmanager
 def front(port: int, to: str) -> Iterator[subprocess.Popen]:
     """What may be killed in front of a store, once it listens."""
@@ -200,15 +180,8 @@ def test_workers_runs_and_a_store_that_are_killed_again_and_again_leave_the_same
 
     def speak_once(folder: str, seen: set[str]) -> int:
         """Runs the command; where more objects have come something is killed. The status."""
-        words = words_of(
-            tiny_voice,
-            f"{store.address}/in.txt",
-            f"{store.address}/{folder}",
-            "--format",
-            "flac",
-            "--workers",
-            2,
-        )
+        places = f"{store.address}/in.txt", f"{store.address}/{folder}"
+        words = words_of(tiny_voice, *places, "--format", "flac", "--workers", 2)
         command = [sys.executable, "-m", "melforge", "speak", *words]
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
         with contextlib.ExitStack() as stack:

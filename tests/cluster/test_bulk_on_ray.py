@@ -36,20 +36,8 @@ def test_a_run_on_ray_that_is_killed_twice_has_the_bytes_of_one_without_ray(
     table = write_table(tmp_path / "in.jsonl")
 
     def command(folder, *more):
-        words = (
-            "-i",
-            table,
-            "-o",
-            folder,
-            "--voice",
-            tiny_voice,
-            "--device",
-            "cpu",
-            "--shard-size",
-            2,
-            *more,
-        )
-        return melforge("speak", *words)
+        words = ("-i", table, "-o", folder, "--voice", tiny_voice, "--device", "cpu", "--shard-size", 2)
+        return melforge("speak", *words, *more)
 
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert subprocess.run(command(whole, "--workers", 1), env=environment).returncode == 2

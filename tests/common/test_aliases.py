@@ -18,6 +18,7 @@ from melforge.common.config.hparams import load_hparams
 from melforge.common.errors import InputError
 from melforge.common.registry import MODELS
 from tests.common.conftest import write
+from tests.tables import read_tables
 
 
 def test_a_file_may_have_nvidias_keys(tmp_path, infer):
@@ -73,44 +74,7 @@ def test_a_key_of_the_models_may_stand_as_an_option(infer):
     assert again.deployments["fastpitch"] == Deployment(precision="fp16", trt_file_path="x.trt")
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("--set hop_len=1 --set hop_length=2", "hop_len and hop_length are names of the same"),
-        ("--sigma_infer 1 --sigma 1", "--sigma_infer and --sigma are names of the same setting"),
-        ("--amp --use_fp16", "--amp and --use_fp16 are names of the same setting"),
-        ("--amp --precision fp16", "--amp and --precision are names of the same setting"),
-        ("--use_fp16=maybe", "--use_fp16=maybe: use_fp16 must be true or false, not 'maybe'"),
-        ("--amp", "--amp: precision fp16 is for the backend trt, but fastpitch runs on onnx"),
-        ("--trt_file_path", "--trt_file_path needs a value"),
-        ("--set hop_len=many", "--set hop_len=many: hop_length must be a whole number"),
-        ("--waveglow_sigma_infer -1", "--waveglow_sigma_infer: sigma must"),
-        ("--batch_size 0", "--batch_size must be a whole number from 1 on, not '0'"),
-        ("--batch_sise=1", "unknown option --batch_sise; did you mean --batch-size?"),
-        ("--speed 1.2", "unknown option --speed; did you mean --pace?"),
-        ("--use_trtx", "unknown option --use_trtx"),
-        ("--qqq", "unknown option --qqq; without an option it takes TEXT"),
-        ("-x", "unknown option -x"),
-        ("--pace", "--pace needs a value"),
-        ("--pace --json", "--pace needs a value"),
-        ("--voice=", "--voice is empty: give a value, or leave it out"),
-        ("--output=", "--output is empty: give a value, or leave it out"),
-        ("--seed 1.5", "--seed must be a whole number, not '1.5'"),
-        ("--strict=3", "--strict takes no value, or true or false, not '3'"),
-        ("--s 3", "--s may be --set or "),
-        ("--decoder lop", "unknown --decoder 'lop': did you mean 'loop'?"),
-        ("there", "--text and TEXT exclude each other; quote a text of several words"),
-        (
-            "--precision fp16",
-            "--precision: precision fp16 is for the backend trt, but fastpitch runs on onnx: ",
-        ),
-        ("--backend cuda --precision fp32", "--precision: the backend cuda computes in fp16"),
-        ("--precision half", "unknown --precision 'half': available: fp32, fp16"),
-        ("--set precision=half", "unknown precision 'half': available: fp32, fp16"),
-        ("--set hifigan.precision=fp61", "hifigan.precision=fp61: unknown precision 'fp61'"),
-        ("--backend acoustic=trt --set hifigan.precision=fp16", "but hifigan runs on onnx"),
-    ],
-)
+@pytest.mark.parametrize(("words", "message"), read_tables(Path(__file__).parent / "cases.txt")["options"])
 def test_what_is_wrong_is_named_as_it_is_written(words, message, infer):
     with pytest.raises(InputError, match=re.escape(message)):
         controls_from(infer(*words.split()))

@@ -24,7 +24,7 @@ from melforge.common.audio.sound_files import (
     write_audio,
 )
 from melforge.common.errors import InputError
-from melforge.common.speech import Audio, Timings
+from tests.conftest import spoken_audio
 
 GOLDEN = np.load(Path(__file__).parents[1] / "golden" / "mel" / "mel.npz")
 CONTRACT = MelContract()
@@ -412,10 +412,7 @@ def test_importing_loads_neither_torch_nor_soundfile():
 class TestSavingWhatWasSpoken:
     @pytest.fixture
     def spoken(self):
-        nothing = dict.fromkeys(("utterances", "unspoken", "starts", "mels", "durations"), ())
-        nothing |= dict.fromkeys(("notes", "problems"), ()) | {"pitches": None, "alignments": None}
-        tone = 0.5 * sine(440, 22050)
-        return Audio("", tone, sampling_rate=22050, hop_length=256, timings=Timings(), **nothing)
+        return spoken_audio(0.5 * sine(440, 22050))
 
     @pytest.mark.parametrize("suffix", ["wav", "flac", "ogg", "mp3"])
     def test_the_suffix_says_the_format(self, spoken, suffix, tmp_path):

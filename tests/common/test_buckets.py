@@ -144,26 +144,6 @@ def test_what_the_published_forms_make_of_padding_is_not_what_they_make_alone(
         assert worst > 1e-4, stage.full_name
 
 
-def test_kernels_that_make_a_sample_more_are_masked_too():
-    import torch
-
-    from melforge.hifigan.config import HifiganConfig
-    from melforge.hifigan.model import HifiganGenerator
-
-    torch.manual_seed(0)
-    config = HifiganConfig(
-        upsample_rates=(4, 2), upsample_kernel_sizes=(7, 3), upsample_initial_channel=16, resblock="1",
-        resblock_kernel_sizes=(3,), resblock_dilation_sizes=((1, 3),),
-    )  # fmt: skip
-    network = HifiganGenerator(config, weight_norm=False)
-    mel = torch.randn(2, 80, 30)
-    lengths = torch.tensor([30, 11])
-    with torch.no_grad():
-        (together,) = network.generate(mel, lengths)
-        (alone,) = network.generate(mel[1:, :, :11])
-    torch.testing.assert_close(together[1:, : 11 * config.hop_length], alone, rtol=0, atol=1e-6)
-
-
 @pytest.mark.parametrize(
     "acoustic, vocoder, decoder",
     [

@@ -1,4 +1,4 @@
-"""Bias removal: the published one's answers from the stage on every backend, and an FFT's."""
+"""Bias removal: the published one's answers from the stage on every backend, and PyTorch's transforms."""
 
 from pathlib import Path
 
@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from melforge.common.audio.denoiser import bias_spectrum, denoiser_examples, spectra_of
+from melforge.common.audio.denoiser import bias_spectrum, denoiser_examples
 from melforge.common.audio.denoiser_network import DenoiserNetwork
 from melforge.common.engines.backends import make_engine
 from melforge.common.export.to_onnx import export_source, source_stages
 from melforge.common.synthesis.loading import make_driver
 from melforge.common.weights.published import read_checkpoint
 from melforge.hifigan.config import HifiganConfig
-from tests.common.numpy_denoiser import Denoiser, istft, stft
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 MODELS = ("waveglow", "hifigan")
@@ -34,6 +33,15 @@ def engine(request, tiny_voice):
     return make_engine(source_stages(source)[1], source, request.param)
 
 
+def denoised(audio: np.ndarray, bias: np.ndarray, strength: float, hop: int = 256) -> np.ndarray:
+    """By PyTorch's transforms: audio (..., S) -> (..., S // hop * hop)."""
+    how = {"n_fft": 4 * hop, "hop_length": hop, "window": torch.hann_window(4 * hop)}
+    spectrum = torch.stft(torch.from_numpy(audio), **how, return_complex=True)
+    magnitude = spectrum.abs()
+    left = (magnitude - strength * torch.from_numpy(bias)[:, None]).clamp(min=0)
+    return torch.istft(spectrum * left / magnitude.clamp(min=1e-38), **how).numpy()
+
+
 def assert_golden(value: np.ndarray, expected: np.ndarray) -> None:
     np.testing.assert_allclose(value, expected, rtol=0, atol=1e-4 * max(1, np.abs(expected).max()))
 
@@ -46,16 +54,14 @@ def test_golden_outputs(golden, engine, strength):
     share = np.full(len(audio), strength, np.float32)
     assert_golden(engine(audio=audio, strength=share, bias=bias)["denoised"], expected)
     assert_golden(engine(audio=audio[:1], strength=share[:1], bias=bias)["denoised"], expected[:1])
-    assert_golden(Denoiser(bias)(audio, strength), expected)
+    assert_golden(denoised(audio, bias, strength), expected)
 
 
-def test_golden_transform_and_back():
+def test_golden_transform():
     golden, network = DATA["waveglow"], DenoiserNetwork(HifiganConfig())
     real, imaginary = network.spectrum(torch.from_numpy(golden["audio"]), network.tables()).unbind(1)
     magnitude = torch.hypot(real, imaginary).numpy()  # its bins are in another order, some twice
     assert_golden(magnitude, golden["stft_magnitude"][:, network.bins])
-    contract = spectra_of(256)
-    assert_golden(istft(stft(golden["audio"], contract), contract), golden["istft_reconstruction"][:, 0])
 
 
 @pytest.mark.parametrize("backend", ["torch", pytest.param("onnx", marks=pytest.mark.slow)])
@@ -76,7 +82,7 @@ def test_golden_bias_is_measured_on_the_vocoders_engine(model, backend, tmp_path
 
 
 @pytest.mark.parametrize("rates", [(16, 4), (10, 10), (5, 3), (15, 20), (7,)])
-def test_other_hops_agree_with_an_fft(rates):
+def test_other_hops_agree_with_pytorchs_transforms(rates):
     config = HifiganConfig(
         upsample_rates=rates, upsample_kernel_sizes=rates, upsample_initial_channel=2 ** len(rates)
     )
@@ -86,7 +92,7 @@ def test_other_hops_agree_with_an_fft(rates):
     (found,) = DenoiserNetwork(config).denoise(**{name: torch.from_numpy(x) for name, x in inputs.items()})
     assert found.shape == (2, 13 * hop)
     np.testing.assert_allclose(found[0].numpy(), inputs["audio"][0, : 13 * hop], rtol=0, atol=1e-5)
-    expected = Denoiser(inputs["bias"], spectra_of(hop))(inputs["audio"][1], 0.7)
+    expected = denoised(inputs["audio"][1], inputs["bias"], 0.7, hop)
     np.testing.assert_allclose(found[1].numpy(), expected, rtol=0, atol=1e-5)
     assert np.abs(expected - inputs["audio"][1, : 13 * hop]).max() > 0.01
 
@@ -100,7 +106,7 @@ def test_items_of_a_batch_have_their_own_strength(engine, samples):
         one = slice(item, item + 1)
         alone = engine(audio=inputs["audio"][one], strength=inputs["strength"][one], bias=inputs["bias"])
         np.testing.assert_allclose(together[one], alone["denoised"], rtol=0, atol=1e-5)
-        expected = Denoiser(inputs["bias"])(inputs["audio"][item], inputs["strength"][item])
+        expected = denoised(inputs["audio"][item], inputs["bias"], float(inputs["strength"][item]))
         np.testing.assert_allclose(together[item], expected, rtol=0, atol=1e-5)
 
 

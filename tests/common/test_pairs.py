@@ -37,25 +37,11 @@ def test_a_pair_speaks(pair):
     assert (audio.alignments is not None) == (pair.acoustic.source.model == "tacotron2")
 
 
-def test_the_same_seed_is_the_same_speech(pair):
-    first, second, other = (pair.speak("Hello.", Controls(seed=seed)) for seed in (2, 2, 3))
-    np.testing.assert_array_equal(first.samples, second.samples)
-    if "seed" in pair.acoustic.controls | pair.vocoder.controls:
-        sizes = len(first.samples), len(other.samples)
-        assert sizes[0] != sizes[1] or np.abs(first.samples - other.samples).max() > 1e-3
-
-
 @pytest.mark.parametrize("strength", [0.0, 0.1])
 def test_a_stream_joins_to_what_speak_gives(pair, strength):
     controls = Controls(seed=2, denoising_strength=strength)
     samples = np.concatenate(list(pair.stream(TEXT, controls)))
     np.testing.assert_allclose(samples, pair.speak(TEXT, controls).samples, atol=1e-4)
-
-
-def test_a_batch_gives_what_each_text_gives_alone(pair):
-    texts = ["Short.", TEXT, "A text of middle length.", "Another one."]
-    for text, answer in zip(texts, pair.speak_many(texts, Controls(seed=2), batch_size=3), strict=True):
-        np.testing.assert_allclose(answer.samples, pair.speak(text, Controls(seed=2)).samples, atol=1e-4)
 
 
 @pytest.mark.parametrize("models", some_quick(("fastpitch", "hifigan")))

@@ -5,9 +5,10 @@ import struct
 import numpy as np
 import pytest
 
-from melforge.common.speech import Audio, Timings
+from melforge.common.speech import Audio
 from melforge.common.synthesis.plot import draw
 from melforge.common.text.frontends import get_frontend
+from tests.conftest import spoken_audio
 
 PANEL = 330  # pixels
 
@@ -17,25 +18,17 @@ def audio(attention: bool, pitch: bool, frames=(40, 25)) -> Audio:
     hop, rate = 256, 22050
     sizes = [len(u.ids) for u in utterances]
     durations = [np.full(size, length // size, np.int64) for size, length in zip(sizes, frames, strict=True)]
-    return Audio(
+    attentions = [np.full((n, size), 1 / size, np.float32) for size, n in zip(sizes, frames, strict=True)]
+    return spoken_audio(
+        np.zeros(sum(frames) * hop + 5000, np.float32),
         text="Hello there. Good day!",
-        samples=np.zeros(sum(frames) * hop + 5000, np.float32),
-        sampling_rate=rate,
-        hop_length=hop,
         utterances=utterances,
-        unspoken=(),
         starts=(0.0, frames[0] * hop / rate),
         mels=tuple(np.full((80, length), -5.0, np.float32) for length in frames),
         durations=tuple(durations),
         pitches=tuple(np.full(size, 200.0, np.float32) for size in sizes) if pitch else None,
-        alignments=tuple(
-            np.full((length, size), 1 / size, np.float32) for size, length in zip(sizes, frames, strict=True)
-        )
-        if attention
-        else None,
+        alignments=tuple(attentions) if attention else None,
         notes=("", ""),
-        problems=(),
-        timings=Timings(),
     )
 
 

@@ -30,6 +30,7 @@ from melforge.common.recognition.transcript import (
     words_of,
 )
 from melforge.common.weights.ears import list_ears, load_ear
+from tests.tables import read_tables
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "jasper"
 LABELS = " abcdefghijklmnopqrstuvwxyz'"
@@ -319,47 +320,7 @@ def test_an_expected_text_is_compared_word_by_word(run, noise, tmp_path):
     assert status == 1 and "left out: it is" in out
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("it.wav", "it.wav", "--expect", "a"), "--expect is of one recording, and there are 2"),
-        (("it.wav", "--expect", "..."), "it has no words that the recogniser could hear"),
-        ((), "nothing to transcribe: give sound files, a folder or --manifest FILE"),
-        (("none.wav",), "sound file none.wav not found"),
-        (("none",), "sound file or folder none not found"),
-        (("empty",), "holds no sound files"),
-        (("text.wav",), "cannot be read as sound"),
-        (("nan.wav",), "nan.wav: its samples are not all numbers that sound has"),
-        (("slow.wav",), "slow.wav: its rate is 1 Hz"),
-        (("--manifest", "text.wav"), "line 1: write name|text"),
-        (("--manifest", "empty"), "empty is a folder: give a manifest's file, or the"),
-        (("--manifest", "none.json"), "manifest none.json not found"),
-        (("--manifest", "nothing.json"), "nothing.json is empty: write a line name|text for each recording"),
-        (("--manifest", "entry.json"), "line 1: an entry needs audio_filepath"),
-        (
-            ("--manifest", "copies.json"),
-            "entry 2: an entry needs audio_filepath, or files with an fname at speed",
-        ),
-        (
-            ("--manifest", "behind.json"),
-            "it.wav: it ends at 2.5 s, and the piece that is asked for begins at 9",
-        ),
-        (("--manifest", "negative.json"), "line 1: offset must be a number of seconds from 0 on, not -1"),
-        (
-            ("--manifest", "huge.json"),
-            f"line 1: offset must be a number of seconds from 0 on, not 1{'0' * 39}\n",
-        ),
-        (("--manifest", "no-number.json"), "line 1: duration must be a number of seconds from 0 on, not nan"),
-        (("--manifest", "latin.json"), "latin.json line 2 is not UTF-8 (byte 0xe9): save it as plain text"),
-        (("said.wav",), "said.txt line 1 is not UTF-8 (byte 0xe9)"),
-        (("it.wav", "--ear", "smal"), "unknown ear"),
-        (("it.wav", "--ear", "small", "--checkpoint", "x"), "--ear and --checkpoint exclude each other"),
-        (("it.wav", "--checkpoint", "none.pt"), "none.pt not found"),
-        (("it.wav", "--checkpoint", "a.pt", "--checkpoint", "b.pt"), "2 checkpoints for one recogniser"),
-        (("it.wav", "--backend", "tpu"), "unknown backend"),
-        (("it.wav", "--threads", "100000"), "--threads must be 1024 at most, not 100000"),
-    ],
-)
+@pytest.mark.parametrize(("words", "message"), read_tables(Path(__file__).parent / "cases.txt")["transcribe"])
 def test_bad_input_is_a_sentence(run, noise, tmp_path, monkeypatch, words, message):
     monkeypatch.chdir(tmp_path)
     soundfile.write(tmp_path / "it.wav", noise, 16000)
@@ -378,7 +339,7 @@ def test_bad_input_is_a_sentence(run, noise, tmp_path, monkeypatch, words, messa
     (tmp_path / "empty").mkdir()
     soundfile.write(tmp_path / "nan.wav", noise * np.nan, 16000, subtype="FLOAT")
     soundfile.write(tmp_path / "slow.wav", noise, 1)
-    status, out, errors = run("transcribe", *words)
+    status, out, errors = run("transcribe", *words.split())
     assert (status, out) == (2, "") and message in errors and errors.startswith("error: ")
 
 

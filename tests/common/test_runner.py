@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 
-from melforge.common.audio.denoiser import bias_spectrum, spectra_of
+from melforge.common.audio.denoiser import bias_spectrum
 from melforge.common.errors import InputError
 from melforge.common.runner import ChunkSizes, TextToSpeech
 from melforge.common.speech import Controls, shown
@@ -27,7 +27,7 @@ from melforge.common.synthesis.finish import FADE, KNEE, complete_peaks, finish,
 from melforge.common.text import Analysis, Frontend, Utterance
 from melforge.hifigan.config import HifiganSettings
 from melforge.hifigan.infer import HifiganVocoder
-from tests.common.numpy_denoiser import Denoiser
+from tests.common.test_denoiser import denoised
 from tests.conftest import tiny_fastpitch, tiny_hifigan
 
 TEXT = (
@@ -212,7 +212,7 @@ def test_denoised_chunks_equal_the_whole_denoised(tts, frames, first, chunk):
     whole = tts.vocoder.generator(mel=mel)["audio"][0]
     if frames > 2:  # less makes no spectrum, and stays as it is
         silent = tts.vocoder.generator(mel=np.zeros((1, 80, 88), np.float32))["audio"][0]
-        noisy, whole = whole, Denoiser(bias_spectrum(silent, 256), spectra_of(256))(whole, 0.5)
+        noisy, whole = whole, denoised(whole, bias_spectrum(silent, 256), 0.5)
         assert np.abs(noisy - whole).max() > 1e-3
     chunks = list(tts.vocoder.vocode_chunks(mel, ChunkSizes(first, chunk), Controls(denoising_strength=0.5)))
     np.testing.assert_allclose(np.concatenate(chunks), whole, atol=1e-4)

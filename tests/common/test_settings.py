@@ -17,6 +17,7 @@ from melforge.common.files import config_hash
 from melforge.common.synthesis.loading import choose_sources, override
 from melforge.common.weights.voices import load_voice
 from tests.common.conftest import write
+from tests.tables import read_tables
 
 HPARAMS = Path(__file__).parents[2] / "hparams"
 
@@ -71,27 +72,7 @@ def test_what_is_missing_is_named():
         parser.parse_args([])
 
 
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ("pase=1", "unknown key 'pase'; did you mean 'pace'"),
-        ("pace=fast", "pace must be a number, not 'fast'"),
-        ("seed=2.5", "seed must be a whole number, not 2.5"),
-        ("strict=3", "strict must be true or false, not 3"),
-        ("decoder=lop", "unknown decoder 'lop': did you mean 'loop'"),
-        ("batch_size=0", "batch_size must be a whole number from 1 on, not '0'"),
-        ("alpha=0.9", "unknown key 'alpha'; did you mean 'pace'"),
-        ("sample_rate=16000", "unknown key 'sample_rate'; did you mean 'sampling_rate'"),
-        ("qqq=1", "unknown key 'qqq'; no key is like it"),
-        ("fastpich.use_trt=true", "unknown model 'fastpich': did you mean 'fastpitch'"),
-        ("fastpitch.pace=2", "unknown key 'pace'"),
-        ("waveglow.wn_layers=2", "waveglow is none of the models here"),
-        ("trt_max_ws_size=0", "trt_max_ws_size must be a number of GB above 0"),
-        ("trt_max_output_seq_len_list=[512,256]", "must ascend"),
-        ("in_fft_n_layers=some", "in_fft_n_layers must be a whole number, not 'some'"),
-        ("use_fp16=true", "precision fp16 is for the backend trt, but fastpitch runs on onnx: add --backend"),
-    ],
-)
+@pytest.mark.parametrize(("setting", "message"), read_tables(Path(__file__).parent / "cases.txt")["settings"])
 def test_wrong_settings_are_refused_with_their_place(infer, setting, message):
     with pytest.raises(ValueError, match=message) as error:
         infer("--set", setting)

@@ -19,6 +19,7 @@ from melforge.common.text.style import PLAIN, Style
 from melforge.common.weights.voices import load_voice
 from melforge.trt_plugins.graphs import collecting
 from melforge.trt_plugins.transformer.length_regulator import expanding
+from tests.captured import capture_on_cpu
 from tests.conftest import quick_for_the_voice
 
 FORMS = {"fastpitch": None, "fastspeech": "dynamic"}  # in buckets FastSpeech has another
@@ -62,37 +63,7 @@ class TestWithoutGpu:
     def drivers(self, model, tiny_sources, monkeypatch):
         """Makes a driver with two graphs, and one without; the first's graphs are counted."""
 
-        class Launched:
-            def __init__(self, name, make, stream, shared=(), directly=False):
-                self.make, self.keys = make, []
-
-            def __call__(self, inputs, own=False):
-                assert all(tensor.is_contiguous() for tensor in inputs.values())  # as kernels read them
-                self.keys.append(tuple(tuple(tensor.shape) for tensor in inputs.values()))
-                return self.make(inputs)(inputs)
-
-            def in_use(self) -> None:
-                pass
-
-            wait = in_use
-
-        def capturable(engine, bucket=None):
-            def run(inputs):
-                outputs = engine(**{name: tensor.numpy() for name, tensor in inputs.items()})
-                return {name: torch.from_numpy(array) for name, array in outputs.items()}
-
-            return run
-
-        monkeypatch.setattr(two_graphs, "Captured", Launched)
-        monkeypatch.setattr(two_graphs, "new_stream", lambda device: None)
-        monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
-        monkeypatch.setattr("melforge.common.engines.torch_engine.TorchEngine.can_be_captured", True)
-        monkeypatch.setattr(
-            "melforge.common.engines.torch_engine.TorchEngine.capturable", capturable, raising=False
-        )
-        monkeypatch.setattr(
-            "melforge.common.synthesis.stage_engines.StageEngines.captures", property(lambda self: True)
-        )
+        capture_on_cpu(monkeypatch, two_graphs)
 
         def make(source=tiny_sources[model], **how):
             deployment = Deployment(**how)

@@ -12,7 +12,7 @@ from melforge.common.engines.layer_outputs import layer_names, listening, match
 from melforge.common.engines.torch_engine import TorchEngine, build_network
 from melforge.common.export.to_onnx import source_stages
 from melforge.common.registry import get_model
-from melforge.common.speech import Audio, Timings
+from melforge.common.speech import Audio
 from melforge.common.stages import plan_of, stages_of
 from melforge.common.synthesis.chunk_check import CHUNK_TOLERANCE, chunk_error
 from melforge.common.synthesis.loading import make_driver
@@ -21,6 +21,7 @@ from melforge.common.verify.report import conclusion, out_of_tolerance, within_t
 from melforge.common.verify.stages import ComparedEngine, Setup, perturb, share_layers
 from melforge.common.verify.verification import verify
 from melforge.common.weights.ears import stored_source
+from tests.conftest import spoken_audio
 
 TEXT = "Hello."
 
@@ -164,22 +165,8 @@ def test_nothing_passes_that_is_no_number_or_of_another_shape():
 def spoken(durations: list[int]) -> Audio:
     frames = sum(durations)
     mel = np.arange(frames, dtype=np.float32)[None]
-    return Audio(
-        text="x",
-        samples=np.zeros(frames * 256, np.float32),
-        sampling_rate=22050,
-        hop_length=256,
-        utterances=(),
-        unspoken=(),
-        starts=(0.0,),
-        mels=(mel,),
-        durations=(np.array(durations),),
-        pitches=None,
-        alignments=None,
-        notes=(),
-        problems=(),
-        timings=Timings(),
-    )
+    samples = np.zeros(frames * 256, np.float32)
+    return spoken_audio(samples, mels=(mel,), durations=(np.array(durations),))
 
 
 def test_frames_belong_together_where_symbols_last_as_long():

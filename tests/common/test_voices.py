@@ -23,6 +23,7 @@ from melforge.common.weights.ears import list_ears, load_ear
 from melforge.common.weights.published import parse_checkpoint, read_checkpoint
 from melforge.common.weights.voices import list_voices, load_voice, place_of, read_weights, save_weights
 from melforge.fastpitch.config import FastPitchSettings
+from tests.tables import read_tables
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 
@@ -90,41 +91,10 @@ def test_a_voice_is_found_by_name_path_or_alone(tiny_voice, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "keys, value, message",
-    [
-        ("modles", 1, r"unknown key 'modles'; did you mean 'models'\?"),
-        ("mel", MISSING, "voice.yaml: mel missing"),
-        ("mel.hop_lenght", 1, r"unknown key 'hop_lenght'; did you mean 'hop_length'\?"),
-        ("mel.hop_length", 0, "hop_length must be positive"),
-        ("mel.hop_length", 300, "hifigan has hop_length 256, but its mel has 300"),
-        ("mel.n_mel_channels", 90, "fastpitch has n_mel_channels 80, but its mel has 90"),
-        ("mel.hop_length", "256", "hop_length must be a whole number, not '256'"),
-        ("mel", "slaney", "mel must be a mapping"),
-        ("language", False, "language must be text, not False"),
-        ("models.hifigam", {}, r"unknown model 'hifigam': did you mean 'hifigan'\?"),
-        ("models.hifigan.weights", MISSING, "models.hifigan: weights missing"),
-        ("models.hifigan.weights", 3, "weights must be a path, not 3"),
-        ("models.hifigan.graph", {}, r"unknown key 'graph'; did you mean 'graphs'\?"),
-        ("models.hifigan.graphs.generater", "g", r"unknown key 'generater'; did you mean 'generator'\?"),
-        ("models.hifigan.graphs.generator", 3, "graphs must be a mapping"),
-        ("models.hifigan.config.resblok", "1", r"did you mean 'resblock'\?"),
-        ("models.hifigan.config.resblock", "3", 'resblock must be "1" or "2"'),
-        ("models.fastpitch.config.n_symbols", "148", "n_symbols must be a whole number, not '148'"),
-        ("models.fastpitch.config.mask_padding", "no", "mask_padding must be true or false, not 'no'"),
-        ("models.hifigan.extra", {"denoising_strenght": 1}, r"did you mean 'denoising_strength'\?"),
-        ("models.hifigan.extra", {"denoising_strength": -1}, "must be a number from 0 to 10, not -1.0"),
-        ("models.fastpitch.extra.pitch_mean", "low", "pitch_mean must be a number, not 'low'"),
-        ("models.hifigan.extra", {"sigma": 0.5}, "unknown key 'sigma'"),
-        ("models", [], r"models must be a mapping, not \[\]"),
-        ("frontend", {"name": "englisch"}, "unknown text frontend 'englisch'"),
-        ("frontend.speed", 1, "unknown key 'speed'; known keys: accents, max_symbols"),
-        ("frontend.max_symbols", "99", "max_symbols must be a whole number, not '99'"),
-        ("frontend.name", MISSING, "frontend has no name"),
-        ("frontend.name", ["english"], r"name must be text, not \['english'\]"),
-    ],
+    "keys, value, message", read_tables(Path(__file__).parent / "cases.txt")["voice.yaml"]
 )
 def test_mistakes_in_voice_yaml_are_named(edit, keys, value, message):
-    folder = edit(keys, value)
+    folder = edit(keys, MISSING if value == "MISSING" else yaml.safe_load(value))
     with pytest.raises(InputError, match=message) as error:
         TextToSpeech.load(voice=folder, device="cpu")
     assert re.match(rf"{folder}/voice\.yaml(, line \d+|): ", str(error.value))

@@ -81,17 +81,8 @@ def direct():
 @pytest.mark.parametrize("words", [(), ("--whole",)])
 def test_the_client_writes_what_speak_gives(process, direct, tmp_path, words):
     file = tmp_path / "x.wav"
-    command = [
-        sys.executable,
-        str(FOLDER / "client.py"),
-        TEXT,
-        "-o",
-        str(file),
-        "--server",
-        process.url,
-        *words,
-    ]
-    result = subprocess.run(command, capture_output=True, text=True)
+    client = [sys.executable, FOLDER / "client.py", TEXT, "-o", file, "--server", process.url]
+    result = subprocess.run([*client, *words], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     samples, rate = soundfile.read(file, dtype="int16")
     whole = encode(direct.samples, "pcm", direct.sampling_rate, rate)

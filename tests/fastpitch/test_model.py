@@ -12,31 +12,13 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from melforge.common.arrays import round_half_up
 from melforge.fastpitch.aligner import monotonic_alignment
-from melforge.fastpitch.config import FastPitchConfig
 from melforge.fastpitch.model import FastPitch, average_over_symbols, make_repeat_index
 from tests import networks
+from tests.conftest import tiny_fastpitch
 from tests.networks import assert_close, load_network
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "fastpitch"
-TINY = FastPitchConfig(
-    n_mel_channels=10,
-    n_symbols=20,
-    symbols_embedding_dim=16,
-    in_fft_n_layers=2,
-    in_fft_n_heads=2,
-    in_fft_d_head=8,
-    in_fft_conv1d_filter_size=24,
-    in_fft_output_size=16,
-    out_fft_n_layers=2,
-    out_fft_n_heads=2,
-    out_fft_d_head=8,
-    out_fft_conv1d_filter_size=24,
-    out_fft_output_size=16,
-    dur_predictor_filter_size=12,
-    pitch_predictor_filter_size=12,
-    energy_predictor_filter_size=12,
-    mask_padding=True,
-)
+TINY = replace(tiny_fastpitch()[1], n_mel_channels=10, n_symbols=20)
 
 
 def build(**changes) -> FastPitch:

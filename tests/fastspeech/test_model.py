@@ -93,13 +93,6 @@ def test_published_answers(published, answers, case, alpha, longest):
         assert_close("duration", found.duration, answers[f"{case}_duration"])
 
 
-def test_published_answer_for_an_item_alone(published, answers):
-    ids, lengths = texts(answers)
-    found = speak(published, ids[1:2, : lengths[1]], lengths[1:2])
-    assert_close("mel", found.mel.transpose(1, 2), answers["E_mel"])
-    assert_close("duration", found.duration, answers["E_duration"])
-
-
 def test_published_activations(published, answers):
     ids, lengths = texts(answers)
     network, seen = published, {}

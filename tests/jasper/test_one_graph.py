@@ -2,36 +2,12 @@
 
 import numpy as np
 import pytest
-import torch
 
 from melforge.common.recognition import one_graph
 from melforge.common.recognition.loading import make_recogniser
 from melforge.common.weights.published import read_checkpoint
+from tests.captured import Launched, capture_on_cpu
 from tests.jasper.test_model import GOLDEN
-
-
-class Launched:
-    """Runs what would be captured."""
-
-    def __init__(self, name, make, stream, shared=()):
-        self.make, self.runs, self.waits = make, {}, 0
-
-    def __call__(self, inputs, own=False):
-        key = inputs["audio"].shape
-        if key not in self.runs:
-            self.runs[key] = self.make(inputs)
-        return self.runs[key](inputs)
-
-    def wait(self) -> None:
-        self.waits += 1
-
-
-def capturable(engine, bucket=None):
-    def run(inputs):
-        outputs = engine(**{name: tensor.numpy() for name, tensor in inputs.items()})
-        return {name: torch.from_numpy(array) for name, array in outputs.items()}
-
-    return run
 
 
 @pytest.fixture
@@ -40,16 +16,7 @@ def recognisers(monkeypatch):
     source = read_checkpoint(GOLDEN / "checkpoint.pt")
     plain = make_recogniser(source, "torch", "cpu")
     assert plain._graph is None  # type: ignore[attr-defined]
-    monkeypatch.setattr(one_graph, "Captured", Launched)
-    monkeypatch.setattr(one_graph, "new_stream", lambda device: None)
-    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
-    monkeypatch.setattr("melforge.common.engines.torch_engine.TorchEngine.can_be_captured", True)
-    monkeypatch.setattr(
-        "melforge.common.engines.torch_engine.TorchEngine.capturable", capturable, raising=False
-    )
-    monkeypatch.setattr(
-        "melforge.common.synthesis.stage_engines.StageEngines.captures", property(lambda self: True)
-    )
+    capture_on_cpu(monkeypatch, one_graph)
     return make_recogniser(source, "torch", "cpu"), plain
 
 

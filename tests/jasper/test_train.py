@@ -260,20 +260,8 @@ def test_a_run_is_resumed_and_its_weights_are_a_recognisers(monkeypatch, corpus,
 @pytest.mark.gpu
 def test_captured_steps_learn_what_steps_without_graphs_do(corpus, tmp_path):
     """Without augmentation, two lengths of batches in turns: three eager steps of each, then its graphs."""
-    args = recipe_parser("jasper", JasperRecipe).parse_args(
-        options(
-            corpus,
-            tmp_path,
-            "--steps",
-            1,
-            *OFF,
-            "--set",
-            "dither=0",
-            "--set",
-            "learning_rate=1e-3",
-            device="cuda",
-        )
-    )
+    words = ("--steps", 1, *OFF, "--set", "dither=0", "--set", "learning_rate=1e-3")
+    args = recipe_parser("jasper", JasperRecipe).parse_args(options(corpus, tmp_path, *words, device="cuda"))
     recordings, device = load_recordings(corpus, RATE), torch.device("cuda")
     made = []
     for captured in (False, True):

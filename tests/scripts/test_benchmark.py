@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from melforge.common.cli.benchmark import main
+from tests.tables import read_tables
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -74,30 +75,7 @@ def test_fixed_lengths_a_peer_and_files(tiny_voice, tmp_path):
     assert {"results.json", "results.md"} <= {file.name for file in tmp_path.iterdir()}
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("--acoustic fastpitch,tacotron", "unknown acoustic model 'tacotron': did you mean 'tacotron2'?"),
-        ("--suite a100", "unknown suite 'a100': did you mean 'h200'?"),
-        ("--symbols 0", "--symbols takes whole positive numbers with commas, not '0'"),
-        ("--batches 1,,2", "--batches takes whole positive numbers"),
-        ("--precision fp8", "unknown precision 'fp8'"),
-        ("--precision fp16 --backend onnx", "no backend of onnx has precision fp16 on cpu"),
-        ("--weights mine", "unknown weights 'mine'"),
-        ("--part hifigan.generatr", "unknown stage of hifigan 'generatr': did you mean 'generator'?"),
-        ("--backend torch-fast", "unknown backend 'torch-fast'"),
-        ("--backend onnx --peer speak", "--peer must be module:function"),
-        ("--device gpu", "unknown device 'gpu'"),
-        ("--acoustic fastpitch --decoder kernels", "--decoder kernels: none of the models"),
-        ("--warm-up --symbols 8", "--warm-up speaks a sentence"),
-        ("--batch-sizes 1,4", "--batch-sizes is for --texts FILE"),
-        ("--text-processes 2", "--text-processes is for --batch-sizes N"),
-        ("--text-warm-up 5", "--text-warm-up is for --texts FILE"),
-        ("--texts x.txt --part fastpitch", "it does not go with --part"),
-        ("--texts x.txt --batches 4", "--peer and --batches are for fixed lengths"),
-        ("--texts x.txt --text-warm-up -1", "--text-warm-up must be at least 0 seconds, not -1"),
-    ],
-)
+@pytest.mark.parametrize(("words", "message"), read_tables(Path(__file__).parent / "cases.txt")["benchmark"])
 def test_what_cannot_be_measured_is_refused_in_a_sentence(tiny_voice, monkeypatch, words, message):
     monkeypatch.setenv("MELFORGE_VOICES", str(tiny_voice.parent))
     monkeypatch.setattr("sys.argv", ["benchmark.py", *words.split()])

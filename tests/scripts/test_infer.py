@@ -16,6 +16,7 @@ import pytest
 import soundfile
 
 from tests.conftest import save_trained, tiny_tacotron2
+from tests.tables import read_tables
 
 ROOT = Path(__file__).parent.parent.parent
 INFER = ROOT / "scripts" / "infer.py"
@@ -303,32 +304,9 @@ def test_subtitles(infer, fails, tmp_path):
         assert message in fails("--text", "Hello.", "-o", output, "--save-mel")
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        (("--voice", "tyni"), "unknown voice 'tyni': did you mean 'tiny'?"),
-        (("--acoustic", "fastpich"), "unknown acoustic model 'fastpich': did you mean 'fastpitch'?"),
-        (("--vocoder", "fastpitch"), "unknown vocoder 'fastpitch'"),
-        (("--backend", "onx"), "unknown backend 'onx': did you mean 'onnx'?"),
-        (("--pace", "0"), "pace must be a number from 0.1 to 10, not 0"),
-        (("--pace", "nan"), "pace must be"),
-        (("--volume", "-1"), "volume must be"),
-        (("--speaker", "7"), "the control 'speaker' would change nothing: this voice has one speaker"),
-        (("--device", "gpu"), "unknown device 'gpu': use cpu, cuda, cuda:N or auto"),
-        (("--sigma", "0.7"), "the control 'sigma' would change nothing: waveglow has it, not fastpitch or"),
-        (("--step-limit", "9"), "the control 'step_limit' would change nothing: tacotron2 has it"),
-        (("--no-dropout",), "the control 'dropout' would change nothing: tacotron2 has it"),
-        (("--gate-threshold", "2"), "--gate-threshold must be a number from 0 to 1, not 2"),
-        (("--decoder", "loop"), "fastpitch has no choice of decoders: leave out 'loop'"),
-        (("--decoder", "kernels"), "fastpitch has no choice of decoders: leave out 'kernels'"),
-        (("--plot", "nowhere/x.png"), "the folder nowhere does not exist"),
-        (("--subtitles", "nowhere/x.srt"), "the folder nowhere does not exist"),
-        (("--subtitles", f"{__file__}/x.srt"), "test_infer.py is a file"),
-        (("--subtitles", "x.txt"), "the suffix does not name a form; use one of srt, vtt, json"),
-    ],
-)
+@pytest.mark.parametrize("arguments, message", read_tables(Path(__file__).parent / "cases.txt")["speak"])
 def test_what_is_unknown_wrong_or_would_change_nothing_is_named(fails, arguments, message):
-    assert message in fails("--text", "Hello.", *arguments)
+    assert message in fails("--text", "Hello.", *arguments.replace("FILE", __file__).split())
 
 
 @pytest.mark.dev_full

@@ -38,6 +38,20 @@ PAUSES = f"{'and a clause, ' * 30}ends. A second one. [pause:700ms] A third.\n\n
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
+TEXT = f'''name: "a \\"name\\""
+max_batch_size: 8
+input [
+  {{ name: "text", data_type: TYPE_STRING, dims: [1, -1] }}
+]
+dynamic_batching {{ }}
+empty: []
+decoupled: true
+step {{
+  long: "{"x" * 100}"
+}}
+'''
+
+
 def test_a_config_is_text_that_people_can_read():
     message = {
         "name": 'a "name"',
@@ -48,22 +62,7 @@ def test_a_config_is_text_that_people_can_read():
         "decoupled": True,
         "step": {"long": "x" * 100},
     }
-    assert to_text(message) == "\n".join(
-        [
-            'name: "a \\"name\\""',
-            "max_batch_size: 8",
-            "input [",
-            '  { name: "text", data_type: TYPE_STRING, dims: [1, -1] }',
-            "]",
-            "dynamic_batching { }",
-            "empty: []",
-            "decoupled: true",
-            "step {",
-            f'  long: "{"x" * 100}"',
-            "}",
-            "",
-        ]
-    )
+    assert to_text(message) == TEXT
 
 
 @pytest.fixture

@@ -260,16 +260,8 @@ def test_the_client_speaks_grpc(server, tts, phrases, tmp_path, way):
     """In the server's environment, which has the package tritonclient."""
 
     def run(*more):
-        words = f"{phrases} -o {tmp_path} --protocol grpc --server {server.grpc}".split()
-        command = [
-            os.environ["MELFORGE_TRITON_PYTHON"],
-            "-m",
-            "melforge",
-            "triton-client",
-            *words,
-            *way,
-            *more,
-        ]
+        words = f"-m melforge triton-client {phrases} -o {tmp_path} --protocol grpc --server {server.grpc}"
+        command = [os.environ["MELFORGE_TRITON_PYTHON"], *words.split(), *way, *more]
         return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=own_environment())
 
     spoken = run("--pace", "1.5")

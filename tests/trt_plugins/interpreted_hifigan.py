@@ -24,6 +24,13 @@ CONFIGS = {
     "2": dataclasses.replace(
         PUBLISHED, upsample_kernel_sizes=(6, 12, 4), resblock="2", resblock_dilation_sizes=((1, 2), (2, 4))
     ),
+    "dilations": dataclasses.replace(PUBLISHED, resblock_dilation_sizes=((2, 3), (2, 4))),
+    "upsampling": dataclasses.replace(
+        PUBLISHED,
+        upsample_rates=(3, 2, 4),
+        upsample_kernel_sizes=(9, 2, 6),
+        resblock_dilation_sizes=((1,), (1,)),
+    ),
 }
 config = CONFIGS[sys.argv[1]]
 torch.manual_seed(0)

@@ -26,46 +26,26 @@ from melforge.trt_plugins.transformer import fastpitch, fastspeech, length_regul
 
 CHANNELS, TEXT, MEL = int(sys.argv[3]), 13, 21
 LENGTHS, MEL_LENGTHS = torch.tensor([13, 9]), torch.tensor([21, 15])
+SIDES = {
+    **{"in_fft_n_layers": 2, "in_fft_n_heads": 2, "in_fft_d_head": 24, "in_fft_conv1d_filter_size": 80},
+    **{"out_fft_n_layers": 2, "out_fft_d_head": 16, "out_fft_conv1d_filter_size": 96},
+    **dict.fromkeys(("symbols_embedding_dim", "in_fft_output_size", "out_fft_output_size"), CHANNELS),
+}
+PREDICTORS = {
+    **{"dur_predictor_filter_size": 40, "pitch_predictor_filter_size": 24},
+    **{"energy_predictor_filter_size": 24, "pitch_embedding_kernel_size": 5},
+}
+SPEECH = {
+    **{"phoneme_side_n_layer": 2, "phoneme_side_conv1d_filter_size": 80, "mel_side_n_layer": 1},
+    **{"mel_side_head": 1, "mel_side_conv1d_filter_size": 64, "duration_predictor_filter_size": 24},
+    **dict.fromkeys(("d_model", "phoneme_side_output_size", "mel_side_output_size"), CHANNELS),
+}
 MADE = {
     "fastpitch": (
-        FastPitch,
-        fastpitch,
-        FastPitchConfig(
-            n_mel_channels=20,
-            symbols_embedding_dim=CHANNELS,
-            in_fft_n_layers=2,
-            in_fft_n_heads=2,
-            in_fft_d_head=24,
-            in_fft_conv1d_filter_size=80,
-            in_fft_output_size=CHANNELS,
-            out_fft_n_layers=2,
-            out_fft_d_head=16,
-            out_fft_conv1d_filter_size=96,
-            out_fft_output_size=CHANNELS,
-            dur_predictor_filter_size=40,
-            pitch_predictor_filter_size=24,
-            energy_predictor_filter_size=24,
-            pitch_embedding_kernel_size=5,
-            n_speakers=2,
-        ),
+        *(FastPitch, fastpitch),
+        FastPitchConfig(n_mel_channels=20, n_speakers=2, **SIDES, **PREDICTORS),
     ),
-    "fastspeech": (
-        FastSpeech,
-        fastspeech,
-        FastSpeechConfig(
-            max_seq_len=64,
-            d_model=CHANNELS,
-            phoneme_side_n_layer=2,
-            phoneme_side_conv1d_filter_size=80,
-            phoneme_side_output_size=CHANNELS,
-            mel_side_n_layer=1,
-            mel_side_head=1,
-            mel_side_conv1d_filter_size=64,
-            mel_side_output_size=CHANNELS,
-            duration_predictor_filter_size=24,
-            n_mel_channels=20,
-        ),
-    ),
+    "fastspeech": (*(FastSpeech, fastspeech), FastSpeechConfig(n_mel_channels=20, max_seq_len=64, **SPEECH)),
 }
 
 

@@ -1,6 +1,7 @@
 """The graph with the plugins' nodes: what differs from the plain one, and that it says the same."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,28 +14,13 @@ from onnx.reference.op_run import OpRun
 from melforge.common.audio.contract import MelContract
 from melforge.common.export.to_onnx import example_inputs, export_stage, source_stages
 from melforge.common.weights.voices import ModelSource
-from melforge.fastspeech.config import FastSpeechConfig
 from melforge.fastspeech.model import FastSpeech
 from melforge.fastspeech.operations import DECOMPOSED
 from melforge.trt_plugins.export_onnx import DOMAIN, export
+from tests.conftest import tiny_fastspeech
 
 pytestmark = pytest.mark.slow
-TINY = FastSpeechConfig(
-    max_seq_len=64,
-    d_model=16,
-    phoneme_side_n_layer=1,
-    phoneme_side_head=1,
-    phoneme_side_conv1d_filter_size=24,
-    phoneme_side_output_size=16,
-    mel_side_n_layer=1,
-    mel_side_head=1,
-    mel_side_conv1d_filter_size=24,
-    mel_side_output_size=16,
-    duration_predictor_filter_size=12,
-    n_mel_channels=10,
-    n_symbols=20,
-    mask_padding=True,
-)
+TINY = replace(tiny_fastspeech()[1], max_seq_len=64, n_mel_channels=10, n_symbols=20)
 
 
 @pytest.fixture(scope="module")
@@ -68,14 +54,9 @@ def plain(stage) -> onnx.ModelProto:
 
 
 def shapes(values) -> list[tuple]:
-    return [
-        (
-            value.name,
-            value.type.tensor_type.elem_type,
-            [d.dim_value for d in value.type.tensor_type.shape.dim],
-        )
-        for value in values
-    ]
+    kinds = [value.type.tensor_type for value in values]
+    sizes = [[dim.dim_value for dim in kind.shape.dim] for kind in kinds]
+    return [(one.name, kind.elem_type, size) for one, kind, size in zip(values, kinds, sizes, strict=True)]
 
 
 def test_the_plugins_nodes_say_which_plugin_they_want(graph):

@@ -24,47 +24,23 @@ from tests.trt_plugins.vocoder_kernels import (
 )
 
 V2 = {"upsample_initial_channel": 128}
-V3 = {
-    "upsample_rates": (8, 8, 4),
-    "upsample_kernel_sizes": (16, 16, 8),
-    "upsample_initial_channel": 256,
-    "resblock": "2",
-    "resblock_kernel_sizes": (3, 5, 7),
-    "resblock_dilation_sizes": ((1, 2), (2, 6), (3, 12)),
-}
+V3 = {**COMPACT, "upsample_rates": (8, 8, 4), "upsample_kernel_sizes": (16, 16, 8)}
 OTHER = {
-    "n_mel_channels": 20,
-    "upsample_rates": (3, 2, 4),
-    "upsample_kernel_sizes": (9, 2, 6),
-    "upsample_initial_channel": 96,
-    "resblock_dilation_sizes": ((2,), (2,), (2,)),
+    **{"n_mel_channels": 20, "upsample_rates": (3, 2, 4), "upsample_kernel_sizes": (9, 2, 6)},
+    **{"upsample_initial_channel": 96, "resblock_dilation_sizes": ((2,), (2,), (2,))},
 }
-
 ISTFT = {
-    **V3,
-    "upsample_rates": (4, 4),
-    "upsample_kernel_sizes": (8, 8),
-    "istft_n_fft": 64,
-    "istft_hop_length": 16,
+    **{**COMPACT, "upsample_rates": (4, 4), "upsample_kernel_sizes": (8, 8)},
+    **{"istft_n_fft": 64, "istft_hop_length": 16},
 }
-
-
 SOURCE = {
-    "source": True,
-    "upsample_rates": (),
-    "upsample_kernel_sizes": (),
-    "upsample_initial_channel": 32,
-    "resblock": "2",
-    "resblock_kernel_sizes": (3,),
-    "resblock_dilation_sizes": ((1, 2, 4),),
-    "istft_n_fft": 1024,
-    "istft_hop_length": 256,
+    **{"source": True, "upsample_rates": (), "upsample_kernel_sizes": (), "upsample_initial_channel": 32},
+    **{"resblock": "2", "resblock_kernel_sizes": (3,), "resblock_dilation_sizes": ((1, 2, 4),)},
+    **{"istft_n_fft": 1024, "istft_hop_length": 256},
 }
 SEVERAL_BLOCKS = {
-    **SOURCE,
-    "resblock_kernel_sizes": (3, 7, 5),
-    "resblock_dilation_sizes": ((1, 2), (1, 8), (4,)),
-    "noise_channels": 0,
+    **{**SOURCE, "resblock_kernel_sizes": (3, 7, 5)},
+    **{"resblock_dilation_sizes": ((1, 2), (1, 8), (4,)), "noise_channels": 0},
 }
 
 
@@ -159,8 +135,10 @@ def without_a_warning(source: ModelSource, name: str):
 
 @pytest.mark.slow
 @pytest.mark.triton
-@pytest.mark.parametrize("resblock", ["1", "2"])
-@pytest.mark.parametrize("lengths", ["", "11,6"])
-def test_interpreted_kernels_are_near_float32(resblock, lengths):
+@pytest.mark.parametrize(
+    ("config", "lengths"),
+    [("1", ""), ("1", "11,6"), ("2", "11,6"), ("dilations", ""), ("upsampling", "11,6")],
+)
+def test_interpreted_kernels_are_near_float32(config, lengths):
     """The kernels without a GPU: Triton's interpreter runs them, in a process of its own."""
-    assert interpreted_error("hifigan", resblock, lengths) < 3e-3
+    assert interpreted_error("hifigan", config, lengths) < 3e-3

@@ -147,17 +147,8 @@ def test_a_stale_binary_is_not_loaded(tmp_path, monkeypatch):
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
 def test_nvcc_compiles_every_entry_without_a_warning(tmp_path, source):
     cubin = tmp_path / "kernel.cubin"
-    command = [
-        "nvcc",
-        "-cubin",
-        "-arch=sm_90",
-        "-std=c++17",
-        "-Werror=all-warnings",
-        str(source),
-        "-o",
-        cubin,
-    ]
-    subprocess.run(command, check=True)
+    words = "nvcc -cubin -arch=sm_90 -std=c++17 -Werror=all-warnings"
+    subprocess.run([*words.split(), source, "-o", cubin], check=True)
     assert all(f".text.{entry}\0".encode() in cubin.read_bytes() for entry in ENTRIES[source])
 
 

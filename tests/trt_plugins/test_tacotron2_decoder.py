@@ -63,63 +63,6 @@ def inputs(network: Tacotron2, lengths: list[int], limit: int, dropout: float = 
     }
 
 
-def folded_steps(network: Tacotron2, given: dict) -> tuple[torch.Tensor, ...]:
-    """The kernel's algebra in float32: frames (B, S, F), gates (B, S), alignment (B, S, N)."""
-    folded = fold(network)
-    memory, noise, drop = given["memory"], given["prenet_noise"], given["prenet_dropout"]
-    batch, text, _ = memory.shape
-    reach = folded.location.size(1) // 2
-    hidden, cell = (memory.new_zeros(batch, folded.query.size(1)) for _ in range(2))
-    shown, shown_cell = (memory.new_zeros(batch, folded.out[0].size(1)) for _ in range(2))
-    first = memory.new_zeros(batch, len(folded.prenet))
-    context = memory.new_zeros(batch, memory.size(2))
-    weights, cumulative = (memory.new_zeros(batch, text) for _ in range(2))
-    of_memory = memory @ folded.decoder[1].T  # (B, N, 4 H_d)
-    behind = torch.arange(text) >= given["lengths"][:, None]
-    frames, gates, alignment = [], [], []
-
-    def lstm(gates, cell):
-        i, f, g, o = gates.chunk(4, 1)
-        cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
-        return o.sigmoid() * cell.tanh(), cell
-
-    def kept(x, noise):
-        return x.relu() * (noise >= drop) / (1 - drop)
-
-    for step in range(len(noise)):
-        second = kept(first @ folded.prenet.T, noise[step, 1])
-        parts = zip((second, context, hidden), folded.attention, strict=True)
-        hidden, cell = lstm(sum(x @ w.T for x, w in parts) + folded.attention_bias, cell)
-        windows = F.pad(torch.stack([weights, cumulative], 1), (reach, reach)).unfold(2, 2 * reach + 1, 1)
-        location = torch.einsum("bwnk,wka->bna", windows, folded.location)
-        scores = torch.tanh((hidden @ folded.query.T)[:, None] + location + given["processed_memory"])
-        weights = torch.softmax((scores @ folded.energy).masked_fill(behind, -6e4), 1)
-        cumulative = cumulative + weights
-        of_context = (weights[:, None] @ of_memory)[:, 0]
-        rest = hidden @ folded.decoder[0].T + shown @ folded.decoder[2].T + folded.decoder_bias
-        shown, shown_cell = lstm(of_context + rest, shown_cell)
-        context = (weights[:, None] @ memory)[:, 0]
-        out = shown @ folded.out[0].T + context @ folded.out[1].T + folded.out_bias
-        before, frame, gate = out.split([len(folded.prenet), network.config.frame_size, 1], 1)
-        if step + 1 < len(noise):
-            first = kept(before, noise[step + 1, 0])
-        frames.append(frame)
-        gates.append(gate[:, 0])
-        alignment.append(weights)
-    return torch.stack(frames, 1), torch.stack(gates, 1), torch.stack(alignment, 1)
-
-
-@pytest.mark.parametrize("dropout", [0.5, 0.0])
-def test_folded_products_make_the_same_steps(dropout):
-    network = seeded_network(RAGGED)
-    given = inputs(network, [11, 5, 8], 12, dropout)
-    mel, _, gate, alignment, _ = network.decode_loop(**given)
-    frames, gates, found = folded_steps(network, given)
-    torch.testing.assert_close(frames.reshape(3, -1, RAGGED.n_mel_channels).mT, mel, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(gates, gate, rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(found, alignment, rtol=1e-4, atol=1e-6)
-
-
 def test_a_lane_holds_what_the_instruction_takes():
     """Of mma.m16n8k16's first operand: rows g and g + 8, columns 2 c and 2 c + 1, then those 8 behind."""
     matrix = torch.arange(20 * 40).reshape(20, 40).float()

@@ -14,40 +14,20 @@ from melforge.common.weights.voices import ModelSource, load_voice
 from tests.trt_plugins.vocoder_kernels import interpreted_error
 
 TOLERANCE = 5e-3  # of the largest value
-STAGES = [
-    ("fastpitch", "encoder"),
-    ("fastpitch", "decoder"),
-    ("fastspeech", "encoder"),
-    ("fastspeech", "decoder"),
-]
+STAGES = [(model, stage) for model in ("fastpitch", "fastspeech") for stage in ("encoder", "decoder")]
 SHAPES = ((1, 1, 1), (1, 37, 201), (3, 57, 203), (2, 128, 640))  # batch, text, mel
 OTHER = {  # nothing is a power of two
     "fastpitch": {
-        "n_mel_channels": 20,
-        "symbols_embedding_dim": 72,
-        "in_fft_output_size": 72,
-        "out_fft_output_size": 72,
-        "in_fft_n_layers": 1,
-        "in_fft_n_heads": 3,
-        "in_fft_d_head": 20,
-        "in_fft_conv1d_kernel_size": 5,
-        "out_fft_conv1d_filter_size": 200,
-        "pitch_predictor_filter_size": 100,
-        "energy_conditioning": False,
-        "n_speakers": 2,
-        "mask_padding": True,
+        **dict.fromkeys(("symbols_embedding_dim", "in_fft_output_size", "out_fft_output_size"), 72),
+        **{"in_fft_n_layers": 1, "in_fft_n_heads": 3, "in_fft_d_head": 20, "in_fft_conv1d_kernel_size": 5},
+        **{"out_fft_conv1d_filter_size": 200, "pitch_predictor_filter_size": 100},
+        **{"n_mel_channels": 20, "energy_conditioning": False, "n_speakers": 2, "mask_padding": True},
     },
     "fastspeech": {
-        "n_mel_channels": 20,
-        "d_model": 72,
-        "phoneme_side_output_size": 72,
-        "mel_side_output_size": 72,
-        "phoneme_side_n_layer": 1,
-        "phoneme_side_head": 3,
-        "fft_conv1d_kernel": 5,
-        "fft_conv1d_padding": 2,
-        "duration_predictor_filter_size": 100,
-        "mask_padding": True,
+        **dict.fromkeys(("d_model", "phoneme_side_output_size", "mel_side_output_size"), 72),
+        **{"phoneme_side_n_layer": 1, "phoneme_side_head": 3, "fft_conv1d_kernel": 5},
+        **{"fft_conv1d_padding": 2, "duration_predictor_filter_size": 100},
+        **{"n_mel_channels": 20, "mask_padding": True},
     },
 }
 

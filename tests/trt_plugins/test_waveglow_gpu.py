@@ -66,7 +66,9 @@ class TestOnGpu(OnGpu):
 
 @pytest.mark.slow
 @pytest.mark.triton
-@pytest.mark.parametrize("lengths", ["", "37,20"])
-def test_interpreted_kernels_are_near_float32(lengths):
+@pytest.mark.parametrize(
+    ("config", "lengths"), [("as published", ""), ("as in the voice", "37,20"), ("taps", "37,20")]
+)
+def test_interpreted_kernels_are_near_float32(config, lengths):
     """The kernels without a GPU: Triton's interpreter runs them, in a process of its own."""
-    assert interpreted_error("waveglow", lengths) < 1e-3
+    assert interpreted_error("waveglow", config, lengths) < 1e-3

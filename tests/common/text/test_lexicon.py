@@ -10,8 +10,10 @@ from melforge.common.config.lexicon import LexiconFile, read_lexicon
 from melforge.common.errors import InputError
 from melforge.common.text import SaidAs, with_own_words
 from melforge.common.text.frontends import FRONTENDS, get_frontend
+from tests.tables import read_tables
 
 ROOT = Path(__file__).parents[3]
+CASES = read_tables(Path(__file__).parent / "cases.txt")
 ENTRIES = r"""
 SQL: sequel
 POSTGRESQL: {words: post gress, case: false}
@@ -44,28 +46,7 @@ def write(tmp_path):
     return write
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("SQL and sql, Kokoro and kokoro", "sequel / {K OW1 K AH0 R OW0} / {K OW1 K AH0 R OW0}"),
-        ("mySQL SQLite sql_x", ""),
-        ("SQL-based", "sequel"),
-        ("SQL's and Melforge’s", "sequel's / {M EH1 L F AO0 R JH IH0 Z}"),
-        ("New York, new  york\nCity", "{N UW1} {Y AO1 R K} / the big apple"),
-        ("New Yorker in New\nYork", "{N UW1} {Y AO1 R K}"),
-        ("the US gave us", "the States"),
-        ("DeVito devito", "duh vee toe"),
-        ("INC-42 inc-42 XINC-42 INC-42x", "incident 42"),
-        ("V1.22 v1", "release 1 dot 22"),
-        ("They live in a live show.", "dwell / {L AY1 V}"),
-        ("They will read it. A read.", "studied"),
-        ("C++ C+", "see plus plus"),
-        ("Don’t, don't", "shall not / shall not"),
-        ("naïve nai\u0308ve", "simple / simple"),
-        ("ugh", ""),
-        ("PostgreSQL postgresql", "post gress / post gress"),
-    ],
-)
+@pytest.mark.parametrize(("text", "said"), CASES["lexicon"])
 def test_the_longest_entry_is_said(write, text, said):
     found = read_lexicon(str(write(ENTRIES))).find(text)
     assert " / ".join(one.spoken for one in found) == said
@@ -116,25 +97,9 @@ def test_every_frontend_speaks_a_lexicon(write, name):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: b\nx: 5", "line 2: 'x' must be text, a mapping or a list of such, not 5; words such as no"),
-        ("x: {ipa: b7}", "line 1: 'x': '7' in 'b7' is no phoneme of IPA"),
-        ("a: b\n\nx: {arpabet: HH XX}", "line 3: 'x': 'XX' in 'HH XX' is no phoneme of ARPAbet"),
-        ("x:\n  word: y", "line 2: unknown key 'word'; did you mean 'words'?"),
-        ("x: {words: y, ipa: b}", "line 1: give one of words, arpabet, ipa, x_sampa, not words, ipa"),
-        ("x: {case: true}", "line 1: 'x': give one of words, arpabet, ipa, x_sampa, not none"),
-        (
-            "x: {words: y, part_of_speech: thing}",
-            "line 1: part_of_speech must be one of 'noun', 'verb', 'adjective' or null, not 'thing'",
-        ),
-        ("x y: {words: z, part_of_speech: noun}", "line 1: 'x y': part_of_speech is for single words"),
-        ("x(: {words: y, pattern: true}", "line 1: 'x(': no regular expression"),
-        ("x: {words: '\\2', pattern: true}", "line 1: 'x': no regular expression: invalid group reference"),
-        ("(a)\\1: {words: y, pattern: true}", "groups have neither names nor references"),
-        ("x: a\nx: b", "line 2: x stands here a second time"),
+        *CASES["wrong lexicons"],
         (f"{'x' * 101}: b", "a key has 1 to 100 characters"),
-        ("' ': b", "a key has 1 to 100 characters"),
         (f"x: {'y' * 501}", "what is said 500 at most"),
-        ("no: way", "line 1: the key False is not text"),
     ],
 )
 def test_what_is_wrong_is_named_with_file_and_line(write, text, message):

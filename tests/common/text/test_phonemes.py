@@ -1,35 +1,15 @@
+from pathlib import Path
+
 import pytest
 
 from melforge.common.errors import InputError
 from melforge.common.text.phonemes import as_text, in_braces
 from melforge.common.text.symbols import ARPABET
+from tests.tables import read_tables
 
 
 @pytest.mark.parametrize(
-    ("alphabet", "phonemes", "expected"),
-    [
-        ("arpabet", "HH AH0 L OW1", "{HH AH0 L OW1}"),
-        ("arpabet", "hh ax l ow", "{HH AH0 L OW1}"),
-        ("arpabet", "HH EH L OW", "{HH EH1 L OW0}"),
-        ("arpabet", "{@HH}{@AH0}{@L}{@OW1}", "{HH AH0 L OW1}"),
-        ("arpabet", "N UW1 | Y AO1 R K", "{N UW1} {Y AO1 R K}"),
-        ("arpabet", "B AH1 DX AXR", "{B AH1 T ER0}"),
-        ("arpabet", "P S T", "{P S T}"),
-        ("ipa", "həˈləʊ", "{HH AH0 L OW1}"),
-        ("ipa", "/ˈbʌtɚ wɜːld/", "{B AH1 T ER0} {W ER1 L D}"),
-        ("ipa", "t͡ʃɜːtʃ", "{CH ER1 CH}"),
-        ("ipa", "ʧɝʧ", "{CH ER1 CH}"),
-        ("ipa", "əraʊnd", "{AH0 R AW1 N D}"),
-        ("ipa", "ˌmɪnɪˈsoʊɾə", "{M IH2 N IH0 S OW1 T AH0}"),
-        ("ipa", "ˈlɪtl̩", "{L IH1 T AH0 L}"),
-        ("ipa", "ðə", "{DH AH0}"),
-        ("ipa", "nɪər", "{N IH1 R}"),
-        ("ipa", "ˈçãː", "{HH AA1}"),
-        ("ipa", "ʒyl vɛʁn", "{ZH UW1 L} {V EH1 R N}"),
-        ("x-sampa", '"mElfO:r\\dZ', "{M EH1 L F AO0 R JH}"),
-        ("x-sampa", 't@"meItoU', "{T AH0 M EY1 T OW0}"),
-        ("x-sampa", "n3`s", "{N ER1 S}"),
-    ],
+    ("alphabet", "phonemes", "expected"), read_tables(Path(__file__).parent / "cases.txt")["phonemes"]
 )
 def test_phonemes_of_each_alphabet_are_arpabet_with_stress(alphabet, phonemes, expected):
     assert in_braces(phonemes, alphabet) == expected

@@ -1,55 +1,21 @@
 """Sentences, clauses and pauses."""
 
+from pathlib import Path
+
 import pytest
 
 from melforge.common.text import split
 from melforge.common.text.split import pause_between, split_clauses, split_sentences
+from tests.tables import read_tables
 
 WRAPPED = """This is a line of prose that goes on until its right margin, and wraps at
 London, whence it goes on for some while. The next sentence wraps as well
 and ends."""
 
 
-@pytest.mark.parametrize(
-    "sentences",
-    [
-        # titles, initials, abbreviations
-        ["Mr. Smith went to Washington.", "He met Dr. J. K. Rowling at 5 p.m. on Monday."],
-        ["It ended at 5 p.m.", "John left."],
-        ["At 5 p.m. Monday he left; at 9 a.m. EST she came.", "Then nothing."],
-        ["At 5 a.m. Mr. Smith left.", "By about 10:30 p.m. John slept.", "It was 5 p.m.", "Mr. Smith left."],
-        ["1.) Wash.", "2.) Dry.", "3.) Fold it (as on p. 5.) at once."],
-        ["Buy N°. 5 today."],
-        ["See e.g. Figure 3, i.e. Smith et al. on oxygen.", "Or do not."],
-        ["The U.S. Army came.", "I live in the U.S.", "He lives in the U.K. now."],
-        ["Acme Inc. Tokyo grew.", "So did Acme Inc.", "The price rose."],
-        ["George W. Bush took vitamin C.", "He left."],
-        ["No. 5 is alive.", "I said no.", "It is on p. 12 of vol. 3."],
-        ["On Jan. 5 she came."],
-        ["ETA 20 min. Monday.", "It takes 20 min.", "Traffic is bad."],
-        ["It leaves at 9, arr. Sun 6/8, dep. Boston 7:10.", "Vit. D3, Cat. 4, Conf. Rm. 2; 7 mi. on foot."],
-        ["See 124 Stat. 119, U.S. Const. art. I, § 8, and dir. D. Lynch.", "It has mass.", "Energy too."],
-        [
-            "At 77 Mass. Ave. Tokyo, Bldg. C, tol. ±2, temp. 9; sold by the lb.",
-            "He gets a min.",
-            "Dad waits.",
-        ],
-        # marks inside
-        ["Pi is 3.14.", "Visit www.example.com.", "Or https://a.b/c?d=e, my friend.", "Bye!"],
-        ["In 1990.", "Twenty of 30.", "20 more."],
-        ["1. Wash your hands.", "2. Dry them."],
-        # ellipses
-        ["Well... maybe.", "Well...", "Then go.", "What…?", "Who knows…", "Nobody."],
-        ["Nothing . . . ever.", "Yes."],
-        # quotes, brackets and footnotes behind the mark
-        ['He said "Stop!" and left.', '"Really?" he asked.', '"Yes."', "She nodded."],
-        ["“So it is.”", "(He left.)", "Then she did.[12]", "“¿Qué?”", "¡Hola!"],
-        ["What?!", "No way!!", "Really??", "(Yes!)"],
-        # no capitals
-        ["this is lower case.", "so is this?", "yes!", "e.g. this, i.e. that."],
-    ],
-)
-def test_sentences(sentences):
+@pytest.mark.parametrize(("row",), read_tables(Path(__file__).parent / "cases.txt")["sentences"])
+def test_sentences(row):
+    sentences = row.split(" | ")
     text = " ".join(sentences)
     found = split_sentences(text)
     assert [sentence for sentence, _ in found] == sentences

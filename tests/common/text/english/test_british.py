@@ -21,8 +21,10 @@ from melforge.common.text.readings import phonemized
 from melforge.common.text.symbols import BRITISH, get_symbols
 from recipes.english.british import make, packed, paired
 from recipes.misaki import from_british_misaki, to_misaki
+from tests.tables import read_tables
 
-CASES = Path(__file__).parents[3] / "data" / "british.tsv"
+TEXTS = Path(__file__).parents[3] / "data" / "british.tsv"
+CASES = read_tables(Path(__file__).parent / "cases.txt")
 GB, US = get_frontend("english-gb"), get_frontend("english")
 
 
@@ -32,48 +34,12 @@ def spoken(text: str) -> str:
     )
 
 
-@pytest.mark.parametrize(
-    "word, said",
-    [
-        ("bath", "B AR1 TH"),
-        ("father", "F AR1 DH AH0"),
-        ("lot", "L OH1 T"),
-        ("goat", "G OU1 T"),
-        ("nurse", "N UR1 S"),
-        ("square", "S K W EA1"),
-        ("fear", "F IA1"),
-        ("cure", "K Y UA1"),
-        ("north", "N AO1 TH"),
-        ("tune", "T Y UW1 N"),
-        ("new", "N Y UW1"),
-        ("missile", "M IH1 S AY0 L"),
-        ("schedule", "SH EH1 D Y UW0 L"),
-        ("hurry", "HH AH1 R IY0"),
-        ("herb", "HH UR1 B"),
-        ("can't", "K AR1 N T"),
-        ("classroom's", "K L AR1 S R UW0 M Z"),  # of the word in it
-        ("doctors", "D OH1 K T AH0 Z"),
-    ],
-)
+@pytest.mark.parametrize("word, said", CASES["British words"])
 def test_words(word, said):
     assert " ".join(load_british().of_word(word)) == said
 
 
-@pytest.mark.parametrize(
-    "text, said",
-    [
-        ("far", "F AR1 ."),
-        ("far away", "F AR1 R AH0 W EY1 ."),
-        ("far, away", "F AR1 , AH0 W EY1 ."),
-        ("far and near", "F AR1 R AE0 N D N IA2 ."),
-        ("the car is here", "DH AH0 K AR1 R IH0 Z HH IA1 ."),
-        ("Z", "Z EH1 D ."),
-        ("ZR", "Z EH2 D AR1 ."),
-        ("R and R", "AR1 R AE0 N D AR1 ."),
-        ("VCRs are", "V IY2 S IY2 AR1 Z AR0 ."),
-        ("{F AR1 DH ER0} and {B OH1 DH ER0}", "F AR1 DH AH0 R AE0 N D B OH1 DH AH0 ."),
-    ],
-)
+@pytest.mark.parametrize("text, said", CASES["British linking"])
 def test_an_r_is_said_before_a_vowel_only(text, said):
     assert spoken(text) == said
 
@@ -84,7 +50,7 @@ def test_its_symbols_are_the_american_ones_and_more_behind_them():
 
 
 @pytest.mark.parametrize(
-    "written, wanted", [line.split("\t") for line in CASES.read_text("utf-8").splitlines()]
+    "written, wanted", [line.split("\t") for line in TEXTS.read_text("utf-8").splitlines()]
 )
 def test_reading(written, wanted):
     said = " ".join(span.text for span in normalise(written, is_british=True)[0])

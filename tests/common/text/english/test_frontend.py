@@ -17,9 +17,11 @@ from melforge.common.text.english.pronounce import of_word, read
 from melforge.common.text.frontends import get_frontend
 from melforge.common.text.split import CLAUSE_PAUSE, PARAGRAPH_PAUSE, SENTENCE_PAUSE
 from recipes.misaki import from_misaki, to_misaki
+from tests.tables import read_tables
 
 ROOT = Path(__file__).parents[4]
 FRONTEND = get_frontend("english")
+CASES = read_tables(Path(__file__).parent / "cases.txt")
 
 
 def phones(word: str, text: str) -> str:
@@ -29,94 +31,19 @@ def phones(word: str, text: str) -> str:
     return " ".join(read(tokens)[index])
 
 
-@pytest.mark.parametrize(
-    "word, said",
-    [
-        ("hello", "HH AH0 L OW1"),
-        ("colonel", "K ER1 N AH0 L"),
-        ("roominghouse", "R UW1 M IH0 NG HH AW2 S"),
-        ("palmprints", "P AA1 L M P R IH2 N T S"),
-        ("smartphones", "S M AA1 R T F OW2 N Z"),
-        ("rebooted", "R IY0 B UW1 T IH0 D"),
-        ("unfriended", "AH0 N F R EH1 N D IH0 D"),
-        ("hidell's", "HH AY1 D AH0 L Z"),
-        ("netflix's", "N EH1 T F L IH0 K S IH0 Z"),
-        ("pokemon's", "P OW1 K EY0 M AA2 N Z"),
-        ("dogs'", "D AO1 G Z"),
-        ("axolotls", "AE1 K S AH0 L AA2 T AH0 L Z"),
-        ("expatriated", "EH0 K S P EY1 T R IY0 EY2 T IH0 D"),
-        ("yesss", "Y EH1 S"),
-        ("prstvw", "P IY2 AA2 R EH2 S T IY2 V IY2 D AH1 B AH0 L Y UW0"),
-    ],
-)
+@pytest.mark.parametrize("word, said", CASES["words"])
 def test_words(word, said):
     assert " ".join(of_word(word)) == said
 
 
-@pytest.mark.parametrize(
-    "word, text, said",
-    [
-        ("the", "in the house", "DH AH0"),
-        ("the", "in the apple", "DH IY0"),
-        ("a", "take a walk", "AH0"),
-        ("A", "vitamin A is good", "EY1"),
-        ("to", "go to bed", "T AH0"),
-        ("to", "what is it to", "T UW0"),
-        ("of", "full of it", "AH0 V"),
-        ("FBI", "the FBI came", "EH2 F B IY2 AY1"),
-        ("GPUs", "two GPUs", "JH IY2 P IY2 Y UW1 Z"),
-        ("re-", "they re- elect him", "R IY1"),
-    ],
-)
+@pytest.mark.parametrize("word, text, said", CASES["words in context"])
 def test_words_in_context(word, text, said):
     assert phones(word, text) == said
 
 
-NOUN_OR_VERB = [
-    ("record", "play the record again", "R EH1 K ER0 D", "please record this", "R IH0 K AO1 R D"),
-    ("object", "an object fell", "AA1 B JH EH0 K T", "I object to it", "AH0 B JH EH1 K T"),
-    ("present", "a present for you", "P R EH1 Z AH0 N T", "to present it", "P R IY0 Z EH1 N T"),
-    ("conduct", "his conduct was good", "K AA1 N D AH0 K T", "we conduct tests", "K AH0 N D AH1 K T"),
-    ("separate", "a separate room", "S EH1 P R AH0 T", "to separate them", "S EH1 P ER0 EY2 T"),
-    ("estimate", "the estimate is low", "EH1 S T AH0 M AH0 T", "we estimate it", "EH1 S T AH0 M EY2 T"),
-    ("use", "make use of it", "Y UW1 S", "you can use it", "Y UW1 Z"),
-    ("house", "the house burned", "HH AW1 S", "to house them", "HH AW1 Z"),
-    ("refuse", "the refuse was removed", "R EH1 F Y UW2 Z", "they refuse it", "R AH0 F Y UW1 Z"),
-    ("wind", "the wind blew", "W IH1 N D", "to wind a clock", "W AY1 N D"),
-    ("live", "a live show", "L AY1 V", "they live here", "L IH1 V"),
-    ("close", "she sat close to me", "K L OW1 S", "please close the door", "K L OW1 Z"),
-    ("lead", "a lead pipe", "L EH1 D", "lead the way", "L IY1 D"),
-    ("tear", "a tear fell", "T IH1 R", "do not tear it", "T EH1 R"),
-    ("bow", "a bow and arrow", "B OW1", "the bow of the ship", "B AW1"),
-    ("live", "we watched it live", "L AY1 V", "we live by the sea", "L IH1 V"),
-    ("read", "he never read it again", "R EH1 D", "they almost always read the label", "R IY1 D"),
-    (
-        "confines",
-        "the wall confines the garden",
-        "K AH0 N F AY1 N Z",
-        "the confines of it",
-        "K AA1 N F AY2 N Z",
-    ),
-    ("decrease", "earnings decrease each year", "D IH0 K R IY1 S", "a decrease", "D IY1 K R IY2 S"),
-    ("read", "she has read it", "R EH1 D", "she will read it", "R IY1 D"),
-    ("read", "I read it yesterday", "R EH1 D", "I read every day", "R IY1 D"),
-    ("read", "he read the book", "R EH1 D", "read this", "R IY1 D"),
-    ("used", "I used to go", "Y UW1 S T", "it was used to open it", "Y UW1 Z D"),
-    ("records", "the records are lost", "R EH1 K ER0 D Z", "he records it", "R IH0 K AO1 R D Z"),
-    ("uses", "its uses are many", "Y UW1 S IH0 Z", "he uses it", "Y UW1 Z IH0 Z"),
-    ("lives", "he saved many lives", "L AY1 V Z", "she lives there", "L IH1 V Z"),
-    ("minute", "wait a minute", "M IH1 N AH0 T", "in minute detail", "M AY0 N UW1 T"),
-    ("bass", "he plays the bass", "B EY1 S", "he caught a bass in the lake", "B AE1 S"),
-    ("Polish", "the Polish language", "P OW1 L IH0 SH", "to polish it", "P AA1 L IH0 SH"),
-    ("wound", "the wound healed", "W UW1 N D", "he wound up there", "W AW1 N D"),
-    ("desert", "in the desert", "D EH1 Z ER0 T", "do not desert me", "D IH0 Z ER1 T"),
-    ("content", "the content of it", "K AA1 N T EH0 N T", "I am content with it", "K AH0 N T EH1 N T"),
-    ("resume", "send your resume", "R EH1 Z AH0 M EY2", "they resume work", "R IH0 Z UW1 M"),
-    ("excuse", "no excuse", "IH0 K S K Y UW1 S", "please excuse me", "IH0 K S K Y UW1 Z"),
-]
-
-
-@pytest.mark.parametrize("word, one, said_one, other, said_other", NOUN_OR_VERB, ids=lambda value: value[:16])
+@pytest.mark.parametrize(
+    "word, one, said_one, other, said_other", CASES["both readings"], ids=lambda value: value[:16]
+)
 def test_homographs_in_both_readings(word, one, said_one, other, said_other):
     assert phones(word, one) == said_one
     assert phones(word, other) == said_other

@@ -136,43 +136,10 @@ def test_every_piece_knows_where_it_was_written():
     assert [p.start for p in pieces] == sorted(p.start for p in pieces)
 
 
+UNITS = "a 1234567890 😀 . ( ' 1, 1- a. a/ $ aB a@ ² x⁻² &#39; &lt [a]( $a+ \\* ~~a <p> 1: a:: x*"
 NONSENSE = [
-    "a",
-    "1234567890",
-    "😀",
-    ".",
-    "(",
-    "'",
-    "1,",
-    "1-",
-    "a.",
-    "a/",
-    "$",
-    "+1 ",
-    "aB",
-    "{HH ",
-    "<a ",
-    "a@",
-    "\x00",
-    "\u0301",
-    "²",
-    "x⁻²",
-    "&#39;",
-    "&lt",
-    "> ",
-    "[a](",
-    "$a+",
-    "\\*",
-    "~~a",
-    "```c\n",
-    "<p>",
-    "1:",
-    "a::",
-    "x*",
-    "Nb3 ",
-    "<ab> ",
-    "in 30m ",
-    "3/4 ",
+    *UNITS.split(),
+    *("+1 ", "{HH ", "<a ", "> ", "Nb3 ", "<ab> ", "in 30m ", "3/4 ", "\x00", "\u0301", "```c\n"),
 ]
 NONSENSE_TO_SEARCH = [unit for unit in NONSENSE if "\0" not in unit]  # no word of a command line may have one
 
