@@ -13,6 +13,7 @@ from melforge.common.audio.contract import require_same_contract
 from melforge.common.config.deployment import MOST_THREADS, Deployment
 from melforge.common.engines import Engine
 from melforge.common.errors import InputError
+from melforge.common.garbage import without_garbage_collection
 from melforge.common.registry import MODELS
 from melforge.common.speech import (
     Audio,
@@ -107,6 +108,7 @@ class TextToSpeech:
 
     @classmethod
     @checked
+    @without_garbage_collection()
     def load(
         cls,
         acoustic: str | None = None,
@@ -144,15 +146,15 @@ class TextToSpeech:
             first, second = (sources[kind] for kind in KINDS)
             require_same_contract(first.mel, second.mel, (first.model, second.model))
             backends = parse_backends(backend, {kind: source.model for kind, source in sources.items()})
-        with clock.stage("frontend"):
-            frontend = first.build_frontend()
-            processes = start_text_processes(first.frontend, text_processes)
         drivers = {}
         for kind, source in sources.items():
             with clock.stage(kind):
                 form = decoder if kind == "acoustic" else None
                 how = deployment_of(source.model, deployments, backend)
                 drivers[kind] = make_driver(source, backends[kind], device, threads, form, watch, how)
+        with clock.stage("frontend"):
+            frontend = first.build_frontend()
+            processes = start_text_processes(first.frontend, text_processes)
         tts = cls(frontend, **drivers, sampling_rate=first.mel.sampling_rate, text_processes=processes)
         if first.model in deployments:
             tts.batch_size = deployments[first.model].batch_size

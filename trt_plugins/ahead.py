@@ -155,7 +155,8 @@ def load_kernels(drivers: Sequence[Any]) -> None:
 
 @cache
 def begin() -> None:
-    """Has Triton's compiler hashed in a thread, which takes 0.4 s: kernels in the cache are named by it."""
+    """Has Triton's compiler named in a thread: `keep_kernels` says how."""
+    keep_kernels()
     with suppress(ImportError):
         from triton.runtime.cache import triton_key
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import importlib.metadata
 import importlib.util
 import itertools
 import math
 import os
 import sys
+import threading
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import ContextVar
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
@@ -25,7 +29,7 @@ from melforge.common.engines.layer_outputs import calls_to_show, show
 from melforge.common.engines.limits import PRODUCTS, Needs, limits_of
 from melforge.common.engines.padded import CapturedNetwork, PaddedEngine
 from melforge.common.engines.torch_engine import META, build_network
-from melforge.common.files import cache_folder
+from melforge.common.files import cache_folder, write_bytes
 from melforge.common.garbage import without_garbage_collection
 from melforge.common.stages import Stage
 from melforge.trt_plugins.direct import Ready, Tiles, ready
@@ -52,7 +56,7 @@ def folded_network(
 
 def overflows(weight: torch.Tensor) -> bool:
     """Whether it became more than its type can hold."""
-    return not weight.is_meta and not bool(weight.isfinite().all())
+    return not weight.is_meta and not math.isfinite(weight.sum(dtype=torch.float32))
 
 
 def keep_kernels() -> None:
@@ -60,6 +64,41 @@ def keep_kernels() -> None:
     os.environ.setdefault("TRITON_CACHE_DIR", str(cache_folder() / "triton"))
     with contextlib.suppress(ImportError):
         cast(Any, importlib.import_module("triton.runtime.build"))._load_module_from_path = load_launcher
+        naming: Any = importlib.import_module("triton.runtime.cache")
+        if not isinstance(naming.triton_key, KeptKey):
+            naming.triton_key = KeptKey(naming.triton_key)
+
+
+class KeptKey:
+    """What Triton's compiler is called in the names of compiled kernels: Triton reads all of it for that,
+    for 0.4 s. So it is kept beside the kernels, by what the package's record says of its files.
+    """
+
+    def __init__(self, made: Callable[[], str]):
+        self._made, self._key, self._turn = made, "", threading.Lock()
+
+    def __call__(self) -> str:
+        with self._turn:
+            self._key = self._key or self._find()
+        return self._key
+
+    def _find(self) -> str:
+        try:
+            record = importlib.metadata.distribution("triton").read_text("RECORD") or ""
+        except importlib.metadata.PackageNotFoundError:
+            record = ""
+        lines = [line for line in record.splitlines() if line.startswith("triton/") and ",sha256=" in line]
+        if not any("/libtriton." in line for line in lines):  # built in place
+            return self._made()
+        digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+        kept = Path(os.environ["TRITON_CACHE_DIR"], f"compiler-{digest}")
+        if kept.is_file():
+            return kept.read_text()
+        key = self._made()
+        with contextlib.suppress(OSError):  # a folder that others made, which only they may write to
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(kept, key.encode())
+        return key
 
 
 _launchers = itertools.count()

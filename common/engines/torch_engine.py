@@ -1,9 +1,12 @@
 """A stage run by PyTorch: a method of the network with the source's weights."""
 
 import os
+from typing import Any
 
 import numpy as np
 import torch
+from torch.nn import init
+from torch.overrides import TorchFunctionMode
 
 from melforge.common.arrays import Array
 from melforge.common.engines import Engine, check_inputs
@@ -14,6 +17,7 @@ from melforge.common.stages import Stage
 from melforge.common.weights.graph_notes import read_graph_note, require_config
 from melforge.common.weights.voices import ModelSource
 
+DRAWING = {init.uniform_, init.normal_, init.kaiming_uniform_, torch.Tensor.uniform_, torch.Tensor.normal_}
 META = "meta"  # PyTorch's device of tensors without memory: what is launched is listed there, not run
 
 
@@ -22,6 +26,14 @@ def new_network(stage: Stage, config: object) -> torch.nn.Module:
     network = load_attribute(stage.network)
     options = {"weight_norm": False} if hasattr(network, "remove_weight_norm") else {}
     return network(config, **options)
+
+
+class Undrawn(TorchFunctionMode):
+    """No random weights are drawn within: for a network that is given its own."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        return func(*args, **kwargs) if func not in DRAWING else args[0] if args else kwargs["tensor"]
 
 
 def build_network(stage: Stage, source: ModelSource, device: str = "cpu") -> torch.nn.Module:
@@ -38,7 +50,8 @@ def build_network(stage: Stage, source: ModelSource, device: str = "cpu") -> tor
 
 
 def _with_weights(stage: Stage, source: ModelSource) -> torch.nn.Module:
-    network = new_network(stage, source.config)
+    with Undrawn():
+        network = new_network(stage, source.config)
     if not network.state_dict():  # it computes something fixed, such as the denoiser
         return network.eval()
     state = {name: torch.from_numpy(value).contiguous() for name, value in source.state.items()}

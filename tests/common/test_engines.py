@@ -13,6 +13,7 @@ import torch
 from melforge.common.engines import onnx_engine
 from melforge.common.engines.backends import make_engine
 from melforge.common.engines.onnx_engine import run_bound
+from melforge.common.engines.torch_engine import build_network
 from melforge.common.export.to_onnx import example_inputs, source_stages
 from melforge.common.synthesis.loading import make_driver
 from melforge.common.weights.voices import load_voice
@@ -51,6 +52,13 @@ def test_bound_tensors_give_what_arrays_give(sources):
     for value, tensor in zip(engine(**inputs).values(), bound, strict=True):
         assert isinstance(tensor, torch.Tensor)
         np.testing.assert_array_equal(tensor.numpy(), value)
+
+
+def test_no_weights_are_drawn_where_there_are_stored_ones(sources):
+    before = torch.get_rng_state()
+    for model in MODELS:
+        build_network(source_stages(sources[model])[0], sources[model])
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_torch_stages_of_one_source_share_a_network(sources):

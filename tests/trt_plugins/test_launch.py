@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sysconfig
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 from melforge.common.engines.cuda_graphs import bindings
 from melforge.fastspeech.operations import DECOMPOSED
 from melforge.trt_plugins import kernel, operations
-from melforge.trt_plugins.graphs import keep_kernels, load_launcher
+from melforge.trt_plugins.graphs import KeptKey, keep_kernels, load_launcher
 from melforge.trt_plugins.operations import ADD_POS_ENC, KERNELS, NUMBER_BYTES, REPEAT
 from melforge.trt_plugins.tacotron2_decoder import launch as tacotron2_decoder
 
@@ -208,3 +209,21 @@ def test_triton_loads_its_launchers_by_ours():
     assert callable(build._load_module_from_path)  # the name that is replaced
     keep_kernels()
     assert build._load_module_from_path is load_launcher
+
+
+def test_what_triton_calls_its_compiler_is_kept_beside_the_kernels(tmp_path, monkeypatch):
+    """Threads wait for the one that has begun; a second process only reads it."""
+    naming = pytest.importorskip("triton.runtime.cache")
+    keep_kernels()
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    made = []
+
+    def make() -> str:
+        made.append(naming.triton_key())
+        return made[0]
+
+    for _ in range(2):
+        key = KeptKey(make)
+        with ThreadPoolExecutor(2) as threads:
+            assert {future.result() for future in (threads.submit(key), threads.submit(key))} == set(made)
+    assert len(made) == 1
