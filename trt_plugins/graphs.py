@@ -61,12 +61,17 @@ def overflows(weight: torch.Tensor) -> bool:
 
 def keep_kernels() -> None:
     """Triton keeps what it compiles in Melforge's cache, unless $TRITON_CACHE_DIR names another folder."""
-    os.environ.setdefault("TRITON_CACHE_DIR", str(cache_folder() / "triton"))
+    os.environ["TRITON_CACHE_DIR"] = str(_kernels_folder())
     with contextlib.suppress(ImportError):
         cast(Any, importlib.import_module("triton.runtime.build"))._load_module_from_path = load_launcher
         naming: Any = importlib.import_module("triton.runtime.cache")
-        if not isinstance(naming.triton_key, KeptKey):
-            naming.triton_key = KeptKey(naming.triton_key)
+        made = getattr(naming, "triton_key", None)  # Triton's older versions have it elsewhere
+        if made and not isinstance(made, KeptKey):
+            naming.triton_key = KeptKey(made)
+
+
+def _kernels_folder() -> Path:
+    return Path(os.environ.get("TRITON_CACHE_DIR") or cache_folder() / "triton")
 
 
 class KeptKey:
@@ -91,7 +96,7 @@ class KeptKey:
         if not any("/libtriton." in line for line in lines):  # built in place
             return self._made()
         digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
-        kept = Path(os.environ["TRITON_CACHE_DIR"], f"compiler-{digest}")
+        kept = _kernels_folder() / f"compiler-{digest}"
         if kept.is_file():
             return kept.read_text()
         key = self._made()
