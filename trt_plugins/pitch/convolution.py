@@ -50,8 +50,10 @@ class KernelConvolution(nn.Module):
         assert conv.bias is not None
         self.name = name
         self.dilation = conv.dilation[0]
-        weight = conv.weight.detach().permute(2, 1, 0)
-        weight = weight.to(torch.float32 if exact else torch.float16).contiguous()
+        kind = torch.float32 if exact else torch.float16
+        # Both in one loop: loops on all cores wait for each other where others use some of them.
+        turned = conv.weight.detach().permute(2, 1, 0).to(kind, memory_format=torch.contiguous_format)
+        weight = turned.contiguous()  # of the same type nothing was copied
         if overflows(weight):
             raise InputError("weights are larger than half precision can hold; use another backend")
         self.register_buffer("weight", weight)
