@@ -30,6 +30,8 @@ _OPERATOR = re.compile(r"[=^_+\\<>-]")
 _FENCE = re.compile(r"[ \t]{0,3}(?:`{3,}|~{3,})[ \t]*([\w+#.-]*)[^`\n]{0,80}$")
 _RULE = re.compile(r"[ \t]*([=*~#-])(?:\1|[ \t]\1){2,200}[ \t]*$")  # "=====", "* * *"
 _HEADING = re.compile(r"[ \t]{0,3}#{1,6}[ \t]+(?=\S)(?!\d+\s*$)")
+_TIMED = r"(?:\d{2,4}:)?\d\d:\d\d[.,]\d{3}"
+_CUE = re.compile(rf"{_TIMED}[ \t]+-->[ \t]+{_TIMED}(?![^\s])")  # of subtitles
 _CLOSING = re.compile(r"(?<=\S)[ \t]+#+[ \t]*$")  # "## Title ##"
 _QUOTE = re.compile(rf"(?:[ \t]*>(?!=){FILL}*)+[ \t]*")
 _QUOTED_LINE = re.compile(r"^[ \t]*(?:>|&gt;)", re.MULTILINE)
@@ -74,6 +76,10 @@ def plain_text(text: str, reads_addresses: bool = False) -> tuple[str, list[Left
                 code = None
             elif code is None and fence[1].lower() not in _PROSE:
                 code, code_at = len(lines), at
+            lines.append(_blank(line))
+        elif _CUE.match(words):
+            lines[-1:] = [_blank(one) if one.strip().isdecimal() else one for one in lines[-1:]]
+            left_out.append(LeftOut(words[:40], at, "-->"))
             lines.append(_blank(line))
         elif _RULE.match(words):
             lines.append(_blank(line[:-1]) + _PARAGRAPH)

@@ -60,6 +60,7 @@ _TITLES = {"Dr": "Doctor", "St": "Saint", "Mt": "Mount", "Prof": "Professor", "F
 _VERSE_FOLLOWS = re.compile(r"\.?(?=\s\d{1,3}:\d)")
 _CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}[-/ ]?\d")
 _NAME_FOLLOWS = re.compile(r" [A-Z][a-z]")
+_NAMES_IN_CAPITALS = frozenset((*tables.IN_MESSAGES, *tables.MONTH_NUMBERS, *tables.STOPPED_UNITS))
 # What a word cut short may be, in small letters; and those that it may be where it is written so.
 SHORT_IN_SMALL = frozenset(
     key.lower()
@@ -80,10 +81,11 @@ SHORT_WORDS = SHORT_IN_SMALL | frozenset(
 )
 
 
-@form(rf"({_CALENDAR})\.?\s?[-–]\s?({_CALENDAR})\.?(?!\w)")
+@form(rf"({_CALENDAR})\.?(?:\s?[-–]\s?|\s(to|thru|through)\s)({_CALENDAR})\.?(?!\w)")
 def calendar_range(cursor: Cursor, m: re.Match) -> str:
-    """Mon-Fri, Jan.–Mar."""
-    return "" if cursor.touches_word else f"{calendar_name(m[1])} to {calendar_name(m[2])}"
+    """Mon-Fri, Jan.–Mar., Mon to Thu."""
+    to = {"thru": "through"}.get(m[2], m[2] or "to")
+    return "" if cursor.touches_word else f"{calendar_name(m[1])} {to} {calendar_name(m[3])}"
 
 
 @form(rf"(?:{_CALENDAR})\.?(?:/(?:{_CALENDAR})\.?)+(?!\w)")
@@ -159,6 +161,11 @@ def abbreviation(cursor: Cursor) -> Reading | None:
         word.islower() or word.isupper() or word[1:].islower() or key in tables.BEFORE_NAMES
     )  # not "PCs."
     if not is_cased or word == "EST":  # "8 pm EST."
+        return None
+    is_name = key in tables.IN_MESSAGES and word.istitle() and cursor.previous[-1:].isalnum()
+    is_alone = word.isupper() and not (following[:1].isdecimal() or cursor.is_shouted)
+    is_name = is_name or (is_alone and len(word) == 3 and key in _NAMES_IN_CAPITALS)
+    if is_name:  # "ask Urs.", "a computer by DEC."
         return None
     if cursor.text[end : end + 1].islower():  # "config.py"
         return None

@@ -57,7 +57,7 @@ _MAGNITUDES = {
     **{"k": "thousand", "K": "thousand", "M": "million", "B": "billion", "T": "trillion"},
 }
 _MONEY_AFTER = re.compile(
-    r"\s?(kr\b|€|£|¢|¥|₹|₩|₽|₺|₿|USD|EUR|GBP|JPY|INR|CHF|BTC|AUD|CAD|NZD|HKD|SGD|CNY|RMB|BRL|SEK|NOK|DKK|MXN|PLN|ZAR)(?!\w)"
+    r"\s?(kr\b|zł|€|£|¢|¥|₹|₩|₽|₺|₿|USD|EUR|GBP|JPY|INR|CHF|BTC|AUD|CAD|NZD|HKD|SGD|CNY|RMB|BRL|SEK|NOK|DKK|MXN|PLN|ZAR)(?!\w)"
 )
 # Before a number of four digits: it is a year, whatever follows ...
 _BEFORE_YEAR = words("""in since by until till year years during circa summer winter spring fall autumn early
@@ -72,11 +72,13 @@ _VERSIONED = words("version python release ubuntu django kernel golang php")
 _COMPARED = words("≥ ≤ >= <= > < == = ~")
 _LETTERS_FOLLOW = re.compile(r"-[A-Z]{1,5}(?![\w'])")  # "4471-BLK"
 _NUMBERED = words("# no number case docket room rm suite ste office")  # "Rm. 2-117"
+NORMS = words("iso iec en din bs ieee ansi astm ul nfpa fips")  # "FIPS 140-2"
+_OF_HTTP = re.compile(r"\s(?:Not Found|Forbidden|Unauthorized|Bad (?:Request|Gateway)|error\b)")
 _TRACKS = words(
     "track lesson exercise episode day week step disc cd chapters tracks scene slide verse stanza"
 )
 _ROOMS = words("""room flight suite apartment apt highway route channel area unit bus interstate boeing airbus
-    building gate xbox hwy http error status line form rte ste rm office fahrenheit porsche""")
+    building gate xbox hwy http error status line form rte ste rm office fahrenheit porsche port""")
 
 
 def amount(cursor: Cursor) -> Reading:
@@ -191,7 +193,7 @@ def _is_code(cursor: Cursor, numbers: list[str]) -> bool:
     is_apart = len(numbers[1]) - len(numbers[0]) > 1
     is_apart = is_apart or (named not in _ROOMS and float(numbers[1]) < float(numbers[0]))  # "Office 9-5"
     is_decimal = any("." in number for number in numbers)  # "Llama-3.1-70B"
-    return _is_behind_letters(cursor) or (is_numbered and is_apart and not is_decimal)
+    return _is_behind_letters(cursor) or named in NORMS or (is_numbered and is_apart and not is_decimal)
 
 
 def _is_set(cursor: Cursor, numbers: list[str], end: int) -> bool:
@@ -251,6 +253,7 @@ def _plain_number(cursor: Cursor, number: str, end: int, is_counted: bool) -> st
     if number[0] == "0" and len(number) < 4 and (room in NUMBERED or room in _TRACKS):  # "Chapter 01"
         return say.cardinal(int(number))
     is_room = room in _ROOMS or (previous == "code" and cursor.earlier.lower() in ("error", "status"))
+    is_room = is_room or _OF_HTTP.match(cursor.text, end) is not None
     is_room = is_room or (len(number) == 3 and cursor.earlier.lower() == "flight")
     if len(number) in (3, 4) and is_room and number[-2:] != "00" and number[0] != "0":
         return f"{say.cardinal(int(number[:-2]))} {say.two_digits(int(number[-2:]))}"
@@ -305,7 +308,7 @@ def _end_of_years(numbers: list[str], spoken: str) -> str:
 
 def _is_model(cursor: Cursor, end: int) -> bool:
     """Whether a number of four digits belongs to a name: "RTX 3090", "form 1099"."""
-    before = cursor.previous
+    before = cursor.previous.removesuffix("s")
     is_acronym = 2 <= len(before) <= 4 and before.isalpha() and before.isupper() and not cursor.is_shouted
     if not is_acronym or before in _NO_MODEL or before in tables.CURRENCY_CODES:
         return False

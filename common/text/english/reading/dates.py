@@ -239,15 +239,25 @@ def in_order(cursor: Cursor, first: int, second: int) -> tuple[int, int]:
     return (second, first) if cursor.is_british else (first, second)
 
 
-@form(r"(\d{4})/(\d{4}|\d\d)(?![\w/–-]|[.,]\d)")
+@form(r"(\d{4})/(\d{4}|\d\d?)(?![\w/–-]|[.,]\d)")
 def season(cursor: Cursor, m: re.Match) -> str:
-    """2009/10, 1999/00: two years that follow each other."""
+    """2009/10, 2002/3, 1999/00: two years that follow each other."""
     first, second = int(m[1]), int(m[2])
-    if not 1800 <= first < 2100 or first + 1 not in (second, second + 100 * (first // 100), second + 2000):
+    is_next = first + 1 in (second, second + 100 * (first // 100), second + 2000)
+    is_next = is_next or (len(m[2]) == 1 and first % 10 + 1 == second)
+    if not (1800 <= first < 2100 and is_next):
         return ""
+    if len(m[2]) == 1:
+        return f"{say.year(first)} {say.integer(m[2])}"
     if len(m[2]) == 4:
         return f"{say.year(first)} {say.year(second)}"
     return f"{say.year(first)} {say.two_digits(second) if second else 'two thousand'}"
+
+
+@form(r"(1\d{3}|20\d\d)\s?[-–]\s?(\d{3}0|\d0)s(?!\w)")
+def decades(cursor: Cursor, m: re.Match) -> str:
+    """1900–1920s, 1890-1900s."""
+    return f"{say.year(int(m[1]))} to {say.decade(int(m[2]))}"
 
 
 @form(r"(?:(10|100|1000|1,000)'?s(?=\s+of\b)|(\d{3}0|[02-9]0)('?)s(?!\w)|((?:1[5-9]|20)\d0)\s'?s(?!\w))")
@@ -322,4 +332,6 @@ def _is_behind_day(cursor: Cursor) -> bool:
     return cursor.previous.lower() == "of" and cursor.earlier[:1].isdecimal()
 
 
-DATES: tuple[Rule, ...] = (iso_date, date, joined_date, season, iso_month, month_of_year, day_of_month)
+DATES: tuple[Rule, ...] = (
+    *(iso_date, date, joined_date, season, decades, iso_month, month_of_year, day_of_month),
+)

@@ -18,9 +18,9 @@ from melforge.common.text.english.reading.formats import number, short_fraction
 from melforge.common.text.english.reading.formulas import FUNCTIONS
 from melforge.common.text.english.reading.money import price
 from melforge.common.text.english.reading.telephone import phone_abroad
-from melforge.common.text.english.reading.units import unit_name
+from melforge.common.text.english.reading.units import unit_after, unit_name
 from melforge.common.text.english.reading.word_classes import CLOSED
-from melforge.common.text.english.reading.words import SMALL_WORDS, size_by
+from melforge.common.text.english.reading.words import SMALL_WORDS, plain, size_by
 from melforge.common.text.english.word_parts import words
 from melforge.common.text.phonemes import in_braces
 from melforge.common.text.symbols import ARPABET, BRITISH, BRITISH_VOWELS
@@ -42,7 +42,7 @@ _PHONEMES = re.compile(r"\{([A-Z][A-Z012\s]{0,160})\}")  # 40 of them
 _TAG = re.compile(
     r"</?[a-zA-Z][\w:-]{0,40}(?:\s[^<>=]{1,40}=[^<>]{0,200}|\s[\w-]{1,40})?\s?/?>|<!--[^<>]{0,200}-->"
 )
-_PLACEHOLDER = re.compile(r"<([a-z]{2,20}(?:[_-][a-z]{1,20}){0,4})>")
+_PLACEHOLDER = re.compile(r"<([A-Za-z]{2,20}(?:[ _-][A-Za-z\d]{1,20}){0,4})>")
 _HTML = words("""abbr address article aside audio base bdi bdo big blockquote body br button canvas caption
     center cite code col data dd del details dfn dialog div dl dt em embed fieldset figcaption figure font
     footer form frame head header hgroup hr html iframe img input ins kbd label legend li link main map
@@ -115,6 +115,10 @@ _KEYED = re.compile(r"(?:\*#|[*#])(?:\d{1,16}[*#]){0,3}\d{1,16}#(?!\w)")
 _LETTERED = re.compile(r"\d{1,3}[a-e]")  # "Rule 10b-5"
 _CODE = re.compile(r"\d{1,4}[A-Z]-\d{3,}(?!\w)")  # "SN-88X-4410"
 _CLAUSES = re.compile(r"\w\)[-–]\(\w")  # "(a)–(c)"
+_MEASURED = words("""weight mass height width depth length distance size area volume speed velocity time
+    duration temperature temp pressure power energy force voltage current frequency density capacity memory
+    latency rate dose concentration torque wavelength thickness diameter radius altitude elevation load
+    rainfall share""")
 _COUNTER = re.compile(r"\s*\d{1,2}/(?=\s)")
 _ABSOLUTE = re.compile(r"\|([-−]?)([A-Za-z]|\d{1,9}(?:\.\d{1,9})?)\|")
 
@@ -174,7 +178,8 @@ def enclosed(cursor: Cursor) -> Reading | None:
         return Reading("", cursor.at + 1)
     if char == "<" and (match := _TAG.match(text, cursor.at)):
         if (name := _PLACEHOLDER.fullmatch(match[0])) and not _is_tag(cursor, name[1]):
-            return Reading(f"{name[1].replace('_', ' ').replace('-', ' ')},", match.end())
+            said = " ".join(plain(begin(word), word, len(word)) for word in re.split("[ _-]", name[1]))
+            return Reading(f"{said},", match.end())
         return cursor.leave_out(match.end())
     return None
 
@@ -183,7 +188,8 @@ def _is_tag(cursor: Cursor, name: str) -> bool:
     """Whether "<name>" is markup, HTML's or with its end in the sentence, and no word to be filled in."""
     tag, text = f"<{name}>", cursor.text
     is_alone = len(text) < len(tag) + 20 and text.strip() == tag
-    return name in _HTML or is_alone or text.find(f"</{name}>", cursor.at, cursor.at + 60) > 0
+    is_known = name.partition(" ")[0].lower() in _HTML
+    return is_known or is_alone or text.find(f"</{name}>", cursor.at, cursor.at + 300) > 0
 
 
 def sign(cursor: Cursor) -> Reading | None:
@@ -267,7 +273,7 @@ def mark(cursor: Cursor) -> Reading | None:
         following = cursor.next(end)
         is_name = following.lower() in tables.TOP_LEVEL_DOMAINS or following in tables.FILE_ENDINGS
         is_name = is_name or following in tables.HIDDEN_FILES
-        if is_name and cursor.is_after_blank:
+        if is_name and (cursor.is_after_blank or cursor.text[cursor.at - 1] == ")"):  # "notes (2).pdf"
             return Reading("dot", end)
     if marks == "!" and after.isalpha() and cursor.is_after_blank:  # "a || !b"
         return Reading("not", end)
@@ -410,6 +416,10 @@ def bracket(cursor: Cursor) -> Reading | None:
         return Reading("times", cursor.at + 2)
     if cursor.char == "(" and cursor.touches_word and cursor.previous in FUNCTIONS:
         return Reading("of", cursor.at + 1)
+    if cursor.char == "(" and cursor.previous.lower() in _MEASURED:  # "Weight (kg)"
+        unit, closing = unit_after(cursor, cursor.at + 1, is_one=False)
+        if unit and cursor.text.startswith(")", closing):
+            return Reading(f",{unit},", closing + 1)
     end = _row(cursor, cursor.char)
     if cursor.char == "(" and cursor.touches_word and len(cursor.previous) == 1 and cursor.previous.isalpha():
         return Reading("of", end)

@@ -148,6 +148,12 @@ def early_time(cursor: Cursor, m: re.Match) -> str:
     return _military(cursor, m[1], m[2])
 
 
+@form(r"(0[4-9])([0-5]\d)\s?[-–]\s?([01]\d|2[0-3])([0-5]\d)(?:\s?(hours|hrs|h))?(?![\w-])")
+def times_of_day(cursor: Cursor, m: re.Match) -> str:
+    """0800–1630."""
+    return f"{_military(cursor, m[1], m[2])} to {clock(int(m[3]), int(m[4]))}{' hours' * bool(m[5])}"
+
+
 @form(r"(\d{1,2})(?::([0-5]\d))?([ap])(?:\s?[-–]\s?(\d{1,2})(?::([0-5]\d))?([ap]))?(?![\w'])")
 def short_half(cursor: Cursor, m: re.Match) -> str:
     """7:30p, 7a-7p, til 7p; not 50p."""
@@ -252,6 +258,7 @@ TIMES: tuple[Rule, ...] = (
     military_time,
     zoned_time,
     early_time,
+    times_of_day,
     short_half,
     since,
     minutes,

@@ -94,7 +94,6 @@ LETTERED = words("""# § §§ apt apartment unit suite ste room rm flat gate sea
     pixel""")
 _NO_HOURS = words("HR HRs")  # home runs, mostly, or a department
 ROADS = words("I US SR CR FM Hwy Highway Route Rte Rt Interstate Road Exit")
-_OPEN_QUOTE = re.compile(r'(?<!\d)"')  # behind a digit it means inches
 _LABEL = re.compile(r":\s|/(?![KVANL])[A-Z\d](?!\w)")  # "H: 78 L: 61", "32-4 K/D", "9.4 K/9"
 _BEFORE_FEET = ("ft", "ft.", "foot", "feet", "'")
 _YEAR = re.compile(r"1[1-9]\d\d(?!\d)\s|20\d\d\s")
@@ -371,4 +370,9 @@ def _is_size(cursor: Cursor, mark: str) -> bool:
     start = max(cursor.at - _LOOK_BACK, 0)
     if mark == "'":
         return cursor.text.rfind(" '", start, cursor.at) < 0 and not cursor.text.startswith("'", start)
-    return len(_OPEN_QUOTE.findall(cursor.text, start, cursor.at)) % 2 == 0
+    is_open = False
+    at = cursor.text.find(mark, start, cursor.at)
+    while at >= 0:  # behind a digit it means inches, or ends what is quoted
+        is_open = not is_open and not cursor.text[max(at - 1, 0)].isdecimal()
+        at = cursor.text.find(mark, at + 1, cursor.at)
+    return not is_open
