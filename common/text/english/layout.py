@@ -26,7 +26,7 @@ _INLINE = re.compile(
     re.IGNORECASE,
 )
 _LINKED = re.compile(r"\]\(<?((?:[^<>()\s]|\([^()\s]{0,100}\))+)")  # the end of a link, and its address
-_OPERATOR = re.compile(r"[=^_+\\<>-]")
+_OPERATOR = re.compile(r"[=^_+\\<>-]|^[A-Za-z]{1,5}$")  # or letters alone
 _FENCE = re.compile(r"[ \t]{0,3}(?:`{3,}|~{3,})[ \t]*([\w+#.-]*)[^`\n]{0,80}$")
 _RULE = re.compile(r"[ \t]*([=*~#-])(?:\1|[ \t]\1){2,200}[ \t]*$")  # "=====", "* * *"
 _HEADING = re.compile(r"[ \t]{0,3}#{1,6}[ \t]+(?=\S)(?!\d+\s*$)")
@@ -123,9 +123,7 @@ def _plain_line(line: str, at: int, left_out: list[LeftOut], is_reply: bool, rea
             return (html.unescape(f"&{match[kind]}") or "\ufffd").ljust(len(written), FILL)
         if kind in ("apostrophe", "escape"):
             return "'" if kind == "apostrophe" else FILL
-        if (
-            kind == "formula" and len(match[kind]) > 1 and not _OPERATOR.search(match[kind])
-        ):  # "$HOME or $PATH"
+        if kind == "formula" and not _OPERATOR.search(match[kind]):  # "$HOME or $PATH"
             return written
         if kind == "block":
             left_out.append(LeftOut(written[:40], at + match.start(), written[:40]))

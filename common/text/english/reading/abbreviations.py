@@ -244,7 +244,7 @@ def _initial(cursor: Cursor, letter: str, end: int, following: str) -> Reading |
     if is_part and (number := roman(cursor, letter, end - 1)) is not None:
         return Reading(number, end - 1)
     if cursor.at == 0 and following and letter.islower():  # "a. First"
-        return Reading(f"{letter_name(letter.upper())},", end)
+        return Reading("one," if letter == "i" else f"{letter_name(letter.upper())},", end)
     if letter.isupper() and (is_name or following == "," or following.islower()):  # also "E. coli"
         return Reading(letter_name(letter), end)
     return None

@@ -44,6 +44,8 @@ _VERBS_OF_I = words("""am have had will would can could should think thought kno
     liked love need saw said say don't didn't can't won't may might must shall mean hope believe guess feel
     felt go went get got""")
 _AFTER_NUMERAL_I = words("of and was is in to ended began the")
+_BESIDE = {"i": ("(ii)",), "v": ("(iv)", "(vi)"), "x": ("(ix)", "(xi)")}  # items of a list
+_ITEMS = 300  # characters
 _AMBIGUOUS = words("IV VI XI XX XXX")  # abbreviations as well
 
 
@@ -219,7 +221,13 @@ def _said_roman(cursor: Cursor, base: str, number: int, end: int) -> str:
         return say.cardinal(number) if is_same and (len(base) > 1 or base in "VX") else ""
     if base.islower():  # "(iii)"
         is_item = cursor.text[cursor.at - 1 : cursor.at] == "(" and cursor.text.startswith(")", end)
-        return say.cardinal(number) if is_item and len(base) > 1 and set(base) <= set("ivx") else ""
+        if is_item and len(base) == 1:
+            around = cursor.text[max(cursor.at - _ITEMS, 0) : end + _ITEMS]
+            is_item = any(beside in around for beside in _BESIDE.get(base, ()))
+        is_item = is_item or (
+            cursor.at == 0 and cursor.text.startswith((". ", ") "), end) and base not in "vx"
+        )
+        return say.cardinal(number) if is_item and set(base) <= set("ivx") else ""
     is_ruler = key in _MONARCHS or (len(base) > 1 and set(base) <= set("IVX") and _is_ruler(cursor, before))
     if is_ruler and is_name and (len(base) > 1 or base in "VX"):
         return f"the {say.ordinal(number)}"

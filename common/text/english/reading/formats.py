@@ -368,7 +368,9 @@ def minute_of_game(cursor: Cursor, m: re.Match) -> str:
     """90+3', the minute of a goal; Saka 12'; not a ladder of 12'."""
     if m[1]:
         return f"{say.cardinal(int(m[1]))} plus {say.cardinal(int(m[2]))}"
-    is_scored = (cursor.previous[:1].isupper() or cursor.previous in (",", "(")) and cursor.is_near(_OF_GOALS)
+    is_scored = (cursor.previous[:1].isupper() or cursor.previous in (",", "(", "pen")) and cursor.is_near(
+        _OF_GOALS
+    )
     return _counted(m[2], "minute") if is_scored else ""
 
 
@@ -435,6 +437,7 @@ NUMBERS: tuple[Rule, ...] = (
         degrees,
         minutes_and_seconds,
         strand,
+        minute_of_game,
         feet,
         height,
         stone,
@@ -449,7 +452,6 @@ NUMBERS: tuple[Rule, ...] = (
         days_with_months,
         aged,
         in_two_zones,
-        minute_of_game,
         sound,
         fraction,
         short_fraction,

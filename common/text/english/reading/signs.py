@@ -33,7 +33,9 @@ _SIGNED = re.compile(r"([-−–+±])(\s?)([$£€¥₹]?)(?=\.?\d)")
 _POWER = re.compile(
     r"([⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ]{1,5})|\^(?:\{([-+]?[A-Za-z\d]{1,5})\}|\(([-+]?[A-Za-z\d]{1,5})\)|([-+]?(?:\d{1,3}\.\d{1,3}|[A-Za-z\d]{1,5})))"
 )
-_POWER_OF_SUM = re.compile(r"\^[({]([-−]?[A-Za-zα-ω\d]{1,3}(?:\s?[-+−*/×]?\s?[A-Za-zα-ω\d]{1,3}){1,3})[)}]")
+_POWER_OF_SUM = re.compile(
+    r"\^[({]\s{0,9}([-−]?[A-Za-zα-ω\d]{1,3}(?:\s?[-+−*/×]?\s?[A-Za-zα-ω\d]{1,3}){1,3})\s{0,2}[)}]"
+)
 _ION = re.compile(r"([⁰¹²³⁴⁵⁶⁷⁸⁹]?)([⁺⁻])(?![⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ])|\^([1-9]?)([+-])(?!\s?[\w.(])")
 _PER_AMOUNT = re.compile(
     r"\s?\d+(?:\.\d+)?\s?(?:[mdc]?[lL]|[cmk]?m[²³23]?|k?g|mg|hrs?|h|min|days?|mi|lb|oz|tsp|tbsp)(?!\w)"
@@ -304,8 +306,10 @@ def dash(cursor: Cursor) -> Reading | None:
     if dashes not in ("-", "–"):
         return Reading("-", end)
     is_dated = before.isspace() or after.isupper()
-    is_dated = is_dated and cursor.previous[:1].isdecimal()
-    if is_dated and _DATE_AHEAD.match(text, end):  # "3 May 1876 – 22 June 1916"
+    is_dated = is_dated and cursor.previous.rpartition(" ")[2].removesuffix("s").isdecimal()
+    if is_dated and (
+        _DATE_AHEAD.match(text, end) or following.lower() in ("present", "now")
+    ):  # "3 May 1876 – 22 June 1916"
         return Reading("to", end)
     is_dated = is_month(cursor.previous, cursor.earlier) or is_month(cursor.earlier, "")
     if is_dated and _DAY_AHEAD.match(text, end):  # "30 June-2 July"
@@ -357,8 +361,10 @@ def dash(cursor: Cursor) -> Reading | None:
         return Reading("to", end)
     if before.isspace() and after.isspace():
         has_digit = any(char.isdecimal() for char in cursor.previous)
-        is_minus = following[:1].isdecimal() and (
-            has_digit or cursor.previous[:1] == "^" or len(cursor.previous) == 1
+        is_minus = (
+            following[:1].isdecimal()
+            and not _DATE_AHEAD.match(text, end)
+            and (has_digit or cursor.previous[:1] == "^" or len(cursor.previous) == 1)
         )
         is_term = _is_variable(cursor.previous) or cursor.previous[:1] in tables.SUPERSCRIPTS
         are_variables = is_term and _is_variable(following)
@@ -617,7 +623,7 @@ def _star(cursor: Cursor, end: int) -> str | None:
     is_behind = before[-1:].isalnum() or before[-1:] == ")"
     if count > 2 or not is_behind or not (following[:1].isalnum() or following == "("):
         return None
-    if before.lower() == "select" or (
+    if before.lower() in ("select", "from") or (
         before in list("12345") and following in _STARRED
     ):  # of SQL; a "5* hotel"
         return "star"
