@@ -57,6 +57,7 @@ _SLASHED_LETTERS = re.compile(r"[A-Z](?:/[A-Z]){1,3}(?![\w/.'+#])")
 _BRACKETED_NUMBER = re.compile(r"\s\(\d")
 _NUMBERED_WITH_I = words("war part act book volume vol chapter scene phase type class world")
 _TITLES = {"Dr": "Doctor", "St": "Saint", "Mt": "Mount", "Prof": "Professor", "Ft": "Fort", "Sgt": "Sergeant"}
+_DISTRICT = re.compile(r"[NSEWCM]\.D\.")  # of a court
 _VERSE_FOLLOWS = re.compile(r"\.?(?=\s\d{1,3}:\d)")
 _CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}[-/ ]?\d")
 _NAME_FOLLOWS = re.compile(r" [A-Z][a-z]")
@@ -232,6 +233,7 @@ def _whole(cursor: Cursor, word: str, end: int, following: str) -> str:
     if word.lower() in tables.SHORTENED:
         return tables.SHORTENED[word.lower()]
     is_place = following[:1].isdecimal() or following in (",", ";", ")") or cursor.previous == "of"
+    is_place = is_place or _DISTRICT.fullmatch(cursor.previous) is not None
     if word in tables.STATES_WITH_STOP and is_place:  # "(N.D. Cal. 2007)", "State of Wash."
         return tables.STATES_WITH_STOP[word]
     return "" if is_in_code(cursor.text, cursor.at, end) else whole_before_stop(word, is_run, following)

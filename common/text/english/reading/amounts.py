@@ -56,9 +56,8 @@ _MAGNITUDES = {
     **{"bn": "billion", "mn": "million", "tn": "trillion", "mln": "million", "bln": "billion"},
     **{"k": "thousand", "K": "thousand", "M": "million", "B": "billion", "T": "trillion"},
 }
-_MONEY_AFTER = re.compile(
-    r"\s?(kr\b|zł|€|£|¢|¥|₹|₩|₽|₺|₿|USD|EUR|GBP|JPY|INR|CHF|BTC|AUD|CAD|NZD|HKD|SGD|CNY|RMB|BRL|SEK|NOK|DKK|MXN|PLN|ZAR)(?!\w)"
-)
+_CODES_AFTER = "|".join(code for code in tables.CURRENCY_CODES if code.isupper() and code != "TRY")
+_MONEY_AFTER = re.compile(rf"\s?(kr\b|zł|[€£¢¥₹₩₽₺₿]|{_CODES_AFTER})(?!\w)")
 # Before a number of four digits: it is a year, whatever follows ...
 _BEFORE_YEAR = words("""in since by until till year years during circa summer winter spring fall autumn early
     late mid class ad a.d ce january february march april may june july august september october november

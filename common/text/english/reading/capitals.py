@@ -18,7 +18,7 @@ _SURNAME = re.compile(r"(?:Mac|Mc|O|De|La|Di|Van|Fitz|Le)[A-Z][a-z]+")
 NUMBERED = words("""chapter chap ch part volume vol book act scene section article appendix phase type class
     grade level figure table title war episode stage season round game mark element bowl verse canto unit
     lesson division tier corps wars quarter amendment psalm annex category apollo rocky version protocol page
-    p pp saturn gemini ares sc""")
+    p pp saturn gemini ares sc vatican gta fantasy""")
 _REIGN = re.compile(
     r"\b(?:reign|rule[drs]?\b|king|queen|emperor|empress|pope|pharaoh|throne|crown|dynasty|died|death|monarch"
     r"|(?:sons?|daughter|brother|count)\sof|succe(?:ed|ss)|abdicat|duke|prince|earl\b|sultan|heir|bishop|caliph)",
@@ -224,9 +224,8 @@ def _said_roman(cursor: Cursor, base: str, number: int, end: int) -> str:
         if is_item and len(base) == 1:
             around = cursor.text[max(cursor.at - _ITEMS, 0) : end + _ITEMS]
             is_item = any(beside in around for beside in _BESIDE.get(base, ()))
-        is_item = is_item or (
-            cursor.at == 0 and cursor.text.startswith((". ", ") "), end) and base not in "vx"
-        )
+        if cursor.at == 0 and base not in "vx":  # "ii. Second"
+            is_item = cursor.text.startswith((". ", ") "), end)
         return say.cardinal(number) if is_item and set(base) <= set("ivx") else ""
     is_ruler = key in _MONARCHS or (len(base) > 1 and set(base) <= set("IVX") and _is_ruler(cursor, before))
     if is_ruler and is_name and (len(base) > 1 or base in "VX"):

@@ -368,9 +368,8 @@ def minute_of_game(cursor: Cursor, m: re.Match) -> str:
     """90+3', the minute of a goal; Saka 12'; not a ladder of 12'."""
     if m[1]:
         return f"{say.cardinal(int(m[1]))} plus {say.cardinal(int(m[2]))}"
-    is_scored = (cursor.previous[:1].isupper() or cursor.previous in (",", "(", "pen")) and cursor.is_near(
-        _OF_GOALS
-    )
+    is_scorer = cursor.previous[:1].isupper() or cursor.previous in (",", "(", "pen")
+    is_scored = is_scorer and cursor.is_near(_OF_GOALS)
     return _counted(m[2], "minute") if is_scored else ""
 
 

@@ -206,6 +206,7 @@ def sign(cursor: Cursor) -> Reading | None:
         if sign in tables.SIGNS and len(sign) == size:
             after = text[start + size : start + size + 2].lstrip(".")[:1]  # "<3.0" is no heart
             is_whole = not sign[-1].isalnum() or not after.isalnum()
+            is_whole = is_whole and (sign != "<3" or text[max(start - 1, 0)] in "< ")  # not ">=2,<3"
             if is_whole and (sign[0] not in ":;" or cursor.is_after_blank):
                 return Reading(tables.SIGNS[sign], start + size)
     return None
@@ -307,10 +308,8 @@ def dash(cursor: Cursor) -> Reading | None:
         return Reading("-", end)
     is_dated = before.isspace() or after.isupper()
     is_dated = is_dated and cursor.previous.rpartition(" ")[2].removesuffix("s").isdecimal()
-    if is_dated and (
-        _DATE_AHEAD.match(text, end) or following.lower() in ("present", "now")
-    ):  # "3 May 1876 – 22 June 1916"
-        return Reading("to", end)
+    if is_dated and (_DATE_AHEAD.match(text, end) or following.lower() in ("present", "now")):
+        return Reading("to", end)  # "3 May 1876 – 22 June 1916"
     is_dated = is_month(cursor.previous, cursor.earlier) or is_month(cursor.earlier, "")
     if is_dated and _DAY_AHEAD.match(text, end):  # "30 June-2 July"
         return Reading("to", end)

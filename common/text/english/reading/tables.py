@@ -111,12 +111,14 @@ CURRENCIES: dict[str, list[str]] = {
         dollar, Singapore dollars, cent, cents; CNY: yuan, yuan; RMB: yuan, yuan; BRL: Brazilian real,
         Brazilian reals, centavo, centavos; SEK: Swedish krona, Swedish kronor; NOK: Norwegian krone,
         Norwegian kroner; DKK: Danish krone, Danish kroner; MXN: Mexican peso, Mexican pesos, centavo,
-        centavos; PLN: zloty, zlotys; kr: krone, kroner; ZAR: rand, rand, cent, cents""").items()
+        centavos; PLN: zloty, zlotys; IDR: rupiah, rupiah; AED: dirham, dirhams; EGP: Egyptian pound,
+        Egyptian pounds; HUF: forint, forints; CZK: koruna, koruny; MYR: ringgit, ringgit; PKR: Pakistani
+        rupee, Pakistani rupees; TWD: Taiwan dollar, Taiwan dollars; kr: krone, kroner; ZAR: rand, rand,
+        cent, cents""").items()
 }
-CURRENCY_CODES = _pairs(
-    "USD: $; EUR: €; GBP: £; JPY: ¥; INR: ₹; KRW: ₩; RUB: ₽; ILS: ₪; TRY: ₺; CHF: CHF; BTC: ₿; "
-    "AUD: AUD; CAD: CAD; NZD: NZD; HKD: HKD; SGD: SGD; CNY: CNY; RMB: RMB; BRL: BRL; SEK: SEK; NOK: NOK; "
-    "DKK: DKK; MXN: MXN; PLN: PLN; ZAR: ZAR; zł: PLN; Rs: ₹; Fr SFr: CHF; kr: kr"
+CURRENCY_CODES = {code: code for code in CURRENCIES if code.isalpha() and code.isascii()} | _pairs(
+    "USD: $; EUR: €; GBP: £; JPY: ¥; INR: ₹; KRW: ₩; RUB: ₽; ILS: ₪; TRY: ₺; BTC: ₿; THB: ฿; NGN: ₦; VND: ₫; "
+    "zł: PLN; Rp: IDR; Rs: ₹; Fr SFr: CHF"
 )
 DOLLARS = _pairs("""US: US; A AU: Australian; C CA: Canadian; NZ: New Zealand; HK: Hong Kong; S: Singapore""")
 STREETS = _pairs("""St Str: Street; Dr: Drive; Ave Av: Avenue; Blvd: Boulevard; Rd: Road; Ln: Lane; Pl:
@@ -336,8 +338,9 @@ ACRONYM_WORDS = words("""NASA NATO UNESCO UNICEF OPEC AIDS LASER RADAR SONAR SCU
 ACRONYMS = _pairs("""JPEG JPG: jay peg; SQL: sequel; WYSIWYG: wizzy wig; OK: okay; TOEFL: toe full; ASCII:
     askey; iOS: IOS; arXiv: archive; YoY: year over year; IMDb: IMDB;
     CoV: COV; QoQ: quarter over quarter; MoM: month over month; pKa: PKA; PCIe:
-    PCI E; NVMe: NVME; NOAA: Noah; SCSI: scuzzy; PhD: PHD; MSc: MSC; BSc: BSC; WWI WW1: World War One; WWII WW2: World
-    War Two; GIF: giff; FICA: fie ka; MOMA: moma; SCOTUS: scotus; IPv4: IPV four; IPv6: IPV six""")
+    PCI E; NVMe: NVME; NOAA: Noah; SCSI: scuzzy; PhD: PHD; MSc: MSC; BSc: BSC; WWI WW1: World War
+    One; WWII WW2: World War Two; GIF: giff; FICA: fie ka; MOMA: moma; SCOTUS: scotus; IPv4: IPV four;
+    IPv6: IPV six""")
 # Capitals of three letters or fewer that are said as words wherever they stand; longer ones are looked up.
 SHORT_WORDS = words("""a am an as at be by do go he hi if in is it me my no of oh on or so to up we ok all
     and any are ask bad big boy but buy can car cat cut dad day did die dog eat end far few fix for fun get
