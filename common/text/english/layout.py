@@ -20,7 +20,7 @@ _INLINE = re.compile(
     r"|(?<![\w~=])(?:~~(?=[^\s~])(?P<struck>[^~\n]{1,300})~~|==(?=[^\s=])(?P<marked>[^=\n]{1,300})==)(?![\w~=])"
     r"|</?(?P<block>p|br|hr|div|h[1-6]|li|[uod]l|d[td]|t[rdh]|table|section|article|blockquote|pre|title)"
     r"(?![\w-])[^<>]{0,200}>"
-    r"|(?<![\w$])\$\$?(?=[A-Za-z\\])(?P<formula>[^$\n]{1,200})(?<!\s)\$\$?(?![\w$])"
+    r"|(?<![\w$])\$\$?(?=[A-Za-z\\]|\d[^$\n]{0,60}[\\^=])(?P<formula>[^$\n]{1,200})(?<!\s)\$\$?(?![\w$])"
     r"|(?P<escape>\\)(?=[*_#~`>|\[\]])"
     r"|(?<=[a-z])(?P<apostrophe>`)(?=(?:s|t|d|m|re|ll|ve)\b)",
     re.IGNORECASE,

@@ -69,7 +69,7 @@ _NO_YEAR = words("# no nos number")
 _NO_MODEL = words("AD BC CE BCE ISO US UK EU UN AND OR THE OF TO IN FY")
 _VERSIONED = words("version python release ubuntu django kernel golang php")
 _COMPARED = words("≥ ≤ >= <= > < == = ~")
-_LETTERS_FOLLOW = re.compile(r"-[A-Z]{1,5}(?![\w'])")  # "4471-BLK"
+_LETTERS_FOLLOW = re.compile(r"-(?:[A-Z]{1,5}|0\d{2,5})(?![\w'])")  # "4471-BLK", "2024-0117"
 _NUMBERED = words("# no number case docket room rm suite ste office")  # "Rm. 2-117"
 NORMS = words("iso iec en din bs ieee ansi astm ul nfpa fips")  # "FIPS 140-2"
 _OF_HTTP = re.compile(r"\s(?:Not Found|Forbidden|Unauthorized|Bad (?:Request|Gateway)|error\b)")
@@ -176,7 +176,7 @@ def _is_difference(cursor: Cursor, first: str, second: str, end: int) -> bool:
 
 def _is_size(cursor: Cursor, first: str, by: re.Match) -> bool:
     """Whether "10×15" is a size, not a product."""
-    is_large = len(first) > 2 or len(by[1]) > 2
+    is_large = len(first) > 2 or len(by[1]) > 2 or cursor.previous in ("a", "an", "the")
     return is_large or bool(unit_after(cursor, by.end(), is_one=False)[0])
 
 
@@ -189,7 +189,7 @@ def _is_code(cursor: Cursor, numbers: list[str]) -> bool:
         return False
     named = cursor.previous.lower().rstrip(".")
     is_numbered = named in _NUMBERED
-    is_apart = len(numbers[1]) - len(numbers[0]) > 1
+    is_apart = len(numbers[1]) - len(numbers[0]) > (len(numbers[1]) < 3)
     is_apart = is_apart or (named not in _ROOMS and float(numbers[1]) < float(numbers[0]))  # "Office 9-5"
     is_decimal = any("." in number for number in numbers)  # "Llama-3.1-70B"
     return _is_behind_letters(cursor) or named in NORMS or (is_numbered and is_apart and not is_decimal)

@@ -27,6 +27,7 @@ _FEET = re.compile(r"['′](?![\w'])")
 _THREAD = re.compile(
     r'"?-(\d\d)(?=\s?(?:UN[A-Z]*|NC|NF|bolts?|screws?|nuts?|studs?|threads?|hex|cap|tap|x\s|×)\b)'
 )
+_MULTIPLIED = re.compile(r"\b(?:multipl(?:y|ied)|divided?)\s(?:\w+\s)?by\s$")
 _LOOK_BACK = 40  # characters
 
 _OPEN = "|".join(sorted(CLOSED | FINITE))
@@ -151,7 +152,8 @@ def fraction(cursor: Cursor) -> Reading | None:
     if not m:
         return None
     top, bottom = int(m[2]), int(m[3])
-    if not m[1] and (said := next((said for case in _CASES if (said := _said(cursor, m, case))), "")):
+    is_plain = m[1] or _MULTIPLIED.search(cursor.text, max(cursor.at - 20, 0), cursor.at)
+    if not is_plain and (said := next((said for case in _CASES if (said := _said(cursor, m, case))), "")):
         unit, end = unit_after(cursor, m.end(), is_one=False)
         return Reading(said + unit, end)
     if m[1]:

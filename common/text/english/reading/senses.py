@@ -81,6 +81,8 @@ _ROWS = (
     ("dep*", r"(?:\+|\bplus|[$£€]\d+)\s", "", "deposit"),
     ("dep*", "", _TRAVEL, "departs"),
     ("inn*", r"\d\s", "", "innings"),
+    ("Rd*", r"(?:^|[.;,(]\s)", r"\s\d", "round"),
+    ("L", r"\bPub\.\s", "", "Law"),
     ("arr*", "", _TRAVEL, "arrives"),
     ("pl", "", r"\s?\d", "platform"),
     ("cl", r"(?:NMFC|[Ff]reight|lbs?\.?),?\s", r"\s\d", "class"),

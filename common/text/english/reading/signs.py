@@ -77,8 +77,9 @@ _SIGN_STARTS = frozenset(sign[0] for sign in tables.SIGNS)
 _VARIABLE = re.compile(r"[xyznk](?!\w)")
 # The same in other units: "4 oz/113 g", "18°C/64°F", "1 mi/1.6 km".
 _IN_BOTH = re.compile(
-    r"\d\s?(?:(?:oz|lbs?)\.?/[\d.]+\s?k?g|k?g/[\d.]+\s?(?:oz|lb)|(?:in|ft|mi)\.?/[\d.]+\s?[ckm]?m|[ckm]?m/[\d.]+\s?(?:in|ft|mi)"
-    r"|(?:fl\.?\soz|cups?)/[\d.]+\s?m[lL])(?!\w)"
+    r"\d\s?(?:(?:oz|lbs?)\.?\s?/\s?[\d.]+\s?k?g|k?g\s?/\s?[\d.]+\s?(?:oz|lbs?)"
+    r"|(?:in|ft|mi)\.?\s?/\s?[\d.]+\s?[ckm]?m|[ckm]?m\s?/\s?[\d.]+\s?(?:in|ft|mi)"
+    r"|(?:fl\.?\soz|cups?)\s?/\s?[\d.]+\s?m[lL])(?!\w)"
 )
 _OF_BYTES = re.compile(r"\d{1,5}(?:\.\d{1,2})?\s?[KMGT]i?B\b")  # "3.2/16 GB"
 _KEYS = words("press presses pressed pressing dial dialed dialing hit enter key")
@@ -323,7 +324,7 @@ def dash(cursor: Cursor) -> Reading | None:
         return Reading("to", end)
     if _is_numeral_range(cursor, following) or _CLAUSES.match(text, cursor.at - 2):
         return Reading("to", end)
-    if before.strip() and after.isalnum():  # "737-800", "x86-64", "1999–present"
+    if before.strip() and before not in "`'" and after.isalnum():  # "737-800", "x86-64", "1999–present"
         is_difference = cursor.is_equation and _is_variable(following)  # "1-x"
         if before.isdecimal() and (is_difference or _EQUATION_FOLLOWS.match(text, end)):
             return Reading("minus", end)
@@ -348,7 +349,7 @@ def dash(cursor: Cursor) -> Reading | None:
         return Reading("", end)
     if cursor.is_equation and _is_variable(following) and cursor.previous in _BEFORE_TERM:
         return Reading("minus", end)  # "y = -x"
-    if dashes == "-" and before in ("", " ") and _is_flag(cursor, following, end):
+    if dashes == "-" and before in ("", " ", "`", "'") and _is_flag(cursor, following, end):
         return Reading("dash", end)
     if (before, after) == ("(", ")"):  # "4 deletions(-)"
         return Reading("minus", end)
@@ -529,7 +530,7 @@ def _hash(cursor: Cursor, end: int) -> str | None:
 def _tilde(cursor: Cursor, end: int) -> str | None:
     """~5, ~$20, HEAD~2, 220V~ 50Hz."""
     is_behind = cursor.previous[-1:].isalpha() and cursor.touches_word
-    if is_behind and cursor.text[end : end + 1] == " ":
+    if is_behind and cursor.text[end : end + 1] in ("", " "):
         return ""
     if _MONEY.match(cursor.text, end):
         return "about"

@@ -120,7 +120,9 @@ CURRENCY_CODES = {code: code for code in CURRENCIES if code.isalpha() and code.i
     "USD: $; EUR: €; GBP: £; JPY: ¥; INR: ₹; KRW: ₩; RUB: ₽; ILS: ₪; TRY: ₺; BTC: ₿; THB: ฿; NGN: ₦; VND: ₫; "
     "zł: PLN; Rp: IDR; Rs: ₹; Fr SFr: CHF"
 )
-DOLLARS = _pairs("""US: US; A AU: Australian; C CA: Canadian; NZ: New Zealand; HK: Hong Kong; S: Singapore""")
+DOLLARS = _pairs(
+    """US: US; A AU: Australian; C CA: Canadian; NZ: New Zealand; HK: Hong Kong; S: Singapore; NT: Taiwan"""
+)
 STREETS = _pairs("""St Str: Street; Dr: Drive; Ave Av: Avenue; Blvd: Boulevard; Rd: Road; Ln: Lane; Pl:
     Place; Sq: Square; Ct: Court; Expy Expwy: Expressway; Hwy: Highway; Pkwy Pky: Parkway; Ter Terr:
     Terrace; Cir: Circle; Trl: Trail; Aly: Alley; Cres: Crescent; Brg: Bridge; Fwy: Freeway; Tpke:
