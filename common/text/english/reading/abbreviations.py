@@ -165,7 +165,7 @@ def abbreviation(cursor: Cursor) -> Reading | None:
         return None
     is_name = key in tables.IN_MESSAGES and word.istitle() and cursor.previous[-1:].isalnum()
     is_alone = word.isupper() and not (following[:1].isdecimal() or cursor.is_shouted)
-    is_name = is_name or (is_alone and len(word) == 3 and key in _NAMES_IN_CAPITALS)
+    is_name = is_name or (is_alone and len(word) in (2, 3) and key in _NAMES_IN_CAPITALS)
     if is_name:  # "ask Urs.", "a computer by DEC."
         return None
     if cursor.text[end : end + 1].islower():  # "config.py"

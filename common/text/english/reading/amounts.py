@@ -231,7 +231,8 @@ def _magnitude(cursor: Cursor, numbers: list[str], end: int) -> tuple[str, int]:
         is_name = is_name or (
             match[2] == "M" and _AGED.search(cursor.text, max(cursor.at - 5, 0), match.end() + 1) is not None
         )
-        is_letter = match[2] in "kK" and "." not in numbers[-1]  # not in "62k mi"
+        is_letter = match[2] in "kK" and "." not in numbers[-1]  # not in "62k mi", "50k SEK"
+        is_letter = is_letter and not _MONEY_AFTER.match(cursor.text, match.end())
         if is_name or (is_letter and not unit_after(cursor, match.end(), is_one=False)[0]):
             return "", end
     word = match[1].lower() if match[1] else match[2]

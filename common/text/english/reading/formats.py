@@ -173,7 +173,8 @@ def stone(cursor: Cursor, m: re.Match) -> str:
 @form(r"(\d{1,3})([A-Z])\s?[-–]\s?(\d{1,3})?([A-Z])(?!\w)")
 def lettered_range(cursor: Cursor, m: re.Match) -> str:
     """Figs. 1A-1C, rows 12A–C; not 5A-10A."""
-    if m[2] >= m[4] or (m[3] and int(m[1]) > int(m[3])):
+    is_size = m[2] == m[4] == "T"  # of children: "2T–5T"
+    if (m[2] >= m[4] and not is_size) or (m[3] and int(m[1]) > int(m[3])):
         return ""
     last = f"{say.integer(m[3])} " if m[3] else ""
     return f"{say.integer(m[1])} {letter_name(m[2])} to {last}{letter_name(m[4])}"

@@ -152,7 +152,7 @@ def fraction(cursor: Cursor) -> Reading | None:
     if not m:
         return None
     top, bottom = int(m[2]), int(m[3])
-    is_plain = m[1] or _MULTIPLIED.search(cursor.text, max(cursor.at - 20, 0), cursor.at)
+    is_plain = m[1] or _MULTIPLIED.search(cursor.text[max(cursor.at - 20, 0) : cursor.at])
     if not is_plain and (said := next((said for case in _CASES if (said := _said(cursor, m, case))), "")):
         unit, end = unit_after(cursor, m.end(), is_one=False)
         return Reading(said + unit, end)

@@ -117,6 +117,7 @@ _LIMITS = re.compile(
 _KEYED = re.compile(r"(?:\*#|[*#])(?:\d{1,16}[*#]){0,3}\d{1,16}#(?!\w)")
 _LETTERED = re.compile(r"\d{1,3}[a-e]")  # "Rule 10b-5"
 _CODE = re.compile(r"\d{1,4}[A-Z]-\d{3,}(?!\w)")  # "SN-88X-4410"
+_CODE_ENDS = re.compile(r"\d{2,6}-[A-Z]")  # "88-1042-B"
 _CLAUSES = re.compile(r"\w\)[-–]\(\w")  # "(a)–(c)"
 _MEASURED = words("""weight mass height width depth length distance size area volume speed velocity time
     duration temperature temp pressure power energy force voltage current frequency density capacity memory
@@ -340,6 +341,7 @@ def dash(cursor: Cursor) -> Reading | None:
             after in "123456789" or dashes == "–" or (after == "0" and ":" in cursor.previous)
         )
         is_code = _LETTERED.fullmatch(cursor.previous) or _CODE.match(text, cursor.at - len(cursor.previous))
+        is_code = is_code or _CODE_ENDS.match(text, end)
         is_range = is_range and not (dashes == "-" and is_code)
         is_range = is_range or is_letters or (before.isdecimal() and following in _NOW)
         is_era = after.isdecimal() or following in _ERAS or text.startswith(("A.D", "B.C"), end)

@@ -94,7 +94,7 @@ LETTERED = words("""# § §§ apt apartment unit suite ste room rm flat gate sea
     pixel session lecture group team chapter article exhibit""")
 _NO_HOURS = words("HR HRs")  # home runs, mostly, or a department
 ROADS = words("I US SR CR FM Hwy Highway Route Rte Rt Interstate Road Exit")
-_LABEL = re.compile(r":\s|/(?![KVANL])[A-Z\d](?!\w)")  # "H: 78 L: 61", "32-4 K/D", "9.4 K/9"
+_LABEL = re.compile(r":\s|/(?:(?![KVANL])[A-Z]|9)(?!\w)")  # "H: 78 L: 61", "32-4 K/D", "9.4 K/9"
 _BEFORE_FEET = ("ft", "ft.", "foot", "feet", "'")
 _YEAR = re.compile(r"1[1-9]\d\d(?!\d)\s|20\d\d\s")
 _LOOK_BACK = 200  # characters in which an open quotation mark is looked for
