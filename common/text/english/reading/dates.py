@@ -254,15 +254,14 @@ def season(cursor: Cursor, m: re.Match) -> str:
     return f"{say.year(first)} {say.two_digits(second) if second else 'two thousand'}"
 
 
-@form(r"(1\d{3}|20\d\d)\s?[-–]\s?(\d{3}0|\d0)s(?!\w)")
-def decades(cursor: Cursor, m: re.Match) -> str:
-    """1900–1920s, 1890-1900s."""
-    return f"{say.year(int(m[1]))} to {say.decade(int(m[2]))}"
-
-
-@form(r"(?:(10|100|1000|1,000)'?s(?=\s+of\b)|(\d{3}0|[02-9]0)('?)s(?!\w)|((?:1[5-9]|20)\d0)\s'?s(?!\w))")
+@form(
+    r"(?:(10|100|1000|1,000)'?s(?=\s+of\b)|(\d{3}0|[02-9]0)('?)s(?!\w)|((?:1[5-9]|20)\d0)\s'?s(?!\w)"
+    r"|(1\d{3}|20\d\d)\s?[-–]\s?(\d{3}0|\d0)s(?!\w))"
+)
 def decade(cursor: Cursor, m: re.Match) -> str:
-    """1990s, 80's, 1960 's, 1000s of; not "in 30s"."""
+    """1990s, 80's, 1960 's, 1000s of, 1900–1920s; not "in 30s"."""
+    if m[5]:
+        return f"{say.year(int(m[5]))} to {say.decade(int(m[6]))}"
     if m[4]:
         return "" if are_seconds(cursor, m.end()) else say.decade(int(m[4]))
     if m[2] and len(m[2]) == 2 and not m[3] and are_seconds(cursor, m.end()):
@@ -332,6 +331,4 @@ def _is_behind_day(cursor: Cursor) -> bool:
     return cursor.previous.lower() == "of" and cursor.earlier[:1].isdecimal()
 
 
-DATES: tuple[Rule, ...] = (
-    *(iso_date, date, joined_date, season, decades, iso_month, month_of_year, day_of_month),
-)
+DATES: tuple[Rule, ...] = (iso_date, date, joined_date, season, iso_month, month_of_year, day_of_month)

@@ -133,9 +133,14 @@ def _military(cursor: Cursor, hour: str, minute: str) -> str:
     return f"{oh}{say.cardinal(int(hour))} {say.two_digits(int(minute)) if minute != '00' else 'hundred'}"
 
 
-@form(r"(0[1-9])([0-5]\d)(?!\w|[.,:/-]\d)")
+@form(
+    r"(0[1-9])([0-5]\d)(?:(?!\w|\s?[-–]\s?\d|[.,:/]\d)"
+    r"|\s?[-–]\s?([01]\d|2[0-3])([0-5]\d)(?:\s?(hours|hrs|h))?(?![\w-]))"
+)
 def early_time(cursor: Cursor, m: re.Match) -> str:
-    """At 0915."""
+    """At 0915, 0800–1630."""
+    if m[3]:
+        return f"{_military(cursor, m[1], m[2])} to {clock(int(m[3]), int(m[4]))}{' hours' * bool(m[5])}"
     is_set = cursor.previous == "for" and cursor.earlier.lower() in (
         "alarm",
         "set",
@@ -146,12 +151,6 @@ def early_time(cursor: Cursor, m: re.Match) -> str:
     if not is_set and (cursor.previous.lower() not in _BEFORE_TIME or not cursor.previous.isalpha()):
         return ""
     return _military(cursor, m[1], m[2])
-
-
-@form(r"(0[4-9])([0-5]\d)\s?[-–]\s?([01]\d|2[0-3])([0-5]\d)(?:\s?(hours|hrs|h))?(?![\w-])")
-def times_of_day(cursor: Cursor, m: re.Match) -> str:
-    """0800–1630."""
-    return f"{_military(cursor, m[1], m[2])} to {clock(int(m[3]), int(m[4]))}{' hours' * bool(m[5])}"
 
 
 @form(r"(\d{1,2})(?::([0-5]\d))?([ap])(?:\s?[-–]\s?(\d{1,2})(?::([0-5]\d))?([ap]))?(?![\w'])")
@@ -258,7 +257,6 @@ TIMES: tuple[Rule, ...] = (
     military_time,
     zoned_time,
     early_time,
-    times_of_day,
     short_half,
     since,
     minutes,

@@ -199,8 +199,8 @@ def money(cursor: Cursor) -> Reading | None:
     word, end = cursor.word, cursor.word_end
     if word == "US" and cursor.text.startswith(" $", end) and cursor.text[end + 2 : end + 3].isdecimal():
         return price(replace(cursor, at=end + 2), "US$")  # US $5
-    sign = _DOLLAR.match(cursor.text, end + (cursor.behind_word == " " and word[2:] == "D"))
-    if word in tables.CURRENCY_CODES and sign:
+    blank = cursor.behind_word == " " and word[2:] == "D"
+    if word in tables.CURRENCY_CODES and (sign := _DOLLAR.match(cursor.text, end + blank)):
         return price(replace(cursor, at=sign.end()), tables.CURRENCY_CODES[word])  # CAD$20, USD $20
     if (word in tables.DOLLARS or word == "R") and (sign := _DOLLAR.match(cursor.text, end)):
         return price(replace(cursor, at=sign.end()), word + "$")
@@ -451,8 +451,9 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
     base = word.removesuffix("'s")
     if base != word and (full := _SHORT_FORMS.get(base.lower())):  # "tmrw's"
         return f"{full}'s"
-    is_name = word.istitle() and cursor.previous[-1:].isalnum() and word.lower() in tables.IN_MESSAGES
-    if not (is_plural or is_name) and (full := _SHORT_FORMS.get(word.lower())):
+    full = "" if is_plural else _SHORT_FORMS.get(word.lower(), "")
+    is_name = full and word.istitle() and cursor.previous[-1:].isalnum()  # "ask Urs Meier"
+    if full and not (is_name and word.lower() in tables.IN_MESSAGES):
         if full in ("can't", "won't") and not _is_negated(cursor, end):
             full = word.lower()
         if full == "years" and cursor.next(end) in _CLOSINGS:  # of a letter
