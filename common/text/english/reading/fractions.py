@@ -127,6 +127,13 @@ _CASES = (
         lambda top, bottom: top < 13 and (bottom == 1 or 6 < top > bottom),
     ),
     _Case("", "", "", "{0} divided by {1}", lambda top, bottom: top > bottom > 1 and top % bottom == 0),
+    _Case(
+        "",
+        "",
+        r"[,;)]",
+        _OF,
+        lambda top, bottom: 12 < top < bottom < 1000 and bottom not in (16, 32, 64, 100),
+    ),
     # "12/15 files"
     _Case("", "", _NOUNS, _OF, lambda top, bottom: top < bottom > 4 and not _is_quartered(bottom)),
     _Case(

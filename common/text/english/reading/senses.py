@@ -71,6 +71,7 @@ _ROWS = (
     ("gen", "", r"\s?\d", "generation"),
     ("press", "", r"\s\d+(?:\.\d+)?\s?(?:[kM]?Pa|atm|psi|bar)\b", "pressure"),
     ("col", "", r"\s?\d", "column"),
+    ("vis", "", r"\s\d", "visibility"),
     ("inc*", r"\(", r"\s", "including"),
     ("sp spp", r"\b[A-Z][a-z]{3,}\s", "", "species"),
     ("adv*", r"[$£€]\d+\s", "", "advance"),

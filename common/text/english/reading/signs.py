@@ -69,6 +69,7 @@ _BEFORE_OPERATOR = frozenset("0123456789)")
 _NUMBER_WORDS = words("one two three four five six seven eight nine ten eleven twelve noon midnight")
 _BEFORE_DOLLARS = _NUMBER_WORDS | words("in of into many cost costs")
 _LENGTHS = re.compile(r"\d{1,5}(?:\.\d+)?\s?(?:\"|″|in|cm|mm|m|ft|inch|inches|feet)")
+_LARGE_SIZE = re.compile(r"\d{3,4}\s×\s\d{3,4}\s?")
 _STARRED = words("hotel hotels rated rating ratings review reviews resort resorts service out")
 _DECIMALS = re.compile(r"\d{1,4}(?![\w.]\d)")
 _NUMBERED = re.compile(r"[IVXL]{1,7}|\d{1,3}(?:st|nd|rd|th)")
@@ -319,7 +320,9 @@ def dash(cursor: Cursor) -> Reading | None:
         return Reading("to", end)  # "10k-20k"
     if _HALF_DAY.search(cursor.previous) and _TIME_AHEAD.match(text, end):  # "6am - 2pm", "10am-noon"
         return Reading("to", end)
-    if cursor.previous.lower() in ("noon", "midnight") and _TIME_AHEAD.match(text, end):
+    if cursor.previous.lower() in ("noon", "midnight") and (
+        after.isdecimal() or _TIME_AHEAD.match(text, end)
+    ):
         return Reading("to", end)
     if cursor.previous.lower() in _FULL_WEEKDAYS and following.lower() in _FULL_WEEKDAYS:
         return Reading("to", end)
@@ -369,6 +372,7 @@ def dash(cursor: Cursor) -> Reading | None:
             and (has_digit or cursor.previous[:1] == "^" or len(cursor.previous) == 1)
         )
         is_term = _is_variable(cursor.previous) or cursor.previous[:1] in tables.SUPERSCRIPTS
+        is_term = is_term or (cursor.is_equation and cursor.previous.lstrip("_").isdecimal())  # "y_2 - y_1"
         are_variables = is_term and _is_variable(following)
         is_minus = is_minus or (are_variables and (cursor.is_equation or dashes == "-"))
         return Reading("minus" if is_minus and cursor.previous[-1:].isalnum() else "-", end)
@@ -667,11 +671,14 @@ def named(cursor: Cursor) -> Reading:
     if char == "★" and cursor.previous[:1].isdecimal():
         is_one = cursor.previous == "1" or cursor.next(start + 1).islower()  # "a 5★ hotel"
         return Reading("star" if is_one else "stars", start + 1)
-    if char == "×" and _LENGTHS.fullmatch(cursor.previous) and not cursor.is_equation:
-        return Reading("by", start + 1)  # "3 in × 5 in"
+    if char == "×" and not cursor.is_equation:
+        is_size = _LENGTHS.fullmatch(cursor.previous) or _LARGE_SIZE.fullmatch(text[start - 5 : start + 6])
+        if is_size:
+            return Reading("by", start + 1)  # "3 in × 5 in", "2796 × 1290"
     if char in tables.SYMBOLS and char not in tables.EMOJI:
         said = tables.SYMBOLS[char]
-        return Reading(_without_subject(cursor, said) if said.startswith("is ") else said, start + 1)
+        end = _row(cursor, char) if char in "♪♫" else start + 1
+        return Reading(_without_subject(cursor, said) if said.startswith("is ") else said, end)
     end, names = start, []
     while end - start < _MAX_CLUSTER:  # emoji that are joined to one
         names.append(_name(text[end]))

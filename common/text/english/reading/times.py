@@ -74,7 +74,7 @@ def time(cursor: Cursor, m: re.Match) -> str:
     is_named = not minute and cursor.next(m.end()).lower() in _WHOLE  # "12:00 noon"
     is_named = is_named or (not minute and not half and _TO_MINUTES.match(cursor.text, m.end()) is not None)
     is_named = is_named or (not minute and _TO_HALF.match(cursor.text, m.end()) is not None)  # "7:00-9 PM"
-    is_exact = bool(half or second or point or is_named)
+    is_exact = bool(half or second or point or is_named or cursor.text.startswith("ish", m.end()))
     on_the_clock = _past_or_to(cursor, m[1], minute) if not (is_exact or zone) else ""
     spoken = on_the_clock or clock((hour or 12) if half else hour, minute, is_exact)
     spoken += f" {say.two_digits(int(second))}" if second else ""

@@ -85,7 +85,7 @@ _THINGS = words("""film lens camera monitor screen display tv television battery
     intervals timeout countdown vial syringe ampule dose pill tablet capsule mug jug carton crate keg
     sachet container bucket sack rope chain ladder bottles
     lot cans jars bags packs boxes tubes pouches cartons""")
-_AMP_THINGS = words("at per each max min fuse current circuit breaker plug charger supply load")
+_AMP_THINGS = words("input output at per each max min fuse current circuit breaker plug charger supply load")
 # Before a number and a letter that belong together: "Apt 4B", "Bus 42A".
 LETTERED = words("""# § §§ apt apartment unit suite ste room rm flat gate seat row section figure fig exhibit
     class grade line platform bus route rte rt highway hwy road exit pier dock lot bay bed building bldg
@@ -252,7 +252,7 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
         return False  # "½ m v²"
     is_inch = symbol == "in" and (
         cursor.text.startswith(".", match.end())
-        or following in _SIZES
+        or following in _SIZES | {"="}
         or (following == "(" and "." in cursor.text[cursor.at : match.start()])
         or (cursor.previous.endswith(_BEFORE_FEET) and not following.isalnum())
         or following == ")"
