@@ -61,7 +61,8 @@ _INITIAL_FOLLOWS = re.compile(r"\s[A-Z]\.\s[A-Z]")
 _SUM_FOLLOWS = re.compile(r"\s[=+×÷/&]\s")  # "5! = 120", "1 + 2 + ... + n"
 _UNSAID = re.compile(r"[A-Z]?(?!x+$)[b-df-hj-np-tv-xz]{2,4}")  # cut short, and none of the tables: "prtd"
 _DOTTED = re.compile(r"[^\W\d_](?:\.[^\W\d_])*")  # an initial, or U.S
-_LIST_ITEM = re.compile(r"[-*•‣·–—]\s|\(?(?:\d{1,3}|[a-zA-Z])[.)]\s")
+_LIST_ITEM = re.compile(r"[-*•‣·–—]\s|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{2,5})[.)]\s")
+_ITEM_NUMBER = re.compile(r"\d{1,3}|[ivx]{1,5}")
 _CLAUSE_END = re.compile(r"[;:,][\"'”’)\]]*(?=\s)|[—，；：、](?=.)|\s[-–](?=\s)", re.DOTALL)
 _BRACES = re.compile(r"\{[^{}]*\}")
 
@@ -199,7 +200,7 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
 
     *earlier, word = before.split() or [""]
     word = word.lstrip(_OPENING)
-    if not earlier and mark.start() - start < _LOOK_BACK and word.isdigit() and len(word) <= 3:
+    if not earlier and mark.start() - start < _LOOK_BACK and _ITEM_NUMBER.fullmatch(word):
         return False  # the number of an item: "1. Wash your hands."
     if word == "1" and earlier and earlier[-1].endswith(":"):  # "In order: 1. Leeds"
         return False

@@ -31,7 +31,7 @@ _ONE_TOLD = (
     r"(?:\[[^\[\]\n]{0,80}\])?\{[^{}\n]{0,200}\}"
 )
 _COMMAND, _TOLD = re.compile(_ONE_COMMAND), re.compile(_ONE_TOLD)
-_LATEX = re.compile(rf"{_ONE_COMMAND}|{_ONE_TOLD}|(?:\\[dt]?frac|{_HEADING})\{{")
+_LATEX = re.compile(rf"{_ONE_COMMAND}|{_ONE_TOLD}|(?:\\[dt]?frac(?=[\d{{])|{_HEADING}(?=\{{))")
 _WINDOWS = re.compile(r"\b[A-Za-z]:\\\w")
 _DEGREES = re.compile(r"\^\{?\\circ(?![A-Za-z])\}?")
 _ESCAPED = re.compile(r"\\([^\w\s*`>|]|\s)|(?<=[.\w])(~)(?=[\\\w])")
@@ -40,6 +40,7 @@ _BRACED = re.compile(
     rf"(?P<frac>\\[dt]?frac){_INNER}{_INNER}|(?P<heading>{_HEADING}){_INNER}"
     rf"|(?P<root>√{FILL}{{4}}){_INNER}|(?P<script>[_^]){_INNER}|(?<!frac)(?<!\}}){_INNER}"
 )
+_BARE = re.compile(r"(\\[dt]?frac)(?:\{(\w{1,9})\}|(\d))(?:\{(\w{1,9})\}|(\d))")  # "\\frac12", "\\frac{1}2"
 _SIMPLE = re.compile(r"[^\s+\u2212-]{0,4}")
 _DEPTH = 5
 
@@ -59,6 +60,7 @@ def without_latex(line: str, at: int, left_out: list[LeftOut]) -> str:
     line = _ESCAPED.sub(lambda match: _padded(_escaped(match[1]), match), line)
     line = _DEGREES.sub(lambda match: _padded("°", match), _TOLD.sub(told, line))
     line = _COMMAND.sub(lambda match: _padded(_command(match[1]), match), line)
+    line = _BARE.sub(_bare_fraction, line)
     for _ in range(_DEPTH):  # the inmost braces first
         line, count = _BRACED.subn(_without_braces, line)
         if not count:
@@ -68,6 +70,11 @@ def without_latex(line: str, at: int, left_out: list[LeftOut]) -> str:
 
 def _padded(said: str, match: re.Match) -> str:
     return said.ljust(len(match[0]), FILL)
+
+
+def _bare_fraction(match: re.Match) -> str:
+    command, *parts = filter(None, match.groups())
+    return _padded(f" {'/'.join(parts)}".rjust(len(command) + len("".join(parts)) + 1) + " ", match)
 
 
 def _escaped(sign: str | None) -> str:

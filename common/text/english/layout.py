@@ -20,16 +20,18 @@ _INLINE = re.compile(
     r"|(?<![\w~=])(?:~~(?=[^\s~])(?P<struck>[^~\n]{1,300})~~|==(?=[^\s=])(?P<marked>[^=\n]{1,300})==)(?![\w~=])"
     r"|</?(?P<block>p|br|hr|div|h[1-6]|li|[uod]l|d[td]|t[rdh]|table|section|article|blockquote|pre|title)"
     r"(?![\w-])[^<>]{0,200}>"
-    r"|(?<![\w$])\$\$?(?=[A-Za-z\\])(?P<formula>[^$\n]{1,200})(?<!\s)\$\$?(?![\w$])"
+    r"|(?<![\w$])\$\$?(?=[A-Za-z\\]|\d[^$\n]{0,60}[\\^=])(?P<formula>[^$\n]{1,200})(?<!\s)\$\$?(?![\w$])"
     r"|(?P<escape>\\)(?=[*_#~`>|\[\]])"
     r"|(?<=[a-z])(?P<apostrophe>`)(?=(?:s|t|d|m|re|ll|ve)\b)",
     re.IGNORECASE,
 )
 _LINKED = re.compile(r"\]\(<?((?:[^<>()\s]|\([^()\s]{0,100}\))+)")  # the end of a link, and its address
-_OPERATOR = re.compile(r"[=^_+\\<>-]")
+_OPERATOR = re.compile(r"[=^_+\\<>-]|^[A-Za-z]{1,5}$")  # or letters alone
 _FENCE = re.compile(r"[ \t]{0,3}(?:`{3,}|~{3,})[ \t]*([\w+#.-]*)[^`\n]{0,80}$")
 _RULE = re.compile(r"[ \t]*([=*~#-])(?:\1|[ \t]\1){2,200}[ \t]*$")  # "=====", "* * *"
 _HEADING = re.compile(r"[ \t]{0,3}#{1,6}[ \t]+(?=\S)(?!\d+\s*$)")
+_TIMED = r"(?:\d{2,4}:)?\d\d:\d\d[.,]\d{3}"
+_CUE = re.compile(rf"{_TIMED}[ \t]+-->[ \t]+{_TIMED}(?![^\s])")  # of subtitles
 _CLOSING = re.compile(r"(?<=\S)[ \t]+#+[ \t]*$")  # "## Title ##"
 _QUOTE = re.compile(rf"(?:[ \t]*>(?!=){FILL}*)+[ \t]*")
 _QUOTED_LINE = re.compile(r"^[ \t]*(?:>|&gt;)", re.MULTILINE)
@@ -75,6 +77,10 @@ def plain_text(text: str, reads_addresses: bool = False) -> tuple[str, list[Left
             elif code is None and fence[1].lower() not in _PROSE:
                 code, code_at = len(lines), at
             lines.append(_blank(line))
+        elif _CUE.match(words):
+            lines[-1:] = [_blank(one) if one.strip().isdecimal() else one for one in lines[-1:]]
+            left_out.append(LeftOut(words[:40], at, "-->"))
+            lines.append(_blank(line))
         elif _RULE.match(words):
             lines.append(_blank(line[:-1]) + _PARAGRAPH)
         else:
@@ -117,9 +123,7 @@ def _plain_line(line: str, at: int, left_out: list[LeftOut], is_reply: bool, rea
             return (html.unescape(f"&{match[kind]}") or "\ufffd").ljust(len(written), FILL)
         if kind in ("apostrophe", "escape"):
             return "'" if kind == "apostrophe" else FILL
-        if (
-            kind == "formula" and len(match[kind]) > 1 and not _OPERATOR.search(match[kind])
-        ):  # "$HOME or $PATH"
+        if kind == "formula" and not _OPERATOR.search(match[kind]):  # "$HOME or $PATH"
             return written
         if kind == "block":
             left_out.append(LeftOut(written[:40], at + match.start(), written[:40]))

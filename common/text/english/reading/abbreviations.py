@@ -57,9 +57,11 @@ _SLASHED_LETTERS = re.compile(r"[A-Z](?:/[A-Z]){1,3}(?![\w/.'+#])")
 _BRACKETED_NUMBER = re.compile(r"\s\(\d")
 _NUMBERED_WITH_I = words("war part act book volume vol chapter scene phase type class world")
 _TITLES = {"Dr": "Doctor", "St": "Saint", "Mt": "Mount", "Prof": "Professor", "Ft": "Fort", "Sgt": "Sergeant"}
+_DISTRICT = re.compile(r"[NSEWCM]\.D\.")  # of a court
 _VERSE_FOLLOWS = re.compile(r"\.?(?=\s\d{1,3}:\d)")
 _CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}[-/ ]?\d")
 _NAME_FOLLOWS = re.compile(r" [A-Z][a-z]")
+_NAMES_IN_CAPITALS = frozenset((*tables.IN_MESSAGES, *tables.MONTH_NUMBERS, *tables.STOPPED_UNITS))
 # What a word cut short may be, in small letters; and those that it may be where it is written so.
 SHORT_IN_SMALL = frozenset(
     key.lower()
@@ -80,10 +82,11 @@ SHORT_WORDS = SHORT_IN_SMALL | frozenset(
 )
 
 
-@form(rf"({_CALENDAR})\.?\s?[-–]\s?({_CALENDAR})\.?(?!\w)")
+@form(rf"({_CALENDAR})\.?(?:\s?[-–]\s?|\s(to|thru|through)\s)({_CALENDAR})\.?(?!\w)")
 def calendar_range(cursor: Cursor, m: re.Match) -> str:
-    """Mon-Fri, Jan.–Mar."""
-    return "" if cursor.touches_word else f"{calendar_name(m[1])} to {calendar_name(m[2])}"
+    """Mon-Fri, Jan.–Mar., Mon to Thu."""
+    to = {"thru": "through"}.get(m[2], m[2] or "to")
+    return "" if cursor.touches_word else f"{calendar_name(m[1])} {to} {calendar_name(m[3])}"
 
 
 @form(rf"(?:{_CALENDAR})\.?(?:/(?:{_CALENDAR})\.?)+(?!\w)")
@@ -160,6 +163,11 @@ def abbreviation(cursor: Cursor) -> Reading | None:
     )  # not "PCs."
     if not is_cased or word == "EST":  # "8 pm EST."
         return None
+    is_name = key in tables.IN_MESSAGES and word.istitle() and cursor.previous[-1:].isalnum()
+    is_alone = word.isupper() and not (following[:1].isdecimal() or cursor.is_shouted)
+    is_name = is_name or (is_alone and len(word) in (2, 3) and key in _NAMES_IN_CAPITALS)
+    if is_name:  # "ask Urs.", "a computer by DEC."
+        return None
     if cursor.text[end : end + 1].islower():  # "config.py"
         return None
     if len(word) == 1:
@@ -225,6 +233,7 @@ def _whole(cursor: Cursor, word: str, end: int, following: str) -> str:
     if word.lower() in tables.SHORTENED:
         return tables.SHORTENED[word.lower()]
     is_place = following[:1].isdecimal() or following in (",", ";", ")") or cursor.previous == "of"
+    is_place = is_place or _DISTRICT.fullmatch(cursor.previous) is not None
     if word in tables.STATES_WITH_STOP and is_place:  # "(N.D. Cal. 2007)", "State of Wash."
         return tables.STATES_WITH_STOP[word]
     return "" if is_in_code(cursor.text, cursor.at, end) else whole_before_stop(word, is_run, following)
@@ -237,7 +246,7 @@ def _initial(cursor: Cursor, letter: str, end: int, following: str) -> Reading |
     if is_part and (number := roman(cursor, letter, end - 1)) is not None:
         return Reading(number, end - 1)
     if cursor.at == 0 and following and letter.islower():  # "a. First"
-        return Reading(f"{letter_name(letter.upper())},", end)
+        return Reading("one," if letter == "i" else f"{letter_name(letter.upper())},", end)
     if letter.isupper() and (is_name or following == "," or following.islower()):  # also "E. coli"
         return Reading(letter_name(letter), end)
     return None

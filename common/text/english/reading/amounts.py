@@ -56,9 +56,8 @@ _MAGNITUDES = {
     **{"bn": "billion", "mn": "million", "tn": "trillion", "mln": "million", "bln": "billion"},
     **{"k": "thousand", "K": "thousand", "M": "million", "B": "billion", "T": "trillion"},
 }
-_MONEY_AFTER = re.compile(
-    r"\s?(kr\b|€|£|¢|¥|₹|₩|₽|₺|₿|USD|EUR|GBP|JPY|INR|CHF|BTC|AUD|CAD|NZD|HKD|SGD|CNY|RMB|BRL|SEK|NOK|DKK|MXN|PLN|ZAR)(?!\w)"
-)
+_CODES_AFTER = "|".join(code for code in tables.CURRENCY_CODES if code.isupper() and code != "TRY")
+_MONEY_AFTER = re.compile(rf"\s?(kr\b|zł|[€£¢¥₹₩₽₺₿]|{_CODES_AFTER})(?!\w)")
 # Before a number of four digits: it is a year, whatever follows ...
 _BEFORE_YEAR = words("""in since by until till year years during circa summer winter spring fall autumn early
     late mid class ad a.d ce january february march april may june july august september october november
@@ -70,13 +69,15 @@ _NO_YEAR = words("# no nos number")
 _NO_MODEL = words("AD BC CE BCE ISO US UK EU UN AND OR THE OF TO IN FY")
 _VERSIONED = words("version python release ubuntu django kernel golang php")
 _COMPARED = words("≥ ≤ >= <= > < == = ~")
-_LETTERS_FOLLOW = re.compile(r"-[A-Z]{1,5}(?![\w'])")  # "4471-BLK"
+_LETTERS_FOLLOW = re.compile(r"-(?:[A-Z]{1,5}|0\d{2,5})(?![\w'])")  # "4471-BLK", "2024-0117"
 _NUMBERED = words("# no number case docket room rm suite ste office")  # "Rm. 2-117"
+NORMS = words("iso iec en din bs ieee ansi astm ul nfpa fips")  # "FIPS 140-2"
+_OF_HTTP = re.compile(r"\s(?:Not Found|Forbidden|Unauthorized|Bad (?:Request|Gateway)|error\b)")
 _TRACKS = words(
     "track lesson exercise episode day week step disc cd chapters tracks scene slide verse stanza"
 )
 _ROOMS = words("""room flight suite apartment apt highway route channel area unit bus interstate boeing airbus
-    building gate xbox hwy http error status line form rte ste rm office fahrenheit porsche""")
+    building gate xbox hwy http error status line form rte ste rm office fahrenheit porsche port""")
 
 
 def amount(cursor: Cursor) -> Reading:
@@ -175,7 +176,7 @@ def _is_difference(cursor: Cursor, first: str, second: str, end: int) -> bool:
 
 def _is_size(cursor: Cursor, first: str, by: re.Match) -> bool:
     """Whether "10×15" is a size, not a product."""
-    is_large = len(first) > 2 or len(by[1]) > 2
+    is_large = len(first) > 2 or len(by[1]) > 2 or cursor.previous in ("a", "an", "the")
     return is_large or bool(unit_after(cursor, by.end(), is_one=False)[0])
 
 
@@ -188,10 +189,10 @@ def _is_code(cursor: Cursor, numbers: list[str]) -> bool:
         return False
     named = cursor.previous.lower().rstrip(".")
     is_numbered = named in _NUMBERED
-    is_apart = len(numbers[1]) - len(numbers[0]) > 1
+    is_apart = len(numbers[1]) - len(numbers[0]) > (len(numbers[1]) < 3)
     is_apart = is_apart or (named not in _ROOMS and float(numbers[1]) < float(numbers[0]))  # "Office 9-5"
     is_decimal = any("." in number for number in numbers)  # "Llama-3.1-70B"
-    return _is_behind_letters(cursor) or (is_numbered and is_apart and not is_decimal)
+    return _is_behind_letters(cursor) or named in NORMS or (is_numbered and is_apart and not is_decimal)
 
 
 def _is_set(cursor: Cursor, numbers: list[str], end: int) -> bool:
@@ -230,7 +231,8 @@ def _magnitude(cursor: Cursor, numbers: list[str], end: int) -> tuple[str, int]:
         is_name = is_name or (
             match[2] == "M" and _AGED.search(cursor.text, max(cursor.at - 5, 0), match.end() + 1) is not None
         )
-        is_letter = match[2] in "kK" and "." not in numbers[-1]  # not in "62k mi"
+        is_letter = match[2] in "kK" and "." not in numbers[-1]  # not in "62k mi", "50k SEK"
+        is_letter = is_letter and not _MONEY_AFTER.match(cursor.text, match.end())
         if is_name or (is_letter and not unit_after(cursor, match.end(), is_one=False)[0]):
             return "", end
     word = match[1].lower() if match[1] else match[2]
@@ -251,6 +253,7 @@ def _plain_number(cursor: Cursor, number: str, end: int, is_counted: bool) -> st
     if number[0] == "0" and len(number) < 4 and (room in NUMBERED or room in _TRACKS):  # "Chapter 01"
         return say.cardinal(int(number))
     is_room = room in _ROOMS or (previous == "code" and cursor.earlier.lower() in ("error", "status"))
+    is_room = is_room or _OF_HTTP.match(cursor.text, end) is not None
     is_room = is_room or (len(number) == 3 and cursor.earlier.lower() == "flight")
     if len(number) in (3, 4) and is_room and number[-2:] != "00" and number[0] != "0":
         return f"{say.cardinal(int(number[:-2]))} {say.two_digits(int(number[-2:]))}"
@@ -305,7 +308,7 @@ def _end_of_years(numbers: list[str], spoken: str) -> str:
 
 def _is_model(cursor: Cursor, end: int) -> bool:
     """Whether a number of four digits belongs to a name: "RTX 3090", "form 1099"."""
-    before = cursor.previous
+    before = cursor.previous.removesuffix("s")
     is_acronym = 2 <= len(before) <= 4 and before.isalpha() and before.isupper() and not cursor.is_shouted
     if not is_acronym or before in _NO_MODEL or before in tables.CURRENCY_CODES:
         return False

@@ -18,7 +18,7 @@ _SURNAME = re.compile(r"(?:Mac|Mc|O|De|La|Di|Van|Fitz|Le)[A-Z][a-z]+")
 NUMBERED = words("""chapter chap ch part volume vol book act scene section article appendix phase type class
     grade level figure table title war episode stage season round game mark element bowl verse canto unit
     lesson division tier corps wars quarter amendment psalm annex category apollo rocky version protocol page
-    p pp saturn gemini ares sc""")
+    p pp saturn gemini ares sc vatican gta fantasy""")
 _REIGN = re.compile(
     r"\b(?:reign|rule[drs]?\b|king|queen|emperor|empress|pope|pharaoh|throne|crown|dynasty|died|death|monarch"
     r"|(?:sons?|daughter|brother|count)\sof|succe(?:ed|ss)|abdicat|duke|prince|earl\b|sultan|heir|bishop|caliph)",
@@ -44,6 +44,8 @@ _VERBS_OF_I = words("""am have had will would can could should think thought kno
     liked love need saw said say don't didn't can't won't may might must shall mean hope believe guess feel
     felt go went get got""")
 _AFTER_NUMERAL_I = words("of and was is in to ended began the")
+_BESIDE = {"i": ("(ii)",), "v": ("(iv)", "(vi)"), "x": ("(ix)", "(xi)")}  # items of a list
+_ITEMS = 300  # characters
 _AMBIGUOUS = words("IV VI XI XX XXX")  # abbreviations as well
 
 
@@ -219,7 +221,12 @@ def _said_roman(cursor: Cursor, base: str, number: int, end: int) -> str:
         return say.cardinal(number) if is_same and (len(base) > 1 or base in "VX") else ""
     if base.islower():  # "(iii)"
         is_item = cursor.text[cursor.at - 1 : cursor.at] == "(" and cursor.text.startswith(")", end)
-        return say.cardinal(number) if is_item and len(base) > 1 and set(base) <= set("ivx") else ""
+        if is_item and len(base) == 1:
+            around = cursor.text[max(cursor.at - _ITEMS, 0) : end + _ITEMS]
+            is_item = any(beside in around for beside in _BESIDE.get(base, ()))
+        if cursor.at == 0 and base not in "vx":  # "ii. Second"
+            is_item = cursor.text.startswith((". ", ") "), end)
+        return say.cardinal(number) if is_item and set(base) <= set("ivx") else ""
     is_ruler = key in _MONARCHS or (len(base) > 1 and set(base) <= set("IVX") and _is_ruler(cursor, before))
     if is_ruler and is_name and (len(base) > 1 or base in "VX"):
         return f"the {say.ordinal(number)}"

@@ -239,20 +239,29 @@ def in_order(cursor: Cursor, first: int, second: int) -> tuple[int, int]:
     return (second, first) if cursor.is_british else (first, second)
 
 
-@form(r"(\d{4})/(\d{4}|\d\d)(?![\w/–-]|[.,]\d)")
+@form(r"(\d{4})/(\d{4}|\d\d?)(?![\w/–-]|[.,]\d)")
 def season(cursor: Cursor, m: re.Match) -> str:
-    """2009/10, 1999/00: two years that follow each other."""
+    """2009/10, 2002/3, 1999/00: two years that follow each other."""
     first, second = int(m[1]), int(m[2])
-    if not 1800 <= first < 2100 or first + 1 not in (second, second + 100 * (first // 100), second + 2000):
+    is_next = first + 1 in (second, second + 100 * (first // 100), second + 2000)
+    is_next = is_next or (len(m[2]) == 1 and first % 10 + 1 == second)
+    if not (1800 <= first < 2100 and is_next):
         return ""
+    if len(m[2]) == 1:
+        return f"{say.year(first)} {say.integer(m[2])}"
     if len(m[2]) == 4:
         return f"{say.year(first)} {say.year(second)}"
     return f"{say.year(first)} {say.two_digits(second) if second else 'two thousand'}"
 
 
-@form(r"(?:(10|100|1000|1,000)'?s(?=\s+of\b)|(\d{3}0|[02-9]0)('?)s(?!\w)|((?:1[5-9]|20)\d0)\s'?s(?!\w))")
+@form(
+    r"(?:(10|100|1000|1,000)'?s(?=\s+of\b)|(\d{3}0|[02-9]0)('?)s(?!\w)|((?:1[5-9]|20)\d0)\s'?s(?!\w)"
+    r"|(1\d{3}|20\d\d)\s?[-–]\s?(\d{3}0|\d0)s(?!\w))"
+)
 def decade(cursor: Cursor, m: re.Match) -> str:
-    """1990s, 80's, 1960 's, 1000s of; not "in 30s"."""
+    """1990s, 80's, 1960 's, 1000s of, 1900–1920s; not "in 30s"."""
+    if m[5]:
+        return f"{say.year(int(m[5]))} to {say.decade(int(m[6]))}"
     if m[4]:
         return "" if are_seconds(cursor, m.end()) else say.decade(int(m[4]))
     if m[2] and len(m[2]) == 2 and not m[3] and are_seconds(cursor, m.end()):

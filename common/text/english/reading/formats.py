@@ -6,7 +6,7 @@ import re
 
 from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
-from melforge.common.text.english.reading.amounts import amount
+from melforge.common.text.english.reading.amounts import NORMS, amount
 from melforge.common.text.english.reading.capitals import letter_name, letters_and_digits, one_by_one
 from melforge.common.text.english.reading.cursor import NUMBER, Cursor, Reading, Rule, first_reading, form
 from melforge.common.text.english.reading.dates import DATES, are_seconds, decade, in_order, is_day
@@ -26,7 +26,7 @@ _SCIENTIFIC = re.compile(
 )
 _MAGNITUDES = words("k K M B T bn mn tn mln bln")
 _BY = re.compile(r"(?:x\d+){1,3}(?:[cmk]?m|ft|in|px|s)?")
-_OF_NORMS = re.compile(r"\b(?:ISO|IEC|EN|DIN|BS|IEEE|ANSI|ASTM|UL|NFPA)\W{0,3}(?:[A-Z]+\W)?$")
+_OF_NORMS = re.compile(rf"\b(?:{'|'.join(NORMS).upper()})\W{{0,3}}(?:[A-Z]+\W)?$")
 _OF_WEIGHT = re.compile(r"\b(?:weigh|lost|gained|heavy|lbs?\b)")
 _OF_GOALS = re.compile(r"\d\+\d{1,2}['′]|\b\d\s?[-–]\s?\d\b(?!\d)|\b(?:[Gg]oals?|[Ss]ub|pen|HT|FT)\b")
 _BEFORE_TO = words("""able back come easy glad go going good got hard happy have like listen love need nice
@@ -47,6 +47,7 @@ _PORTS = words("""80 443 3000 3001 3306 4000 4200 5000 5173 5432 6379 8000 8001 
     9090 27017""")
 _HEIGHT = r"(\d{1,3})\s?['′](?:\s?-?\s?)(\d{1,2}(?:\.\d)?)\s?(?:\"|″|'')"
 _DECIMAL_COMMA = re.compile(r"(\d{1,3}),(\d{1,2})(?!\d|,\d)(?:\s(million|billion)\b)?")
+_YEAR_OF_BOOK = re.compile(r"1[89]\d\d|20[0-3]\d")
 _NUMBER_WORDS = words("two three four five six seven eight nine ten several some")
 
 
@@ -60,16 +61,18 @@ def verse(cursor: Cursor, m: re.Match) -> str:
     return f"{spoken} to {last}" if last else spoken
 
 
-@form(r"(\d+(?:\.\d+)?)(?::|\s:\s)(\d{1,3}(?:,\d{3})+|\d+)(?::(\d{1,3}))?(?![\d:])")
+@form(r"(\d{1,3}(?:\.\d+)?|\d+)(?::|\s:\s)(\d{1,3}(?:,\d{3})+|\d+)(?::(\d{1,3}))?(?![\d:])")
 def ratio(cursor: Cursor, m: re.Match) -> str:
     """16:9, 1:2:3."""
     before = cursor.text[max(cursor.at - 2, 0) : cursor.at]
-    if before[1:] == ":" and before[0].isalpha() and not m[3]:  # "node:internal/process:95:5"
+    if before[1:] == ":" and before[0].isalpha() and m[1].isdecimal() and not m[3]:  # "process:95:5"
         return f"line {say.integer(m[1])}, column {say.integer(m[2])}"
     if _OF_NORMS.search(cursor.text, max(cursor.at - 12, 0), cursor.at):  # "ISO 9001:2015"
         return f"{say.decimal(m[1])}, {say.year(int(m[2]))}"
     if m[1] in _PORTS and m[2] in _PORTS:
         return f"{say.short(m[1])} colon {say.short(m[2])}"
+    if _YEAR_OF_BOOK.fullmatch(m[1]) and len(m[2]) < 4 and not m[3]:  # "(Boas 1911:26)"
+        return f"{say.year(int(m[1]))}, {say.integer(m[2])}"
     said = f"{say.decimal(m[1])} to {say.integer(m[2])}"
     return f"{said} to {say.integer(m[3])}" if m[3] else said
 
@@ -170,7 +173,8 @@ def stone(cursor: Cursor, m: re.Match) -> str:
 @form(r"(\d{1,3})([A-Z])\s?[-–]\s?(\d{1,3})?([A-Z])(?!\w)")
 def lettered_range(cursor: Cursor, m: re.Match) -> str:
     """Figs. 1A-1C, rows 12A–C; not 5A-10A."""
-    if m[2] >= m[4] or (m[3] and int(m[1]) > int(m[3])):
+    is_size = m[2] == m[4] == "T"  # of children: "2T–5T"
+    if (m[2] >= m[4] and not is_size) or (m[3] and int(m[1]) > int(m[3])):
         return ""
     last = f"{say.integer(m[3])} " if m[3] else ""
     return f"{say.integer(m[1])} {letter_name(m[2])} to {last}{letter_name(m[4])}"
@@ -365,7 +369,8 @@ def minute_of_game(cursor: Cursor, m: re.Match) -> str:
     """90+3', the minute of a goal; Saka 12'; not a ladder of 12'."""
     if m[1]:
         return f"{say.cardinal(int(m[1]))} plus {say.cardinal(int(m[2]))}"
-    is_scored = (cursor.previous[:1].isupper() or cursor.previous in (",", "(")) and cursor.is_near(_OF_GOALS)
+    is_scorer = cursor.previous[:1].isupper() or cursor.previous in (",", "(", "pen")
+    is_scored = is_scorer and cursor.is_near(_OF_GOALS)
     return _counted(m[2], "minute") if is_scored else ""
 
 
@@ -389,6 +394,12 @@ def plural_number(cursor: Cursor, m: re.Match) -> str:
     if not behind_hyphen and not is_many and are_seconds(cursor, m.end()):  # "under 300s"
         return ""
     return say.plural(say.short(m[1])) if behind_hyphen or is_many or len(m[1]) == 3 else ""
+
+
+@form(r"([1-7])([spdf])(?=\s(?:orbital|electron|subshell|shell|level)s?\b)")
+def orbital(cursor: Cursor, m: re.Match) -> str:
+    """The 1s orbital."""
+    return f"{say.integer(m[1])} {letter_name(m[2].upper())}"
 
 
 @form(r"(\d{1,3})(?:er|ER)([sS]?)(?!\w)")
@@ -426,11 +437,13 @@ NUMBERS: tuple[Rule, ...] = (
         degrees,
         minutes_and_seconds,
         strand,
+        minute_of_game,
         feet,
         height,
         stone,
     ),
     *(
+        orbital,
         plural_number,
         european_price,
         european_number,
@@ -439,7 +452,6 @@ NUMBERS: tuple[Rule, ...] = (
         days_with_months,
         aged,
         in_two_zones,
-        minute_of_game,
         sound,
         fraction,
         short_fraction,

@@ -27,6 +27,7 @@ _FEET = re.compile(r"['′](?![\w'])")
 _THREAD = re.compile(
     r'"?-(\d\d)(?=\s?(?:UN[A-Z]*|NC|NF|bolts?|screws?|nuts?|studs?|threads?|hex|cap|tap|x\s|×)\b)'
 )
+_MULTIPLIED = re.compile(r"\b(?:multipl(?:y|ied)|divided?)\s(?:\w+\s)?by\s$")
 _LOOK_BACK = 40  # characters
 
 _OPEN = "|".join(sorted(CLOSED | FINITE))
@@ -126,6 +127,13 @@ _CASES = (
         lambda top, bottom: top < 13 and (bottom == 1 or 6 < top > bottom),
     ),
     _Case("", "", "", "{0} divided by {1}", lambda top, bottom: top > bottom > 1 and top % bottom == 0),
+    _Case(
+        "",
+        "",
+        r"[,;)]",
+        _OF,
+        lambda top, bottom: 12 < top < bottom < 1000 and bottom not in (16, 32, 64, 100),
+    ),
     # "12/15 files"
     _Case("", "", _NOUNS, _OF, lambda top, bottom: top < bottom > 4 and not _is_quartered(bottom)),
     _Case(
@@ -151,7 +159,8 @@ def fraction(cursor: Cursor) -> Reading | None:
     if not m:
         return None
     top, bottom = int(m[2]), int(m[3])
-    if not m[1] and (said := next((said for case in _CASES if (said := _said(cursor, m, case))), "")):
+    is_plain = m[1] or _MULTIPLIED.search(cursor.text[max(cursor.at - 20, 0) : cursor.at])
+    if not is_plain and (said := next((said for case in _CASES if (said := _said(cursor, m, case))), "")):
         unit, end = unit_after(cursor, m.end(), is_one=False)
         return Reading(said + unit, end)
     if m[1]:

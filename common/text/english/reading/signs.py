@@ -18,9 +18,9 @@ from melforge.common.text.english.reading.formats import number, short_fraction
 from melforge.common.text.english.reading.formulas import FUNCTIONS
 from melforge.common.text.english.reading.money import price
 from melforge.common.text.english.reading.telephone import phone_abroad
-from melforge.common.text.english.reading.units import unit_name
+from melforge.common.text.english.reading.units import unit_after, unit_name
 from melforge.common.text.english.reading.word_classes import CLOSED
-from melforge.common.text.english.reading.words import SMALL_WORDS, size_by
+from melforge.common.text.english.reading.words import SMALL_WORDS, plain, size_by
 from melforge.common.text.english.word_parts import words
 from melforge.common.text.phonemes import in_braces
 from melforge.common.text.symbols import ARPABET, BRITISH, BRITISH_VOWELS
@@ -33,7 +33,9 @@ _SIGNED = re.compile(r"([-−–+±])(\s?)([$£€¥₹]?)(?=\.?\d)")
 _POWER = re.compile(
     r"([⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ]{1,5})|\^(?:\{([-+]?[A-Za-z\d]{1,5})\}|\(([-+]?[A-Za-z\d]{1,5})\)|([-+]?(?:\d{1,3}\.\d{1,3}|[A-Za-z\d]{1,5})))"
 )
-_POWER_OF_SUM = re.compile(r"\^[({]([-−]?[A-Za-zα-ω\d]{1,3}(?:\s?[-+−*/×]?\s?[A-Za-zα-ω\d]{1,3}){1,3})[)}]")
+_POWER_OF_SUM = re.compile(
+    r"\^[({]\s{0,9}([-−]?[A-Za-zα-ω\d]{1,3}(?:\s?[-+−*/×]?\s?[A-Za-zα-ω\d]{1,3}){1,3})\s{0,2}[)}]"
+)
 _ION = re.compile(r"([⁰¹²³⁴⁵⁶⁷⁸⁹]?)([⁺⁻])(?![⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ])|\^([1-9]?)([+-])(?!\s?[\w.(])")
 _PER_AMOUNT = re.compile(
     r"\s?\d+(?:\.\d+)?\s?(?:[mdc]?[lL]|[cmk]?m[²³23]?|k?g|mg|hrs?|h|min|days?|mi|lb|oz|tsp|tbsp)(?!\w)"
@@ -42,7 +44,7 @@ _PHONEMES = re.compile(r"\{([A-Z][A-Z012\s]{0,160})\}")  # 40 of them
 _TAG = re.compile(
     r"</?[a-zA-Z][\w:-]{0,40}(?:\s[^<>=]{1,40}=[^<>]{0,200}|\s[\w-]{1,40})?\s?/?>|<!--[^<>]{0,200}-->"
 )
-_PLACEHOLDER = re.compile(r"<([a-z]{2,20}(?:[_-][a-z]{1,20}){0,4})>")
+_PLACEHOLDER = re.compile(r"<([A-Za-z]{2,20}(?:[ _-][A-Za-z\d]{1,20}){0,4})>")
 _HTML = words("""abbr address article aside audio base bdi bdo big blockquote body br button canvas caption
     center cite code col data dd del details dfn dialog div dl dt em embed fieldset figcaption figure font
     footer form frame head header hgroup hr html iframe img input ins kbd label legend li link main map
@@ -67,6 +69,7 @@ _BEFORE_OPERATOR = frozenset("0123456789)")
 _NUMBER_WORDS = words("one two three four five six seven eight nine ten eleven twelve noon midnight")
 _BEFORE_DOLLARS = _NUMBER_WORDS | words("in of into many cost costs")
 _LENGTHS = re.compile(r"\d{1,5}(?:\.\d+)?\s?(?:\"|″|in|cm|mm|m|ft|inch|inches|feet)")
+_LARGE_SIZE = re.compile(r"\d{3,4}\s×\s\d{3,4}\s?")
 _STARRED = words("hotel hotels rated rating ratings review reviews resort resorts service out")
 _DECIMALS = re.compile(r"\d{1,4}(?![\w.]\d)")
 _NUMBERED = re.compile(r"[IVXL]{1,7}|\d{1,3}(?:st|nd|rd|th)")
@@ -75,8 +78,9 @@ _SIGN_STARTS = frozenset(sign[0] for sign in tables.SIGNS)
 _VARIABLE = re.compile(r"[xyznk](?!\w)")
 # The same in other units: "4 oz/113 g", "18°C/64°F", "1 mi/1.6 km".
 _IN_BOTH = re.compile(
-    r"\d\s?(?:(?:oz|lbs?)\.?/[\d.]+\s?k?g|k?g/[\d.]+\s?(?:oz|lb)|(?:in|ft|mi)\.?/[\d.]+\s?[ckm]?m|[ckm]?m/[\d.]+\s?(?:in|ft|mi)"
-    r"|(?:fl\.?\soz|cups?)/[\d.]+\s?m[lL])(?!\w)"
+    r"\d\s?(?:(?:oz|lbs?)\.?\s?/\s?[\d.]+\s?k?g|k?g\s?/\s?[\d.]+\s?(?:oz|lbs?)"
+    r"|(?:in|ft|mi)\.?\s?/\s?[\d.]+\s?[ckm]?m|[ckm]?m\s?/\s?[\d.]+\s?(?:in|ft|mi)"
+    r"|(?:fl\.?\soz|cups?)\s?/\s?[\d.]+\s?m[lL])(?!\w)"
 )
 _OF_BYTES = re.compile(r"\d{1,5}(?:\.\d{1,2})?\s?[KMGT]i?B\b")  # "3.2/16 GB"
 _KEYS = words("press presses pressed pressing dial dialed dialing hit enter key")
@@ -114,7 +118,12 @@ _LIMITS = re.compile(
 _KEYED = re.compile(r"(?:\*#|[*#])(?:\d{1,16}[*#]){0,3}\d{1,16}#(?!\w)")
 _LETTERED = re.compile(r"\d{1,3}[a-e]")  # "Rule 10b-5"
 _CODE = re.compile(r"\d{1,4}[A-Z]-\d{3,}(?!\w)")  # "SN-88X-4410"
+_CODE_ENDS = re.compile(r"\d{2,6}-[A-Z]")  # "88-1042-B"
 _CLAUSES = re.compile(r"\w\)[-–]\(\w")  # "(a)–(c)"
+_MEASURED = words("""weight mass height width depth length distance size area volume speed velocity time
+    duration temperature temp pressure power energy force voltage current frequency density capacity memory
+    latency rate dose concentration torque wavelength thickness diameter radius altitude elevation load
+    rainfall share""")
 _COUNTER = re.compile(r"\s*\d{1,2}/(?=\s)")
 _ABSOLUTE = re.compile(r"\|([-−]?)([A-Za-z]|\d{1,9}(?:\.\d{1,9})?)\|")
 
@@ -174,7 +183,8 @@ def enclosed(cursor: Cursor) -> Reading | None:
         return Reading("", cursor.at + 1)
     if char == "<" and (match := _TAG.match(text, cursor.at)):
         if (name := _PLACEHOLDER.fullmatch(match[0])) and not _is_tag(cursor, name[1]):
-            return Reading(f"{name[1].replace('_', ' ').replace('-', ' ')},", match.end())
+            said = " ".join(plain(begin(word), word, len(word)) for word in re.split("[ _-]", name[1]))
+            return Reading(f"{said},", match.end())
         return cursor.leave_out(match.end())
     return None
 
@@ -183,7 +193,8 @@ def _is_tag(cursor: Cursor, name: str) -> bool:
     """Whether "<name>" is markup, HTML's or with its end in the sentence, and no word to be filled in."""
     tag, text = f"<{name}>", cursor.text
     is_alone = len(text) < len(tag) + 20 and text.strip() == tag
-    return name in _HTML or is_alone or text.find(f"</{name}>", cursor.at, cursor.at + 60) > 0
+    is_known = name.partition(" ")[0].lower() in _HTML
+    return is_known or is_alone or text.find(f"</{name}>", cursor.at, cursor.at + 300) > 0
 
 
 def sign(cursor: Cursor) -> Reading | None:
@@ -198,6 +209,7 @@ def sign(cursor: Cursor) -> Reading | None:
         if sign in tables.SIGNS and len(sign) == size:
             after = text[start + size : start + size + 2].lstrip(".")[:1]  # "<3.0" is no heart
             is_whole = not sign[-1].isalnum() or not after.isalnum()
+            is_whole = is_whole and (sign != "<3" or text[max(start - 1, 0)] in "< ")  # not ">=2,<3"
             if is_whole and (sign[0] not in ":;" or cursor.is_after_blank):
                 return Reading(tables.SIGNS[sign], start + size)
     return None
@@ -267,7 +279,7 @@ def mark(cursor: Cursor) -> Reading | None:
         following = cursor.next(end)
         is_name = following.lower() in tables.TOP_LEVEL_DOMAINS or following in tables.FILE_ENDINGS
         is_name = is_name or following in tables.HIDDEN_FILES
-        if is_name and cursor.is_after_blank:
+        if is_name and (cursor.is_after_blank or cursor.text[cursor.at - 1] == ")"):  # "notes (2).pdf"
             return Reading("dot", end)
     if marks == "!" and after.isalpha() and cursor.is_after_blank:  # "a || !b"
         return Reading("not", end)
@@ -298,9 +310,9 @@ def dash(cursor: Cursor) -> Reading | None:
     if dashes not in ("-", "–"):
         return Reading("-", end)
     is_dated = before.isspace() or after.isupper()
-    is_dated = is_dated and cursor.previous[:1].isdecimal()
-    if is_dated and _DATE_AHEAD.match(text, end):  # "3 May 1876 – 22 June 1916"
-        return Reading("to", end)
+    is_dated = is_dated and cursor.previous.rpartition(" ")[2].removesuffix("s").isdecimal()
+    if is_dated and (_DATE_AHEAD.match(text, end) or following.lower() in ("present", "now")):
+        return Reading("to", end)  # "3 May 1876 – 22 June 1916"
     is_dated = is_month(cursor.previous, cursor.earlier) or is_month(cursor.earlier, "")
     if is_dated and _DAY_AHEAD.match(text, end):  # "30 June-2 July"
         return Reading("to", end)
@@ -308,13 +320,15 @@ def dash(cursor: Cursor) -> Reading | None:
         return Reading("to", end)  # "10k-20k"
     if _HALF_DAY.search(cursor.previous) and _TIME_AHEAD.match(text, end):  # "6am - 2pm", "10am-noon"
         return Reading("to", end)
-    if cursor.previous.lower() in ("noon", "midnight") and _TIME_AHEAD.match(text, end):
+    if cursor.previous.lower() in ("noon", "midnight") and (
+        after.isdecimal() or _TIME_AHEAD.match(text, end)
+    ):
         return Reading("to", end)
     if cursor.previous.lower() in _FULL_WEEKDAYS and following.lower() in _FULL_WEEKDAYS:
         return Reading("to", end)
     if _is_numeral_range(cursor, following) or _CLAUSES.match(text, cursor.at - 2):
         return Reading("to", end)
-    if before.strip() and after.isalnum():  # "737-800", "x86-64", "1999–present"
+    if before.strip() and before not in "`'" and after.isalnum():  # "737-800", "x86-64", "1999–present"
         is_difference = cursor.is_equation and _is_variable(following)  # "1-x"
         if before.isdecimal() and (is_difference or _EQUATION_FOLLOWS.match(text, end)):
             return Reading("minus", end)
@@ -330,6 +344,7 @@ def dash(cursor: Cursor) -> Reading | None:
             after in "123456789" or dashes == "–" or (after == "0" and ":" in cursor.previous)
         )
         is_code = _LETTERED.fullmatch(cursor.previous) or _CODE.match(text, cursor.at - len(cursor.previous))
+        is_code = is_code or _CODE_ENDS.match(text, end)
         is_range = is_range and not (dashes == "-" and is_code)
         is_range = is_range or is_letters or (before.isdecimal() and following in _NOW)
         is_era = after.isdecimal() or following in _ERAS or text.startswith(("A.D", "B.C"), end)
@@ -339,7 +354,7 @@ def dash(cursor: Cursor) -> Reading | None:
         return Reading("", end)
     if cursor.is_equation and _is_variable(following) and cursor.previous in _BEFORE_TERM:
         return Reading("minus", end)  # "y = -x"
-    if dashes == "-" and before in ("", " ") and _is_flag(cursor, following, end):
+    if dashes == "-" and before in ("", " ", "`", "'") and _is_flag(cursor, following, end):
         return Reading("dash", end)
     if (before, after) == ("(", ")"):  # "4 deletions(-)"
         return Reading("minus", end)
@@ -351,10 +366,13 @@ def dash(cursor: Cursor) -> Reading | None:
         return Reading("to", end)
     if before.isspace() and after.isspace():
         has_digit = any(char.isdecimal() for char in cursor.previous)
-        is_minus = following[:1].isdecimal() and (
-            has_digit or cursor.previous[:1] == "^" or len(cursor.previous) == 1
+        is_minus = (
+            following[:1].isdecimal()
+            and not _DATE_AHEAD.match(text, end)
+            and (has_digit or cursor.previous[:1] == "^" or len(cursor.previous) == 1)
         )
         is_term = _is_variable(cursor.previous) or cursor.previous[:1] in tables.SUPERSCRIPTS
+        is_term = is_term or (cursor.is_equation and cursor.previous.lstrip("_").isdecimal())  # "y_2 - y_1"
         are_variables = is_term and _is_variable(following)
         is_minus = is_minus or (are_variables and (cursor.is_equation or dashes == "-"))
         return Reading("minus" if is_minus and cursor.previous[-1:].isalnum() else "-", end)
@@ -410,6 +428,10 @@ def bracket(cursor: Cursor) -> Reading | None:
         return Reading("times", cursor.at + 2)
     if cursor.char == "(" and cursor.touches_word and cursor.previous in FUNCTIONS:
         return Reading("of", cursor.at + 1)
+    if cursor.char == "(" and cursor.previous.lower() in _MEASURED:  # "Weight (kg)"
+        unit, closing = unit_after(cursor, cursor.at + 1, is_one=False)
+        if unit and cursor.text.startswith(")", closing):
+            return Reading(f",{unit},", closing + 1)
     end = _row(cursor, cursor.char)
     if cursor.char == "(" and cursor.touches_word and len(cursor.previous) == 1 and cursor.previous.isalpha():
         return Reading("of", end)
@@ -514,7 +536,7 @@ def _hash(cursor: Cursor, end: int) -> str | None:
 def _tilde(cursor: Cursor, end: int) -> str | None:
     """~5, ~$20, HEAD~2, 220V~ 50Hz."""
     is_behind = cursor.previous[-1:].isalpha() and cursor.touches_word
-    if is_behind and cursor.text[end : end + 1] == " ":
+    if is_behind and cursor.text[end : end + 1] in ("", " "):
         return ""
     if _MONEY.match(cursor.text, end):
         return "about"
@@ -607,7 +629,7 @@ def _star(cursor: Cursor, end: int) -> str | None:
     is_behind = before[-1:].isalnum() or before[-1:] == ")"
     if count > 2 or not is_behind or not (following[:1].isalnum() or following == "("):
         return None
-    if before.lower() == "select" or (
+    if before.lower() in ("select", "from") or (
         before in list("12345") and following in _STARRED
     ):  # of SQL; a "5* hotel"
         return "star"
@@ -649,11 +671,14 @@ def named(cursor: Cursor) -> Reading:
     if char == "★" and cursor.previous[:1].isdecimal():
         is_one = cursor.previous == "1" or cursor.next(start + 1).islower()  # "a 5★ hotel"
         return Reading("star" if is_one else "stars", start + 1)
-    if char == "×" and _LENGTHS.fullmatch(cursor.previous) and not cursor.is_equation:
-        return Reading("by", start + 1)  # "3 in × 5 in"
+    if char == "×" and not cursor.is_equation:
+        is_size = _LENGTHS.fullmatch(cursor.previous) or _LARGE_SIZE.fullmatch(text[start - 5 : start + 6])
+        if is_size:
+            return Reading("by", start + 1)  # "3 in × 5 in", "2796 × 1290"
     if char in tables.SYMBOLS and char not in tables.EMOJI:
         said = tables.SYMBOLS[char]
-        return Reading(_without_subject(cursor, said) if said.startswith("is ") else said, start + 1)
+        end = _row(cursor, char) if char in "♪♫" else start + 1
+        return Reading(_without_subject(cursor, said) if said.startswith("is ") else said, end)
     end, names = start, []
     while end - start < _MAX_CLUSTER:  # emoji that are joined to one
         names.append(_name(text[end]))

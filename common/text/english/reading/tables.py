@@ -55,7 +55,9 @@ _UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm 
     kilobit; Gbit: gigabit; Sv: sievert; mSv: millisievert; µSv μSv: microsievert; cwt: hundredweight;
     doz.: dozen; nts.: night; pk.: pack; pr.: pair; mt: metric ton; mK: millikelvin; µK: microkelvin; GAL:
     gallon; reb rebs: rebound; ast: assist; bd: bed; ba: bath; BR: bedroom; ov: over; wkt wkts: wicket;
-    mag: magnitude; dm: decimeter; mEq: milliequivalent; kVA: kilovolt-amp; VA: volt-amp; bp: base pair;
+    mag: magnitude; ppg: point per
+    game; rpg: rebound per game; apg: assist per game; dm: decimeter; mEq:
+    milliequivalent; kVA: kilovolt-amp; VA: volt-amp; bp: base pair;
     kbp: kilobase pair; Mbp: megabase pair; sf: square foot; dBm: decibel-milliwatt; Å Å: angstrom; sh.:
     share""")
 UNITS = {unit.rstrip("."): name for unit, name in _UNITS.items()}
@@ -109,14 +111,18 @@ CURRENCIES: dict[str, list[str]] = {
         dollar, Singapore dollars, cent, cents; CNY: yuan, yuan; RMB: yuan, yuan; BRL: Brazilian real,
         Brazilian reals, centavo, centavos; SEK: Swedish krona, Swedish kronor; NOK: Norwegian krone,
         Norwegian kroner; DKK: Danish krone, Danish kroner; MXN: Mexican peso, Mexican pesos, centavo,
-        centavos; PLN: zloty, zlotys; kr: krone, kroner; ZAR: rand, rand, cent, cents""").items()
+        centavos; PLN: zloty, zlotys; IDR: rupiah, rupiah; AED: dirham, dirhams; EGP: Egyptian pound,
+        Egyptian pounds; HUF: forint, forints; CZK: koruna, koruny; MYR: ringgit, ringgit; PKR: Pakistani
+        rupee, Pakistani rupees; TWD: Taiwan dollar, Taiwan dollars; kr: krone, kroner; ZAR: rand, rand,
+        cent, cents""").items()
 }
-CURRENCY_CODES = _pairs(
-    "USD: $; EUR: €; GBP: £; JPY: ¥; INR: ₹; KRW: ₩; RUB: ₽; ILS: ₪; TRY: ₺; CHF: CHF; BTC: ₿; "
-    "AUD: AUD; CAD: CAD; NZD: NZD; HKD: HKD; SGD: SGD; CNY: CNY; RMB: RMB; BRL: BRL; SEK: SEK; NOK: NOK; "
-    "DKK: DKK; MXN: MXN; PLN: PLN; ZAR: ZAR; Rs: ₹; Fr SFr: CHF; kr: kr"
+CURRENCY_CODES = {code: code for code in CURRENCIES if code.isalpha() and code.isascii()} | _pairs(
+    "USD: $; EUR: €; GBP: £; JPY: ¥; INR: ₹; KRW: ₩; RUB: ₽; ILS: ₪; TRY: ₺; BTC: ₿; THB: ฿; NGN: ₦; VND: ₫; "
+    "zł: PLN; Rp: IDR; Rs: ₹; Fr SFr: CHF"
 )
-DOLLARS = _pairs("""US: US; A AU: Australian; C CA: Canadian; NZ: New Zealand; HK: Hong Kong; S: Singapore""")
+DOLLARS = _pairs(
+    """US: US; A AU: Australian; C CA: Canadian; NZ: New Zealand; HK: Hong Kong; S: Singapore; NT: Taiwan"""
+)
 STREETS = _pairs("""St Str: Street; Dr: Drive; Ave Av: Avenue; Blvd: Boulevard; Rd: Road; Ln: Lane; Pl:
     Place; Sq: Square; Ct: Court; Expy Expwy: Expressway; Hwy: Highway; Pkwy Pky: Parkway; Ter Terr:
     Terrace; Cir: Circle; Trl: Trail; Aly: Alley; Cres: Crescent; Brg: Bridge; Fwy: Freeway; Tpke:
@@ -195,7 +201,7 @@ _ABBREVIATIONS = _pairs("""pk: Park; dr+: Doctor; st: Saint; req: required; sm: 
     bde: Brigade; abn: Airborne; ssgt+: Staff Sergeant; tsgt+: Technical Sergeant; msgt+: Master Sergeant;
     gysgt+: Gunnery Sergeant; sfc+: Sergeant First Class; lcpl+: Lance Corporal; ltjg+: Lieutenant Junior
     Grade; ens+: Ensign; cwo+: Chief Warrant Officer; cong~: Congress; precip: precipitation; serv:
-    service; sens: sensitivity; press~: pressure; nt: net; mtge: mortgage; lns: lanes; blkd: blocked; cor:
+    service; sens: sensitivity; nt: net; mtge: mortgage; lns: lanes; blkd: blocked; cor:
     corner; asts: assists; cntr: container; sts: Streets; fx: fracture; tx: treatment; pr: pair; bot:
     bottle; bots: bottles; xing: crossing; jnr: Junior; acq: acquired; trib: tribune; spc+: Specialist;
     lcdr+: Lieutenant Commander; radm+: Rear Admiral; vadm+: Vice Admiral; sqn: Squadron; lett: letters;
@@ -246,15 +252,17 @@ _SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: ac
     coupon; shs: shares; addr: address; attd: attached; trlr: trailer; hdwr: hardware; vlv: valve; bldr:
     builder; pkts: packets; ctn: carton; ctns: cartons""")
 # ... and in messages, never with one.
-_IN_MESSAGES = _pairs("""bday: birthday; pls plz: please; ppl: people; thx thnx: thanks; tmrw tmw:
+IN_MESSAGES = _pairs("""bday: birthday; pls plz: please; ppl: people; thx thnx: thanks; tmrw tmw:
     tomorrow; tonite: tonight; txt: text; txts: texts; tix: tickets; sry: sorry; btwn: between; hmwk:
-    homework; frm: from; smth: something; ystrdy: yesterday; alrdy: already; rn: right now; wrk: work;
+    homework; frm: from; smth: something; ystrdy: yesterday; alrdy: already; rn: right now;
+    stdin: standard in; stdout: standard out; stderr: standard error; wrk: work;
     yday: yesterday; prolly: probably; tmr: tomorrow; tdy: today; cld: could; shld: should; wld: would;
     jst: just; nxt: next; wht: what; whn: when; bfast: breakfast; dnt: don't; rly: really; urs:
     yours; srsly: seriously""")
 # With an apostrophe for what is left out.
 SHORTENED = _pairs("""gov't: government; gov'ts: governments; int'l: international; nat'l: national;
-    dep't: department; ass'n: association; cont'd: continued; req'd: required; appr'd: approved; rec'd:
+    dep't: department; ass'n: association; cont'd: continued; req'd: required;
+    exp'd: experienced; appr'd: approved; rec'd:
     received; sec'y: secretary; reg'n: regulation; p'ship: partnership; s'holder: shareholder; soc'y:
     society; ass't: assistant; aff'g: affirming; rev'g: reversing; o'er: over; ne'er: never""")
 # Written without their apostrophe.
@@ -297,7 +305,7 @@ _MARKED = _SHORT_FORMS | _ABBREVIATIONS
 BEFORE_NAMES, BEFORE_NUMBERS, ALSO_WORDS = (
     frozenset(key.rstrip("+#~") for key in _MARKED if mark in key) for mark in "+#~"
 )
-SHORT_FORMS = _IN_MESSAGES | {key.rstrip("+"): value for key, value in _SHORT_FORMS.items()}
+SHORT_FORMS = IN_MESSAGES | {key.rstrip("+"): value for key, value in _SHORT_FORMS.items()}
 ABBREVIATIONS = {
     **{key: MONTHS[number - 1] for key, number in MONTH_NUMBERS.items() if key.title() not in MONTHS},
     **{unit: UNITS[unit] + "s" * (unit[-1] == "s") for unit in STOPPED_UNITS},
@@ -305,7 +313,7 @@ ABBREVIATIONS = {
     **{key.rstrip("+#~"): value for key, value in _ABBREVIATIONS.items()},
 }
 # Those with which a sentence may go on.
-CUT_SHORT = frozenset((*ABBREVIATIONS, *WEEKDAYS, *map(str.lower, STREETS))) - _IN_MESSAGES.keys()
+CUT_SHORT = frozenset((*ABBREVIATIONS, *WEEKDAYS, *map(str.lower, STREETS))) - IN_MESSAGES.keys()
 CUT_SHORT |= {other.lower() for other, unit in LIKE_UNITS.items() if unit in STOPPED_UNITS}
 STATES_WITH_STOP = _pairs("""Ill: Illinois; Pa: Pennsylvania; Va: Virginia; Ga: Georgia; Md: Maryland;
     Mo: Missouri; Ky: Kentucky; La: Louisiana; Del: Delaware; Kan: Kansas; Neb: Nebraska; Ore: Oregon;
@@ -332,8 +340,9 @@ ACRONYM_WORDS = words("""NASA NATO UNESCO UNICEF OPEC AIDS LASER RADAR SONAR SCU
 ACRONYMS = _pairs("""JPEG JPG: jay peg; SQL: sequel; WYSIWYG: wizzy wig; OK: okay; TOEFL: toe full; ASCII:
     askey; iOS: IOS; arXiv: archive; YoY: year over year; IMDb: IMDB;
     CoV: COV; QoQ: quarter over quarter; MoM: month over month; pKa: PKA; PCIe:
-    PCI E; NOAA: Noah; SCSI: scuzzy; PhD: PHD; MSc: MSC; BSc: BSC; WWI WW1: World War One; WWII WW2: World
-    War Two; GIF: giff; FICA: fie ka; MOMA: moma; SCOTUS: scotus; IPv4: IPV four; IPv6: IPV six""")
+    PCI E; NVMe: NVME; NOAA: Noah; SCSI: scuzzy; PhD: PHD; MSc: MSC; BSc: BSC; WWI WW1: World War
+    One; WWII WW2: World War Two; GIF: giff; FICA: fie ka; MOMA: moma; SCOTUS: scotus; IPv4: IPV four;
+    IPv6: IPV six""")
 # Capitals of three letters or fewer that are said as words wherever they stand; longer ones are looked up.
 SHORT_WORDS = words("""a am an as at be by do go he hi if in is it me my no of oh on or so to up we ok all
     and any are ask bad big boy but buy can car cat cut dad day did die dog eat end far few fix for fun get
@@ -394,7 +403,7 @@ SYMBOLS = _pairs("""&: and; @: at; %: percent; +: plus; =: equals; <: less than;
     ⅛: one eighth; ⅜: three eighths; ⅝: five eighths; ⅞: seven eighths; ⅐: one seventh; ⅑: one ninth; ⅒:
     one tenth; ✓ ✔: check; ✗ ✘: cross; ★ ☆: star; ♥ ❤: heart; ♠: spades; ♣: clubs; ♦: diamonds; ♪ ♫: music;
     ♩: quarter note; ♀: female; ♂: male; ☎: telephone; ∠: angle; ⊥: is perpendicular to; ∥: is parallel to;
-    ♭: flat; ♯: sharp; ♮: natural; ⧸: over""")
+    ♭: flat; ♯: sharp; ♮: natural; ⌘: command; ⌥: option; ⇧: shift; ⌃: control; ↵ ⏎: return; ⧸: over""")
 GREEK = _pairs("""α: alpha; β: beta; γ: gamma; δ: delta; ε: epsilon; ζ: zeta; η: eta; θ: theta; ι: iota; κ:
     kappa; λ: lambda; μ: mu; ν: nu; ξ: xi; ο: omicron; π: pi; ρ: rho; σ ς: sigma; τ: tau; υ: upsilon; φ: phi;
     χ: chi; ψ: psi; ω: omega""")

@@ -17,7 +17,7 @@ _ZERO_IN_BRACKETS = re.compile(r"\(0\d{0,4}\)\s?\d{2,8}(?:[ -]\d{3,8}){0,3}(?!\w
 _DIGITS = re.compile(r"\d+")
 _LETTERS_OR_DIGITS = re.compile(r"[A-Z]+|\d+")
 _DIALLED = re.compile(
-    r"(?:call|dial|text|tele|phone|fax|ring|\bsms|cell|mobile|hotline|number)\w*\b[^\d.!?]{0,24}$"
+    r"(?:call|dial|text|tele|phone|fax|ring|\bsms|cell|mobile|hotline|number|emergenc)\w*\b[^\d.!?]{0,24}$"
     r"|(?:^|[\s|])[tfpmc]:\s$",
     re.IGNORECASE,
 )
@@ -103,14 +103,16 @@ def spaced_phone(cursor: Cursor, m: re.Match) -> str:
     return f"{say.digits(m[1])}, {say.digits(m[2])}" if is_phone else ""
 
 
-@form(r"(?:\d{3,5}-\d{2,3}[\dX]?(?![\w-])|\d{4}\.\d{4,5}(?:(?=v\d)|(?![\w-])))")
+@form(
+    r"(?:\d{3,5}-\d{2,3}[\dX]?(?![\w-])|\d{3} \d{3}(?![\w-]|[.,]\d| \d)|\d{4}\.\d{4,5}(?:(?=v\d)|(?![\w-])))"
+)
 def serial_code(cursor: Cursor, m: re.Match) -> str:
     """ISSN 1234-5678; arXiv:2106.06103; your code is 482-913."""
     before = cursor.previous.lower()
     if before not in _CODES and not (before in _LINKS and cursor.earlier.lower() in _CODED):
         return ""
     joint = " dot " if "." in m[0] else ", "
-    return joint.join(say.digits(part) + " X" * part.endswith("X") for part in re.split("[-.]", m[0]))
+    return joint.join(say.digits(part) + " X" * part.endswith("X") for part in re.split("[-. ]", m[0]))
 
 
 @form(r"\d{3,16}(?![\w/-]|[.,]\d|:\S)")

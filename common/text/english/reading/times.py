@@ -74,7 +74,7 @@ def time(cursor: Cursor, m: re.Match) -> str:
     is_named = not minute and cursor.next(m.end()).lower() in _WHOLE  # "12:00 noon"
     is_named = is_named or (not minute and not half and _TO_MINUTES.match(cursor.text, m.end()) is not None)
     is_named = is_named or (not minute and _TO_HALF.match(cursor.text, m.end()) is not None)  # "7:00-9 PM"
-    is_exact = bool(half or second or point or is_named)
+    is_exact = bool(half or second or point or is_named or cursor.text.startswith("ish", m.end()))
     on_the_clock = _past_or_to(cursor, m[1], minute) if not (is_exact or zone) else ""
     spoken = on_the_clock or clock((hour or 12) if half else hour, minute, is_exact)
     spoken += f" {say.two_digits(int(second))}" if second else ""
@@ -133,9 +133,14 @@ def _military(cursor: Cursor, hour: str, minute: str) -> str:
     return f"{oh}{say.cardinal(int(hour))} {say.two_digits(int(minute)) if minute != '00' else 'hundred'}"
 
 
-@form(r"(0[1-9])([0-5]\d)(?!\w|[.,:/-]\d)")
+@form(
+    r"(0[1-9])([0-5]\d)(?:(?!\w|\s?[-–]\s?\d|[.,:/]\d)"
+    r"|\s?[-–]\s?([01]\d|2[0-3])([0-5]\d)(?:\s?(hours|hrs|h))?(?![\w-]))"
+)
 def early_time(cursor: Cursor, m: re.Match) -> str:
-    """At 0915."""
+    """At 0915, 0800–1630."""
+    if m[3]:
+        return f"{_military(cursor, m[1], m[2])} to {clock(int(m[3]), int(m[4]))}{' hours' * bool(m[5])}"
     is_set = cursor.previous == "for" and cursor.earlier.lower() in (
         "alarm",
         "set",

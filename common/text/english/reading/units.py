@@ -85,17 +85,16 @@ _THINGS = words("""film lens camera monitor screen display tv television battery
     intervals timeout countdown vial syringe ampule dose pill tablet capsule mug jug carton crate keg
     sachet container bucket sack rope chain ladder bottles
     lot cans jars bags packs boxes tubes pouches cartons""")
-_AMP_THINGS = words("max min fuse current circuit breaker plug charger supply load")
+_AMP_THINGS = words("input output at per each max min fuse current circuit breaker plug charger supply load")
 # Before a number and a letter that belong together: "Apt 4B", "Bus 42A".
 LETTERED = words("""# § §§ apt apartment unit suite ste room rm flat gate seat row section figure fig exhibit
     class grade line platform bus route rte rt highway hwy road exit pier dock lot bay bed building bldg
     floor deck cell door house table page appendix form part question step type zone track hall stand stall
     studio tower wing block ward terminal rwy runway ils flight train tram no number bus berth aisle locker
-    pixel""")
+    pixel session lecture group team chapter article exhibit""")
 _NO_HOURS = words("HR HRs")  # home runs, mostly, or a department
 ROADS = words("I US SR CR FM Hwy Highway Route Rte Rt Interstate Road Exit")
-_OPEN_QUOTE = re.compile(r'(?<!\d)"')  # behind a digit it means inches
-_LABEL = re.compile(r":\s|/(?![KVANL])[A-Z\d](?!\w)")  # "H: 78 L: 61", "32-4 K/D", "9.4 K/9"
+_LABEL = re.compile(r":\s|/(?:(?![KVANL])[A-Z]|9)(?!\w)")  # "H: 78 L: 61", "32-4 K/D", "9.4 K/9"
 _BEFORE_FEET = ("ft", "ft.", "foot", "feet", "'")
 _YEAR = re.compile(r"1[1-9]\d\d(?!\d)\s|20\d\d\s")
 _LOOK_BACK = 200  # characters in which an open quotation mark is looked for
@@ -253,7 +252,7 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
         return False  # "½ m v²"
     is_inch = symbol == "in" and (
         cursor.text.startswith(".", match.end())
-        or following in _SIZES
+        or following in _SIZES | {"="}
         or (following == "(" and "." in cursor.text[cursor.at : match.start()])
         or (cursor.previous.endswith(_BEFORE_FEET) and not following.isalnum())
         or following == ")"
@@ -371,4 +370,9 @@ def _is_size(cursor: Cursor, mark: str) -> bool:
     start = max(cursor.at - _LOOK_BACK, 0)
     if mark == "'":
         return cursor.text.rfind(" '", start, cursor.at) < 0 and not cursor.text.startswith("'", start)
-    return len(_OPEN_QUOTE.findall(cursor.text, start, cursor.at)) % 2 == 0
+    is_open = False
+    at = cursor.text.find(mark, start, cursor.at)
+    while at >= 0:  # behind a digit it means inches, or ends what is quoted
+        is_open = not is_open and not cursor.text[max(at - 1, 0)].isdecimal()
+        at = cursor.text.find(mark, at + 1, cursor.at)
+    return not is_open

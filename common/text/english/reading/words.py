@@ -95,6 +95,7 @@ _ROMAN_ORDINAL = re.compile(r"([IVXLC]{1,6})(?:th|st|nd|rd)")
 def version(cursor: Cursor, m: re.Match) -> str:
     """v2.0, v1.2.3-beta.4; not V8, v₀."""
     is_variable = cursor.is_equation and m[0][1:].isdecimal()
+    is_variable = is_variable or (m[0][1] == " " and cursor.previous[-1:] in "0123456789%)")  # "4% v 5%"
     return "" if cursor.touches_word or is_variable else f"version {said_version(*m.groups())}"
 
 
@@ -198,12 +199,9 @@ def money(cursor: Cursor) -> Reading | None:
     word, end = cursor.word, cursor.word_end
     if word == "US" and cursor.text.startswith(" $", end) and cursor.text[end + 2 : end + 3].isdecimal():
         return price(replace(cursor, at=end + 2), "US$")  # US $5
-    if (
-        word in tables.CURRENCY_CODES
-        and cursor.behind_word == "$"
-        and cursor.text[end + 1 : end + 2].isdecimal()
-    ):
-        return price(replace(cursor, at=end + 1), tables.CURRENCY_CODES[word])  # CAD$20
+    blank = cursor.behind_word == " " and word[2:] == "D"
+    if word in tables.CURRENCY_CODES and (sign := _DOLLAR.match(cursor.text, end + blank)):
+        return price(replace(cursor, at=sign.end()), tables.CURRENCY_CODES[word])  # CAD$20, USD $20
     if (word in tables.DOLLARS or word == "R") and (sign := _DOLLAR.match(cursor.text, end)):
         return price(replace(cursor, at=sign.end()), word + "$")
     if (
@@ -453,7 +451,9 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
     base = word.removesuffix("'s")
     if base != word and (full := _SHORT_FORMS.get(base.lower())):  # "tmrw's"
         return f"{full}'s"
-    if not is_plural and (full := _SHORT_FORMS.get(word.lower())):
+    full = "" if is_plural else _SHORT_FORMS.get(word.lower(), "")
+    is_name = full and word.istitle() and cursor.previous[-1:].isalnum()  # "ask Urs Meier"
+    if full and not (is_name and word.lower() in tables.IN_MESSAGES):
         if full in ("can't", "won't") and not _is_negated(cursor, end):
             full = word.lower()
         if full == "years" and cursor.next(end) in _CLOSINGS:  # of a letter
@@ -480,7 +480,8 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
         return word if word in "aAI" else word.upper()
     if word.islower() or (word[0].isupper() and word[1:].islower() and word not in _SHORTENED):
         if word.islower() and word in tables.SMALL_ACRONYMS and cursor.text[end : end + 1] != "'":
-            return word[:-1].upper() + "s" if word[:-1] in tables.SMALL_ACRONYMS else word.upper()
+            is_plural = word[:-1] in tables.SMALL_ACRONYMS and word != "https"
+            return word[:-1].upper() + "s" if is_plural else word.upper()
         if (full := whole_without_stop(word)) and not is_in_code(cursor.text, cursor.at, end):
             return full if word.islower() else full.capitalize()
         is_era = word in ("bc", "ad", "bce") and cursor.previous.isdecimal()

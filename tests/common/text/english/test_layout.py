@@ -121,6 +121,13 @@ def test_what_is_not_spoken_is_told_where_it_stands(text, left_out):
     assert unspoken(text) == left_out
 
 
+def test_the_numbers_and_times_of_subtitles_are_not_spoken():
+    text = "1\n00:01:15,200 --> 00:01:18,000\nWait there!\n\n2\n00:01:19.000 --> 00:01:21.500 align:left\nNo."
+    assert [utterance.normalised for utterance in FRONTEND(text).utterances] == ["Wait there!", "No."]
+    assert unspoken(text) == [("00:01:15,200 --> 00:01:18,000", 2)]
+    assert FRONTEND("Room 00:15 --> 5").utterances[0].normalised == "Room zero fifteen to five"
+
+
 def test_a_fence_that_is_not_closed_hides_nothing():
     said = [utterance.normalised for utterance in FRONTEND("```python\nprint all of it").utterances]
     assert said == ["print all of it"]
