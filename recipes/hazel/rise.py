@@ -111,7 +111,7 @@ def train(
                 speaker = speakers[rows]
                 with torch.no_grad():
                     encoded, _, pitch = before.encode(symbols, torch.from_numpy(lengths[rows]), speaker)
-                    wanted = raised(pitch[:, 0], where, semitones, *units[:, speaker, None], least)
+                    wanted = raised(pitch[:, 0], where, semitones, *units[:, speaker, None], least=least)
                 loss = F.mse_loss(predictor(encoded, mask), wanted, reduction="sum") / mask.sum()
                 optimiser.zero_grad()
                 loss.backward()

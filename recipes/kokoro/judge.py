@@ -56,6 +56,10 @@ CENTROID = 20  # sentences of each
 WORDS = 5, 28  # that a sentence has, at least and at most
 HEARD_RATE = 16000  # Hz of what hears
 PARTIAL = 160  # frames that the speaker network takes at a time
+QUIET, LASTS = (
+    1e-3,
+    3,
+)  # of the loudest frame's power, and frames in a row: below is noise that repeats by chance
 END, BEFORE = 0.1, 0.4  # seconds: a question's end is its last voice; it rises over what stood before
 EAR = MelContract(
     sampling_rate=HEARD_RATE, filter_length=400, hop_length=160, win_length=400, n_mel_channels=40
@@ -124,6 +128,13 @@ def teacher_speaks(
             yield *tags[at], (audio * louder[tags[at][0]]).clamp(-1, 1).cpu().numpy()
 
 
+def lasting(sure: np.ndarray) -> np.ndarray:
+    """Those of the frames, bool [T], that have `LASTS` of their kind in a row."""
+    window = np.lib.stride_tricks.sliding_window_view
+    rows = np.asarray(window(np.pad(sure, LASTS - 1), LASTS).all(1))
+    return np.asarray(window(rows, LASTS).any(1))
+
+
 def height_of_end(pitch: np.ndarray, voiced: np.ndarray, frame: float) -> float | None:
     """Semitones from the voice before a question's end to that at its end; a frame is so many seconds."""
     at = np.flatnonzero(voiced)
@@ -159,7 +170,8 @@ class Judge:
         given: Any = mel if self.device.type != "cpu" else mel.numpy()
         contour = np.asarray(torch.as_tensor(self.pitch.of_whole(given)[0]).cpu()) * rate
         sure = voicing.periodicity(audio, contour, rate, hop) > voicing.PERIODIC
-        sure &= voicing.power(audio, len(contour), hop) > voicing.FAINT
+        power = voicing.power(audio, len(contour), hop)
+        sure = lasting(sure & (power > max(voicing.FAINT, QUIET * power.max())))
         scores = {
             "mos": round(float(self.quality(heard[None])[0]), 3),
             "pitch": round(float(np.median(contour[sure])), 2) if sure.any() else None,

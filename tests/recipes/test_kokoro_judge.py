@@ -11,7 +11,16 @@ from melforge.common.errors import InputError
 from melforge.common.weights.published import read_checkpoint
 from melforge.fastpitch.model import FastPitch
 from recipes.kokoro import cast
-from recipes.kokoro.judge import OURS, TEACHER, SpeakerNetwork, height_of_end, nearest, table, texts_to_speak
+from recipes.kokoro.judge import (
+    OURS,
+    TEACHER,
+    SpeakerNetwork,
+    height_of_end,
+    lasting,
+    nearest,
+    table,
+    texts_to_speak,
+)
 from tests.conftest import save_trained, tiny_fastpitch
 
 FRAME = 0.0116
@@ -26,6 +35,11 @@ def test_a_question_rises_where_its_end_is_higher_than_what_stood_before():
         assert height_of_end(pitch, voiced, FRAME) == pytest.approx(12 * octaves)
     assert height_of_end(pitch, voiced & (seconds > 0.9), FRAME) is None
     assert height_of_end(pitch, np.zeros(len(pitch), bool), FRAME) is None
+
+
+def test_frames_that_are_periodic_by_chance_say_no_pitch():
+    sure = np.array([0, 1, 1, 1, 1, 0, 1, 1, 0, 1], bool)
+    assert lasting(sure).tolist() == [False, True, True, True, True, *[False] * 5]
 
 
 def scored(system, speaker, number, kind="sentence", **scores):
