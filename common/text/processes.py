@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from multiprocessing import get_context
 
 from melforge.common.text import Analysis, Frontend, spoken_by
@@ -26,9 +27,9 @@ class TextProcesses:
     def __init__(self, build: Callable[[], Frontend], count: int):
         self._pool = ProcessPoolExecutor(count, get_context("spawn"), _begin, (build,))
         self._share = count * TEXTS
-        list(
-            self._pool.map(_analyse, [""] * self._share, [""] * self._share, chunksize=1)
-        )  # they start, and read their data
+        with interrupts_held():
+            begun = self._pool.map(_analyse, [""] * self._share, [""] * self._share, chunksize=1)
+        list(begun)  # they start, and read their data
 
     def analyse(self, texts: Sequence[str], speakers: Sequence[str]) -> Iterator[tuple[Analysis, float]]:
         """What the frontend makes of each text, which this speaker speaks, and the seconds that it took.
@@ -38,9 +39,22 @@ class TextProcesses:
         return self._pool.map(_analyse, texts, speakers, chunksize=TEXTS if len(texts) >= self._share else 1)
 
 
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """A terminal's Ctrl-C comes to this thread behind this, and never to processes that are begun within."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _begin(build: Callable[[], Frontend]) -> None:
     global _frontend
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C, a notebook's stop are for the program
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as it was held: a notebook's stop is for the program
     _frontend = build()
 
 

@@ -9,6 +9,8 @@ import os
 import pickle
 import re
 import signal
+import subprocess
+import sys
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +27,7 @@ from melforge.common.speech import Controls, shown
 from melforge.common.synthesis import parallel
 from melforge.common.synthesis.finish import FADE, KNEE, complete_peaks, finish, soft_clip
 from melforge.common.text import Analysis, Frontend, Utterance
+from melforge.common.text.processes import interrupts_held
 from melforge.hifigan.config import HifiganSettings
 from melforge.hifigan.infer import HifiganVocoder
 from tests.common.test_denoiser import denoised
@@ -486,6 +489,14 @@ def test_what_was_launched_before_an_error_is_not_lost(tts):
     assert next(answers)[0] == 0
     with pytest.raises(RuntimeError, match="no memory"):
         next(answers)
+
+
+def test_processes_that_analyse_texts_begin_without_interrupts():
+    """One that is interrupted before it can ignore that would break the pool."""
+    with interrupts_held():
+        own = [sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGINT); print('here')"]
+        child = subprocess.run(own, capture_output=True, text=True, timeout=60)
+    assert (child.returncode, child.stdout) == (0, "here\n")
 
 
 def test_texts_are_analysed_by_processes_as_by_one(tiny_voice, tts):
