@@ -76,6 +76,8 @@ def install_command(extra: str) -> str:
 def install_advice(package: str, what: str = "this", extra: str | None = None) -> str:
     """The sentence about a package that is missing; `extra` brings it with others that `what` needs."""
     title = {"torch": "PyTorch"}.get(package, package)
+    if extra is None and package not in PACKAGES:  # a recipe's
+        return f"{what} needs {title}: pip install {title}"
     extra = PACKAGES[package] if extra is None else extra
     return f"{what} needs {title}: " + (install_command(extra) if extra else INSTALL)
 

@@ -33,7 +33,7 @@ from melforge.common.audio.sound_files import read_audio, write_audio
 from melforge.common.audio.sound_files import resample as resample_slowly
 from melforge.common.cli.parser import Parser
 from melforge.common.cli.training import DEVICE
-from melforge.common.errors import InputError
+from melforge.common.errors import InputError, require_package
 from melforge.common.recognition.transcript import reference_words, word_errors
 from melforge.common.runner import TextToSpeech
 from melforge.common.speech import Controls
@@ -56,10 +56,8 @@ CENTROID = 20  # sentences of each
 WORDS = 5, 28  # that a sentence has, at least and at most
 HEARD_RATE = 16000  # Hz of what hears
 PARTIAL = 160  # frames that the speaker network takes at a time
-QUIET, LASTS = (
-    1e-3,
-    3,
-)  # of the loudest frame's power, and frames in a row: below is noise that repeats by chance
+QUIET = 1e-3  # of the loudest frame's power: below is noise, which repeats by chance
+LASTS = 3  # frames in a row that say a pitch
 END, BEFORE = 0.1, 0.4  # seconds: a question's end is its last voice; it rises over what stood before
 EAR = MelContract(
     sampling_rate=HEARD_RATE, filter_length=400, hop_length=160, win_length=400, n_mel_channels=40
@@ -149,8 +147,7 @@ class Judge:
     """All that hears: what is measured of a piece of audio, float32 [S] at the voice's rate."""
 
     def __init__(self, tts: TextToSpeech, encoder: Path, device: torch.device):
-        import distillmos
-
+        distillmos = require_package("distillmos", "what judges a voice")
         if not isinstance(tts.vocoder, HifiganVocoder) or not tts.vocoder.config.source:
             raise InputError("pitch is found by a HiFi-GAN with a source: this voice has none")
         self.pitch, self.device, self.mel = tts.vocoder.pitch, device, tts.vocoder.source.mel
@@ -252,9 +249,10 @@ def nearest(rows: Sequence[dict[str, Any]], embeddings: np.ndarray) -> None:
 
 def words(args: argparse.Namespace) -> None:
     """How many words of the kept sound files Whisper hears as others."""
-    from faster_whisper import WhisperModel
-
-    whisper = WhisperModel(str(args.whisper), device="cpu", compute_type="int8", cpu_threads=args.threads)
+    faster_whisper = require_package("faster_whisper", "what counts word errors")
+    whisper = faster_whisper.WhisperModel(
+        str(args.whisper), device="cpu", compute_type="int8", cpu_threads=args.threads
+    )
     rows = json.loads((args.folder / JUDGED).read_text(encoding="utf-8"))
     letters = "abcdefghijklmnopqrstuvwxyz'"
     for row in tqdm([row for row in rows if "errors" not in row], mininterval=5):

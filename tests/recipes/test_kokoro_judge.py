@@ -10,7 +10,7 @@ import torch
 from melforge.common.errors import InputError
 from melforge.common.weights.published import read_checkpoint
 from melforge.fastpitch.model import FastPitch
-from recipes.kokoro import cast
+from recipes.kokoro import cast, judge
 from recipes.kokoro.judge import (
     OURS,
     TEACHER,
@@ -121,3 +121,10 @@ def test_speakers_come_under_plain_names_in_the_order_of_the_list(tmp_path, monk
     monkeypatch.setattr(sys, "argv", [*words, "--without", "dan"])
     with pytest.raises(InputError, match="no speaker 'dan': there are cy, ben, ann"):
         cast.main()
+
+
+def test_a_package_that_no_extra_brings_is_named_with_its_command(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "faster_whisper", None)
+    monkeypatch.setattr(sys, "argv", ["judge", "words", str(tmp_path), "--whisper", "base"])
+    with pytest.raises(InputError, match="needs faster_whisper: pip install faster_whisper"):
+        judge.main()
