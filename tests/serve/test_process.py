@@ -1,6 +1,7 @@
 """`melforge serve` as a process: signals, keys, and what it does not start with."""
 
 import concurrent.futures
+import contextlib
 import json
 import shutil
 import signal
@@ -91,19 +92,21 @@ def test_what_a_killed_process_spoke_looks_whole_to_nobody_and_another_takes_its
     from websockets.sync.client import connect
 
     book = TEXT * 40
+    forms = ({}, {"stream_format": "sse"}, {"stream_format": "json"})
     with serving() as server, httpx.Client(base_url=server.url, timeout=PATIENCE) as client:
         wait_for(lambda: client.get("/ready").status_code == 200, "readiness")
         live = f"{server.url.replace('http', 'ws')}{SPEECH}/live"
-        with concurrent.futures.ThreadPoolExecutor(3) as pool, connect(live) as socket:
+        with contextlib.ExitStack() as answers, connect(live) as socket:
             socket.send(json.dumps({"type": "text", "text": book}))
             socket.recv(PATIENCE)
-            forms = ({}, {"stream_format": "sse"}, {"stream_format": "json"})
-            others = [pool.submit(client.post, SPEECH, json=own_pcm(book, **form)) for form in forms]
-            wait_for(lambda: "running 5.0" in client.get("/metrics").text, "all of them")
+            requests = (client.stream("POST", SPEECH, json=own_pcm(book, **form)) for form in forms)
+            begun = [answers.enter_context(request).iter_raw() for request in requests]
+            for pieces in begun:
+                next(pieces)
             server.process.kill()
-            for other in others:
+            for pieces in begun:
                 with pytest.raises(httpx.TransportError):
-                    other.result()
+                    list(pieces)
             with pytest.raises(ConnectionClosedError):
                 while True:
                     socket.recv(PATIENCE)
