@@ -35,12 +35,12 @@ from melforge.trt_plugins.graphs import (
     collecting,
     compile_missing,
     compiling_together,
-    keep_kernels,
     result_of,
 )
 from melforge.trt_plugins.hifigan.source_filter import join_source
 from melforge.trt_plugins.noise import draw
 from melforge.trt_plugins.transformer.length_regulator import expanding, regulating
+from melforge.trt_plugins.triton_cache import keep_kernels
 
 # Bytes of a thread's stack that cost nothing: a few spilled registers, or tables of a sine. More are a sign
 # of slowness, unless a tile was measured with them, as HiFi-GAN's on sm_80 (its engine.py).

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import importlib.metadata
-import importlib.util
-import itertools
+import importlib
 import math
 import os
 import sys
-import threading
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import ContextVar
-from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
 
@@ -29,10 +23,10 @@ from melforge.common.engines.layer_outputs import calls_to_show, show
 from melforge.common.engines.limits import PRODUCTS, Needs, limits_of
 from melforge.common.engines.padded import CapturedNetwork, PaddedEngine
 from melforge.common.engines.torch_engine import META, build_network
-from melforge.common.files import cache_folder, write_bytes
 from melforge.common.garbage import without_garbage_collection
 from melforge.common.stages import Stage
 from melforge.trt_plugins.direct import Ready, Tiles, ready
+from melforge.trt_plugins.triton_cache import keep_kernels
 
 if TYPE_CHECKING:
     from melforge.common.weights.voices import ModelSource
@@ -57,69 +51,6 @@ def folded_network(
 def overflows(weight: torch.Tensor) -> bool:
     """Whether it became more than its type can hold."""
     return not weight.is_meta and not math.isfinite(weight.sum(dtype=torch.float32))
-
-
-def keep_kernels() -> None:
-    """Triton keeps what it compiles in Melforge's cache, unless $TRITON_CACHE_DIR names another folder."""
-    os.environ["TRITON_CACHE_DIR"] = str(_kernels_folder())
-    with contextlib.suppress(ImportError):
-        cast(Any, importlib.import_module("triton.runtime.build"))._load_module_from_path = load_launcher
-        naming: Any = importlib.import_module("triton.runtime.cache")
-        made = getattr(naming, "triton_key", None)  # Triton's older versions have it elsewhere
-        if made and not isinstance(made, KeptKey):
-            naming.triton_key = KeptKey(made)
-
-
-def _kernels_folder() -> Path:
-    return Path(os.environ.get("TRITON_CACHE_DIR") or cache_folder() / "triton")
-
-
-class KeptKey:
-    """What Triton's compiler is called in the names of compiled kernels: Triton reads all of it for that,
-    for 0.4 s. So it is kept beside the kernels, by what the package's record says of its files.
-    """
-
-    def __init__(self, made: Callable[[], str]):
-        self._made, self._key, self._turn = made, "", threading.Lock()
-
-    def __call__(self) -> str:
-        with self._turn:
-            self._key = self._key or self._find()
-        return self._key
-
-    def _find(self) -> str:
-        try:
-            record = importlib.metadata.distribution("triton").read_text("RECORD") or ""
-        except importlib.metadata.PackageNotFoundError:
-            record = ""
-        lines = [line for line in record.splitlines() if line.startswith("triton/") and ",sha256=" in line]
-        if not any("/libtriton." in line for line in lines):  # built in place
-            return self._made()
-        digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
-        kept = _kernels_folder() / f"compiler-{digest}"
-        if kept.is_file():
-            return kept.read_text()
-        key = self._made()
-        with contextlib.suppress(OSError):  # a folder that others made, which only they may write to
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            write_bytes(kept, key.encode())
-        return key
-
-
-_launchers = itertools.count()
-
-
-def load_launcher(name: str, path: str) -> ModuleType:
-    """In place of Triton's loader of its C modules, whose launchers all have one name: of one that is loaded
-    again, Python puts the functions into the module of that name, which another thread may be about to read.
-    """
-    own = f"melforge_launcher_{next(_launchers)}.{name}"
-    spec = importlib.util.spec_from_file_location(own, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no module of Python")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 class KernelModule:

@@ -12,9 +12,9 @@ import torch
 from melforge.common.engines.cuda_graphs import bindings
 from melforge.fastspeech.operations import DECOMPOSED
 from melforge.trt_plugins import kernel, operations
-from melforge.trt_plugins.graphs import KeptKey, keep_kernels, load_launcher
 from melforge.trt_plugins.operations import ADD_POS_ENC, KERNELS, NUMBER_BYTES, REPEAT
 from melforge.trt_plugins.tacotron2_decoder import launch as tacotron2_decoder
+from melforge.trt_plugins.triton_cache import KeptKey, keep_kernels, load_launcher
 
 FOLDER = Path(kernel.__file__).parent
 SOURCES = [REPEAT.source, ADD_POS_ENC.source, tacotron2_decoder.SOURCE]
