@@ -7,6 +7,7 @@ import json
 import tempfile
 import time
 import tracemalloc
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -45,18 +46,22 @@ def body_size(server, route, body):
         return sum(map(len, answer.iter_raw()))
 
 
-def least(measure):
-    """Of up to three measures of seconds: what has nothing to do with a request may take some of one.
+@contextmanager
+def frozen():
+    """As in a server, what was there before is no garbage to look through."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
-    As in a server, what was there before is no garbage to look through.
-    """
+
+def least(measure):
+    """Of up to three measures of seconds: what has nothing to do with a request may take some of one."""
     found = []
     while not found or (len(found) < 3 and min(found) >= MOST_WORK):
-        gc.freeze()
-        try:
+        with frozen():
             found.append(measure())
-        finally:
-            gc.unfreeze()
     return min(found)
 
 
@@ -341,16 +346,17 @@ def test_all_that_lives_is_searched_for_garbage_when_nobody_waits(server, monkey
     monkeypatch.setattr(app, "BUSY_CHECKS", 10**9)
     gc.callbacks.append(note)
     try:
-        with server.service.admitted("", [None]):
-            searches.clear()
-            kept = live()
-            time.sleep(0.1)
-            assert not searches
-        wait_for(lambda: searches)
-        monkeypatch.setattr(app, "BUSY_CHECKS", 1)
-        with server.service.admitted("", [None]):
-            searches.clear()
-            kept += live()
-            wait_for(lambda: searches[:1] == [1])
+        with frozen():
+            with server.service.admitted("", [None]):
+                searches.clear()
+                kept = live()
+                time.sleep(0.1)
+                assert not searches
+            wait_for(lambda: searches)
+            monkeypatch.setattr(app, "BUSY_CHECKS", 1)
+            with server.service.admitted("", [None]):
+                searches.clear()
+                kept += live()
+                wait_for(lambda: searches[:1] == [1])
     finally:
         gc.callbacks.remove(note)
