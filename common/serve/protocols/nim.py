@@ -186,7 +186,7 @@ async def read_fields(request: Request, most: int) -> dict[str, str]:
             raise ApiError(
                 400, f"the form has more than {MOST_FIELDS} fields", code="invalid_value"
             ) from None
-    form = await read_form(request, most, most)
+    form = await read_form(request, most, most, with_file=False)
     try:
         if files := [name for name, value in form.items() if isinstance(value, UploadFile)]:
             raise ApiError(400, ZERO_SHOT.format(files[0]), files[0], "unsupported_value")
