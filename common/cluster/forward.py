@@ -25,7 +25,8 @@ from melforge.common.serve.incoming import Left, read_body, unless_left
 DELAYS = (0.0, 0.2, 0.4, 0.8, 1.6, 3.2)
 LEAVING_SECONDS = 1.0  # for the application to end after its client has left
 START, BODY = "http.response.start", "http.response.body"
-TAKEN = "melforge.taken"  # the first message of a replica
+TAKEN = "melforge.taken"  # a replica's first message, and its sign that it works on
+SIGN_SECONDS = TAKEN_SECONDS / 4  # without another message
 WANTS_TAKEN = (b"x-melforge-wants-taken", b"1")  # the header of proxies that are told of it
 READ_WHOLE = (b"content-type", b"application/json")  # the header of answers whose parts are of no use
 
@@ -137,9 +138,9 @@ class _Sent:
     """What the client has received of an answer; another replica's answer is passed on from there."""
 
     def __init__(self, send: Send, wants_taken: bool):
-        self._send, self._wants_taken = send, wants_taken
+        self._send, self._wants_taken, self._was_told = send, wants_taken, False
         self.began = self._is_heard = False
-        self.at = asyncio.get_running_loop().time()  # when it received something last
+        self.at = asyncio.get_running_loop().time()  # when it received something last, or could have soon
         self._status = 0
         self._hash, self._count = hashlib.sha256(), 0  # of the bytes sent
         self._other, self._left = hashlib.sha256(), 0  # of those of a further answer, which are left out
@@ -151,11 +152,17 @@ class _Sent:
 
     async def again(self) -> None:
         self._other, self._left = hashlib.sha256(), self._count
-        if self._wants_taken:
-            self._wants_taken = False
+        if self._wants_taken and not self._was_told:
+            self._was_told = True
             await self._send({"type": TAKEN})
 
     async def pass_on(self, message: Message) -> None:
+        if message["type"] == TAKEN:
+            if self._is_heard and not self._left:
+                self.at = asyncio.get_running_loop().time()
+                if self._wants_taken:
+                    await self._send(message)
+            return
         if message["type"] == START:
             if not self.began:
                 self.began, self._status = True, message["status"]
@@ -196,7 +203,9 @@ def asked(scope: Scope, body: bytes) -> Asked:
 
 
 async def answer(app: ASGIApp, request: Asked) -> AsyncIterator[Message]:
-    """Runs in a replica: TAKEN, and the application's messages. Closing the iterator: the client has left."""
+    """Runs in a replica: TAKEN, and the application's messages, with signs where these are slow. Closing the
+    iterator: the client has left.
+    """
     yield {"type": TAKEN}
     messages: asyncio.Queue[Message | None] = asyncio.Queue()
     given, gone = False, asyncio.Event()
@@ -217,7 +226,13 @@ async def answer(app: ASGIApp, request: Asked) -> AsyncIterator[Message]:
 
     running = asyncio.create_task(run())
     try:
-        while (message := await messages.get()) is not None:
+        while True:
+            message: Message | None = {"type": TAKEN}
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SIGN_SECONDS):
+                    message = await messages.get()
+            if message is None:
+                break
             yield message
         await running
     finally:

@@ -12,7 +12,7 @@ import asyncio
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from melforge.common.cluster.forward import READ_WHOLE, START, WANTS_TAKEN
+from melforge.common.cluster.forward import READ_WHOLE, START, TAKEN, WANTS_TAKEN
 from melforge.common.serve.errors import TAKEN_SECONDS, overloaded
 
 
@@ -24,7 +24,7 @@ class Refusing:
     """Answers 503 to whom nobody answers: a request that is not taken in time, or is lost with its ingress.
 
     The time begins with the request's last byte. One that a replica takes late has to begin its answer in
-    it too. An answer that is heard as it comes may be silent for as long.
+    it too. An answer that is heard as it comes may be without a sound and a sign of work for as long.
     """
 
     def __init__(self, app: ASGIApp):
@@ -55,8 +55,9 @@ class Refusing:
             if began or late is None or loop.time() < late:
                 limit.reschedule(None)
             if began:
-                await send(message)
-                if is_heard and message.get("more_body", message["type"] == START):
+                if message["type"] != TAKEN:
+                    await send(message)
+                if is_heard and message.get("more_body", message["type"] in (START, TAKEN)):
                     limit.reschedule(loop.time() + TAKEN_SECONDS)
 
         headers = [pair for pair in scope["headers"] if pair[0] != WANTS_TAKEN[0]]

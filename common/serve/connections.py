@@ -128,17 +128,18 @@ class HttpConnection(H11Protocol):
 class LiveConnection(WebSocketsSansIOProtocol):
     """uvicorn's WebSocket, which fails where a message is no UTF-8 and its sender has closed behind it, or an
     answer comes behind the end, logs an error where one is refused, stays with who reads nothing, and keeps
-    all that comes of messages that are not whole.
+    all that comes of messages that are not whole, and all pongs that nobody reads.
     """
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self._held = Held()
+        self._held, self._pong = Held(), b""
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._held.note(0)
         self.conn.parser.close()  # which refers to all that has come, and to itself
+        self.conn.parser_exc = None  # which refers to where it was raised
 
     def keepalive_timeout(self) -> None:
         super().keepalive_timeout()
@@ -153,6 +154,20 @@ class LiveConnection(WebSocketsSansIOProtocol):
         except ApiError as error:
             self.conn.fail(CloseCode.TRY_AGAIN_LATER, str(error))
             self.handle_parser_exception()
+
+    def handle_ping(self) -> None:
+        """While what was sent is not read, the pong to the last ping stands for all (RFC 6455, 5.5.3)."""
+        self._pong = b"".join(self.conn.data_to_send()) or self._pong  # of all pings that came together
+        if self.writable.is_set():
+            self._send_pong()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._send_pong()
+
+    def _send_pong(self) -> None:
+        pong, self._pong = self._pong, b""
+        self.transport.write(pong)
 
     def handle_cont(self, event: Any) -> None:
         """Adds to one piece: a list of empty frames, of which any number may come, is larger."""
@@ -171,14 +186,14 @@ class LiveConnection(WebSocketsSansIOProtocol):
         self.handshake_complete |= self.close_sent
 
 
-def most_connections(settings: ServeSettings) -> int:
+def most_connections(settings: ServeSettings, files_each: int = 1) -> int:
     """As the setting has it, or as many as the system's limit of open files leaves room for."""
     if sys.platform == "win32":
         return settings.connections
     import resource
 
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = settings.connections if files < 0 else min(settings.connections, int(SHARE * files))
+    most = settings.connections if files < 0 else min(settings.connections, int(SHARE * files) // files_each)
     if most < settings.connections:
         log("fewer_connections", logging.WARNING, most=most, wanted=settings.connections, open_files=files)
     return most

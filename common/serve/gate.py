@@ -58,6 +58,7 @@ ENDED = (
     "POST /v1/realtime/client_secrets makes another one"
 )
 TURNS = 8  # requests that begin, but for probes, or are left in one round of the event loop
+REFUSALS = 32  # those that find no room, of which each takes little
 HOST = re.compile(r"(?:\[([^\]]*)\]|([^:]*))(?::\d*)?")  # a name or an address, and the port
 SAFE = ("GET", "HEAD", "OPTIONS")  # methods that pages of other sites may use: they cannot read the answers
 
@@ -69,7 +70,7 @@ class Gate:
         self.app, self.service = app, service
         self._hosts = known_hosts(service.settings, bool(service.keys))
         self._origins = frozenset(origin.rstrip("/") for origin in listed(service.settings.origins))
-        self._turns = asyncio.Semaphore(TURNS)
+        self._turns, self._refusals = asyncio.Semaphore(TURNS), asyncio.Semaphore(REFUSALS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -83,8 +84,9 @@ class Gate:
         if client := scope.get("client"):
             record["client"] = client[0]
         scope[RECORD] = record
+        asks_for_room = scope.get("method") == "POST" and scope["path"] in ADMITTED
         if scope["path"] not in PROBES:
-            await self._turn()
+            await self._turn(self._refusals if asks_for_room and self.service.is_full else self._turns)
         status, span = 0, None
 
         async def sending(message: Message) -> None:
@@ -98,7 +100,7 @@ class Gate:
         async def receiving() -> Message:
             message = await receive()
             if message["type"] == "http.disconnect":
-                await self._turn()
+                await self._turn(self._turns)
             return message
 
         try:
@@ -116,7 +118,7 @@ class Gate:
                 if trace := span.trace_id if span else trace_of(headers):
                     record["trace_id"] = trace
                 ASKING.set(Asking(scope[CALLER], scope["path"].rpartition("/")[2], span))
-                if scope.get("method") == "POST" and scope["path"] in ADMITTED:
+                if asks_for_room:
                     self.service.require_room()
             else:
                 ASKING.set(None)
@@ -152,10 +154,10 @@ class Gate:
                     **{"http.route": route, "http.response.status_code": status},
                 )
 
-    async def _turn(self) -> None:
+    async def _turn(self, turns: asyncio.Semaphore) -> None:
         """Waits while others begin or leave, who came together and would hold the loop in one round of it."""
-        await self._turns.acquire()
-        asyncio.get_running_loop().call_soon(self._turns.release)
+        await turns.acquire()
+        asyncio.get_running_loop().call_soon(turns.release)
 
     def _begin_span(self, scope: Scope, headers: Mapping[bytes, bytes]) -> RequestSpan | None:
         """By OpenTelemetry's conventions for HTTP servers."""

@@ -144,6 +144,10 @@ class Service:
                 del self._by_key[key]
             self.metrics.running.set(self.running)
 
+    @property
+    def is_full(self) -> bool:
+        return self.running >= self.settings.queue
+
     def require_room(self, texts: int = 1, begun: bool = False) -> None:
         """503 if so many more texts cannot be taken."""
         if self.draining and not begun:

@@ -51,7 +51,7 @@ def run(task):
 
 
 class Replicas:
-    """Each answer is a list of chunks, an error in it, a status, or a pause; `None` never ends.
+    """Each answer is a list of chunks, an error in it, a status, a sign, or a pause; `None` never ends.
 
     One that is None itself is of a request that no replica takes.
     """
@@ -84,6 +84,9 @@ class Answer:
                 continue
             if isinstance(part, Exception):
                 raise part
+            if part == TAKEN:
+                yield {"type": TAKEN}
+                continue
             if not started:
                 started = True
                 headers = [(b"content-type", self.replicas.kind), (b"x-request-id", b"mine")]
@@ -193,6 +196,7 @@ def test_nobody_waits_for_long_for_a_replica_that_takes_the_request(monkeypatch)
         ([b"a", None],),
         ([b"ab", lost()], [b"a", 0.15, b"b", 0.15, b"c"]),  # what is known already is nothing to hear
         ([b"ab", 0.15, lost()], [0.15, b"abc"]),
+        ([b"ab", lost()], [b"a", 0.15, TAKEN, 0.15, b"bc"]),  # nor that it is made again
     ],
 )
 def test_an_answer_that_is_heard_breaks_off_where_it_is_silent_for_long(answers, monkeypatch):
@@ -202,6 +206,26 @@ def test_an_answer_that_is_heard_breaks_off_where_it_is_silent_for_long(answers,
         answer_of(silent)
     assert body_of(silent.sent) in (b"a", b"ab") and silent.sent[-1]["more_body"]
     assert silent.cancelled == len(answers)
+
+
+def test_a_replica_that_says_that_it_works_on_is_not_given_up(monkeypatch):
+    monkeypatch.setattr(forward, "TAKEN_SECONDS", 0.2)
+    slow = [b"a", *[0.15, TAKEN] * 4, b"b"]
+    assert body_of(answer_of(Replicas(slow))) == b"ab"
+    scope = {**SCOPE, "headers": [*SCOPE["headers"], forward.WANTS_TAKEN]}
+    assert [message["type"] for message in answer_of(Replicas(slow), scope)].count(TAKEN) == 5
+
+
+def test_a_replica_that_makes_one_sentence_for_long_says_so_meanwhile():
+    async def app(scope, receive, send):
+        await asyncio.sleep(2.5 * forward.SIGN_SECONDS)
+        await send({"type": "http.response.body", "body": b""})
+
+    async def types():
+        request = Asked("POST", "/", b"", (), b"", "1.1")
+        return [message["type"] async for message in forward.answer(app, request)]
+
+    assert run(types()) == [TAKEN] * 3 + ["http.response.body"]
 
 
 def test_work_does_not_count_as_silence_before_an_answer_or_where_it_is_read_whole(monkeypatch):
@@ -274,7 +298,12 @@ def test_a_proxy_refuses_what_nobody_takes_or_answers(slow, steps, status, swall
 
 @pytest.mark.parametrize(
     ("kind", "silent", "whole"),
-    [(b"audio/pcm", 0.0, True), (b"audio/pcm", 0.6, False), (b"application/json", 0.6, True)],
+    [
+        (b"audio/pcm", [], True),
+        (b"audio/pcm", [0.6], False),
+        (b"audio/pcm", [0.25, "sign", 0.25, "sign", 0.25], True),
+        (b"application/json", [0.6], True),
+    ],
 )
 def test_a_proxy_breaks_off_an_answer_that_is_silent_for_long(kind, silent, whole, monkeypatch):
     monkeypatch.setattr(proxies, "TAKEN_SECONDS", 0.3)
@@ -293,7 +322,8 @@ def test_a_proxy_breaks_off_an_answer_that_is_silent_for_long(kind, silent, whol
         with suppress(asyncio.CancelledError):
             await send(start)
             await send({"type": "http.response.body", "body": b"ab", "more_body": True})
-            await asyncio.sleep(silent)
+            for step in silent:
+                await (send({"type": TAKEN}) if step == "sign" else asyncio.sleep(step))
         await send({"type": "http.response.body", "body": b"c"})
 
     run(proxies.Refusing(app)(SCOPE, receive, send))

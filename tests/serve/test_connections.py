@@ -277,6 +277,31 @@ def test_a_message_may_come_in_any_number_of_empty_frames_and_is_one_piece(serve
 
 
 @pytest.mark.serve
+def test_pongs_that_nobody_reads_do_not_gather(server, monkeypatch):
+    known, accept = [], connections.LiveConnection.connection_made
+
+    def accepted(self, transport):
+        accept(self, transport)
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        known.append(self)
+
+    monkeypatch.setattr(connections.LiveConnection, "connection_made", accepted)
+    ping, last = b"\x89\xfd".ljust(131, b"\0"), b"\x89\x84\0\0\0\0last"
+    with socket.socket() as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        one.settimeout(PATIENCE)
+        one.connect(("127.0.0.1", httpx.URL(server.url).port))
+        one.sendall(LIVE)
+        assert one.recv(12) == b"HTTP/1.1 101"
+        one.sendall(ping * 5000 + last)
+        wait_for(lambda: known[0]._pong.endswith(b"last"))
+        read = b""
+        while not read.endswith(b"\x8a\x04last"):
+            read += one.recv(1 << 16)
+    assert 1 < read.count(b"\x8a\x7d") < 2000
+
+
+@pytest.mark.serve
 @pytest.mark.parametrize("path", [f"{SPEECH}/live", "/v1/realtime?model=gpt-realtime"])
 def test_a_socket_goes_with_its_client_and_not_with_a_search_for_garbage(server, monkeypatch, path):
     known, begin = [], connections.LiveConnection.__init__

@@ -14,7 +14,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from melforge.common.serve.gate import TURNS, Gate, host_name, known_hosts
+from melforge.common.serve.gate import REFUSALS, TURNS, Gate, host_name, known_hosts
 from melforge.common.serve.settings import ServeSettings
 from tests.serve.conftest import JSON, PATIENCE, SPEECH, running, serving, speech, wait_for
 from tests.serve.test_api import require_error
@@ -70,6 +70,30 @@ def test_those_who_come_and_leave_together_do_so_over_many_rounds_of_the_loop(se
     assert (first, "/health") in begun
     assert max(Counter(round for round, path in begun if path == SPEECH).values()) == TURNS
     assert max(Counter(left).values()) == TURNS and len(left) == 51
+
+
+def test_more_are_refused_in_a_round_than_begin(server, monkeypatch):
+    """In a flood the last one to be refused waits for all others."""
+    monkeypatch.setattr(server.service, "running", server.service.settings.queue)
+    refused, number = [], 0
+
+    async def come():
+        loop = asyncio.get_running_loop()
+
+        def count():
+            nonlocal number
+            number += 1
+            loop.call_soon(count)
+
+        async def send(message):
+            refused.extend([number] * (message.get("status") == 503))
+
+        gate, scope = Gate(None, server.service), {"type": "http", "method": "POST", "path": SPEECH}
+        loop.call_soon(count)
+        await asyncio.gather(*(gate({**scope, "headers": []}, None, send) for _ in range(100)))
+
+    asyncio.run(come())
+    assert len(refused) == 100 and max(Counter(refused).values()) == REFUSALS > TURNS
 
 
 def test_a_server_with_names_answers_at_its_address_as_a_cluster_s_probes_ask_it():

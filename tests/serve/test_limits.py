@@ -330,6 +330,16 @@ def test_a_body_in_tiny_chunks_is_read_a_few_at_a_time(server, monkeypatch):
         assert longest_step(monkeypatch, requested) < MOST_WORK
 
 
+def test_a_form_of_escapes_alone_does_not_hold_the_loop(server, monkeypatch):
+    body, kind = b"text=" + b"%41" * 300_000, {"content-type": "application/x-www-form-urlencoded"}
+    with server.client() as client:
+
+        def requested():
+            assert client.post("/v1/audio/synthesize", content=body, headers=kind).status_code == 400
+
+        assert longest_step(monkeypatch, requested) < MOST_WORK
+
+
 def test_all_that_lives_is_searched_for_garbage_when_nobody_waits(server, monkeypatch):
     from melforge.common.serve import app
 

@@ -70,7 +70,7 @@ def make_router(service: Service) -> APIRouter:
         arrived = service.scheduler.clock()
         record = record_of(request)
         with service.admitted(caller_of(request), [None]), hearing.admitted():
-            form = await read_form(request, settings.recording_bytes + FORM_BYTES, FORM_BYTES)
+            form = await read_form(request, settings.recording_bytes + FORM_BYTES, FORM_BYTES, with_file=True)
             try:
                 wanted = fields_of(form, hearing)
                 ignored = sorted(name for name, value in form.items() if value and name not in USED)
@@ -107,10 +107,13 @@ class WholeForm(MultiPartParser):
         self.ended = True
 
 
-async def read_form(request: Request, most: int, of_field: int) -> FormData:
-    """A form of at most `most` bytes, and `of_field` of a field; 415 or 400 if it is not one."""
+async def read_form(request: Request, most: int, of_field: int, with_file: bool) -> FormData:
+    """A form of at most `most` bytes, and `of_field` of a field; 415 or 400 if it is not one.
+
+    What comes is in memory, but for a file.
+    """
     require_type(request, FORM)
-    chunks = body_chunks(request, most, in_memory=most == of_field)
+    chunks = body_chunks(request, most, in_memory=not with_file)
     limits = {"max_files": 1, "max_fields": MOST_FIELDS, "max_part_size": of_field}
     parser = WholeForm(request.headers, chunks, **limits)
     try:

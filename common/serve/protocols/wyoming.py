@@ -57,7 +57,7 @@ from melforge.common.serve.service import Service, Speaking
 from melforge.common.serve.settings import LOOPBACK
 from melforge.common.serve.usage import ASKING, Asking
 
-LONGEST_LINE = 1 << 16  # bytes
+LONGEST_LINE = 1 << 15  # bytes, of which asyncio keeps twice as many
 LONGEST_CHUNK = 1 << 18  # bytes of the audio of one event
 WIDTH = 2  # bytes of a sample that is sent
 ABOUT = Attribution("Melforge", "https://pypi.org/project/melforge")
