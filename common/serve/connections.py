@@ -186,14 +186,14 @@ class LiveConnection(WebSocketsSansIOProtocol):
         self.handshake_complete |= self.close_sent
 
 
-def most_connections(settings: ServeSettings, files_each: int = 1) -> int:
+def most_connections(settings: ServeSettings) -> int:
     """As the setting has it, or as many as the system's limit of open files leaves room for."""
     if sys.platform == "win32":
         return settings.connections
     import resource
 
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = settings.connections if files < 0 else min(settings.connections, int(SHARE * files) // files_each)
+    most = settings.connections if files < 0 else min(settings.connections, int(SHARE * files))
     if most < settings.connections:
         log("fewer_connections", logging.WARNING, most=most, wanted=settings.connections, open_files=files)
     return most

@@ -215,18 +215,19 @@ async def answer_http(service: Service, listening: socket.socket, over: asyncio.
 
 @asynccontextmanager
 async def serving_riva(service: Service) -> AsyncIterator[int | None]:
-    """Serves Riva's gRPC too where its port is set, which is given."""
+    """Serves Riva's gRPC too where its port is set, which is given; at the end calls have a moment to end."""
     settings = service.settings
     if settings.riva_port is None:
         yield None
         return
-    from melforge.common.serve.protocols.riva import riva_server
+    from melforge.common.serve.protocols.riva import start_riva
 
-    bound = bind(settings.host, settings.riva_port, shared=settings.processes > 1)
-    port = bound.getsockname()[1]
-    async with riva_server(service, bound):
-        log("listening", url=f"grpc://{settings.host}:{port}", protocol="riva")
+    server, port = await start_riva(service, settings.host, settings.riva_port)
+    log("listening", url=f"grpc://{settings.host}:{port}", protocol="riva")
+    try:
         yield port
+    finally:
+        await server.stop(CLOSING_SECONDS)
 
 
 async def settle(service: Service, over: asyncio.Event) -> None:

@@ -6,19 +6,18 @@ Their messages are those of NVIDIA's own package, nvidia-riva-client.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator
 from functools import partial
-from socket import socket
+from pathlib import Path
 from typing import Any
 
 import grpc
 import grpc.aio
 
+from melforge.common.serve.connections import most_connections
 from melforge.common.serve.errors import ApiError
 from melforge.common.serve.health import Probe
 from melforge.common.serve.protocols.riva_calls import HEALTH, MOST_BYTES, RivaCall, Work, answer_call
-from melforge.common.serve.protocols.riva_door import INSIDE, MOST_STREAMS, Door, opened_door
 from melforge.common.serve.protocols.riva_hearing import RivaHearing
 from melforge.common.serve.protocols.riva_speech import RivaSpeech
 from melforge.common.serve.service import Service
@@ -29,37 +28,25 @@ SERVING, NOT_SERVING, SERVICE_UNKNOWN = 1, 2, 3  # the last is not in NVIDIA's e
 WATCH_SECONDS = 1.0
 KEEPALIVE_SECONDS, KEEPALIVE_TIMEOUT = 60, 20  # after which who does not answer has gone
 IDLE_SECONDS = 600  # for which a connection is kept without a call
-CLOSING_SECONDS = 2  # for calls to end after the last answer
 ROOM = 1 << 16  # bytes of a message beside its recording
 
 
-@asynccontextmanager
-async def riva_server(service: Service, listening: socket) -> AsyncIterator[None]:
-    """Answers those who come by the socket; at the end calls have a moment to end."""
+async def start_riva(service: Service, host: str, port: int) -> tuple[grpc.aio.Server, int]:
+    """A server that listens, and its port; an OSError where that is impossible."""
     settings = service.settings
     options = {
+        "grpc.so_reuseport": int(settings.processes > 1),
         "grpc.max_receive_message_length": ROOM
         + max(settings.body_bytes, min(settings.recording_bytes, MOST_BYTES)),
-        "grpc.max_send_message_length": -1,  # `RivaSpeech` has a limit
-        "grpc.compression_enabled_algorithms_bitset": 1,  # none: a small message would be a large one
         "grpc.http2.bdp_probe": 0,  # it would let each call send megabytes ahead, those too that are refused
-        "grpc.max_concurrent_streams": MOST_STREAMS,
+        "grpc.compression_enabled_algorithms_bitset": 1,  # none: a small message would be a large one
+        "grpc.max_send_message_length": -1,  # `RivaSpeech` has a limit
+        "grpc.max_allowed_incoming_connections": most_connections(settings),
         "grpc.max_connection_idle_ms": IDLE_SECONDS * 1000,
         "grpc.keepalive_time_ms": KEEPALIVE_SECONDS * 1000,
         "grpc.keepalive_timeout_ms": KEEPALIVE_TIMEOUT * 1000,
     }
     server = grpc.aio.server(options=tuple(options.items()))
-    inside = server.add_insecure_port(f"{INSIDE}:0")
-    async with opened_door(listening, inside, settings) as door:
-        server.add_generic_rpc_handlers(handlers(service, door))
-        await server.start()
-        try:
-            yield
-        finally:
-            await server.stop(CLOSING_SECONDS)
-
-
-def handlers(service: Service, door: Door) -> list[grpc.GenericRpcHandler]:
     speech, hearing, health = RivaSpeech(service), RivaHearing(service), HealthChecks(service)
     services: dict[str, dict[str, Work]] = {
         SPEECH: {
@@ -75,17 +62,26 @@ def handlers(service: Service, door: Door) -> list[grpc.GenericRpcHandler]:
         HEALTH_CHECKS: {"Check": health.check, "Watch": health.watch},
     }
     health.known = frozenset(("", *services))
-    found = []
     for name, methods in services.items():
         # For the wire a method of one message is one of several, whose first is read when there is room.
-        answering = {
+        handlers = {
             method: grpc.stream_stream_rpc_method_handler(
-                partial(answer_call, service, door, f"/{name}/{method}", work, name != HEALTH_CHECKS)
+                partial(answer_call, service, f"/{name}/{method}", work, name != HEALTH_CHECKS)
             )
             for method, work in methods.items()
         }
-        found.append(grpc.method_handlers_generic_handler(name, answering))
-    return found
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))
+    address = f"{f'[{host}]' if ':' in host else host}:{port}"
+    try:
+        if settings.certificate and settings.certificate_key:
+            pair = Path(settings.certificate_key).read_bytes(), Path(settings.certificate).read_bytes()
+            port = server.add_secure_port(address, grpc.ssl_server_credentials([pair]))
+        else:
+            port = server.add_insecure_port(address)
+    except RuntimeError:
+        raise OSError(f"cannot listen at {host} port {port}: another program may have it") from None
+    await server.start()
+    return server, port
 
 
 class HealthChecks:

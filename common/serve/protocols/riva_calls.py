@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import urllib.parse
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from contextlib import aclosing, suppress
 from typing import Any, TypeVar
@@ -19,7 +20,6 @@ from melforge.common.serve.answer import answer_for
 from melforge.common.serve.errors import LONGEST_MESSAGE, ApiError
 from melforge.common.serve.gate import request_id
 from melforge.common.serve.metrics import log, milliseconds
-from melforge.common.serve.protocols.riva_door import Door
 from melforge.common.serve.requests import ignored_header
 from melforge.common.serve.service import Service
 from melforge.common.serve.usage import ASKING, Asking
@@ -49,7 +49,7 @@ NAMED_CODES = {  # which say more than the status
     "timeout": grpc.StatusCode.DEADLINE_EXCEEDED,
 }
 LARGE = 1 << 17  # bytes of a message that a thread reads or writes
-MOST_BYTES = 10 << 20  # of sound in a message, which is in memory three times when it has come
+MOST_BYTES = 11 << 20  # of sound in a message, which is in memory three times when it has come
 OWN_NAMES = {
     "input": "text",
     "voice": "voice_name",
@@ -66,11 +66,13 @@ def encoding_of(number: int) -> str:
 class RivaCall:
     """One call: its messages, its caller, and its entry in the log."""
 
-    def __init__(self, service: Service, client: str, messages: AsyncIterable[bytes], context: Any) -> None:
+    def __init__(self, service: Service, messages: AsyncIterable[bytes], context: Any) -> None:
         self.service, self.context, self._messages = service, context, messages
         self.arrived = service.scheduler.clock()
         self.metadata = {key: str(value) for key, value in context.invocation_metadata() or ()}
         name = request_id(self.metadata.get("x-request-id", "").encode())
+        peer = urllib.parse.unquote(context.peer())  # ipv4:127.0.0.1:1 or ipv6:[::1]:1
+        client = peer.partition(":")[2].rpartition(":")[0].strip("[]")
         self.record: dict[str, Any] = {"id": name.decode(), "method": "GRPC", "client": client}
         self.authorization = self.metadata.get("authorization", "").encode()
         self.key = ""
@@ -109,20 +111,13 @@ Work = Callable[[RivaCall], AsyncGenerator[bytes, None]]  # a call's answers
 
 
 async def answer_call(
-    service: Service,
-    door: Door,
-    route: str,
-    work: Work,
-    guarded: bool,
-    messages: AsyncIterable[bytes],
-    context: Any,
+    service: Service, route: str, work: Work, guarded: bool, messages: AsyncIterable[bytes], context: Any
 ) -> None:
     """Sends what the work gives, and what it raises as gRPC's code. It ends with a call that is cancelled.
 
     `guarded`: the call needs a key where there are keys, has a line in the log, and ends in time.
     """
-    call = RivaCall(service, door.address(context.peer()), messages, context)
-    code, span = grpc.StatusCode.CANCELLED, None
+    call, code, span = RivaCall(service, messages, context), grpc.StatusCode.CANCELLED, None
     try:
         if guarded:
             call.key = service.keys.caller(call.authorization)
