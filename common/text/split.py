@@ -259,7 +259,7 @@ def _is_cut_short_before(
 ) -> bool:
     """Whether what follows tells that a word is cut short: "No. 5", "Vol. II", "Wed. Nov 11"."""
     key, next_word = _abbreviated(word), following[1]
-    if key in tables.BEFORE_NAMES:
+    if key in tables.BEFORE_NAMES or word in tables.TITLES:
         return True
     is_sign = (
         word in tables.BOOKS

@@ -27,7 +27,7 @@ from melforge.common.text.english.reading.cursor import (
     first_reading,
 )
 from melforge.common.text.english.reading.formats import NUMBERS
-from melforge.common.text.english.reading.signs import SIGNS
+from melforge.common.text.english.reading.signs import SIGNS, transcription
 from melforge.common.text.english.reading.words import WORDS, ordinary_word, pass_unchanged
 
 _ALIKE = {
@@ -48,7 +48,7 @@ _APOSTROPHES = re.compile(r"(?<![\d'.])\d{1,3}(?:'\d{3})+(?![\d'\"])")  # of tho
 _LOOK_BACK = 100  # characters: no rule looks further
 _LETTERS = (ordinary_word, network_address, address, *WORDS, *SIGNS)  # not every letter begins a word: "ⁿ"
 _DIGITS = (network_address, *NUMBERS)
-_RULES = {":": (network_address, *SIGNS)}
+_RULES = {":": (network_address, *SIGNS), **dict.fromkeys("/[", (transcription, *SIGNS))}
 
 
 class Span(NamedTuple):

@@ -96,7 +96,7 @@ def calendar_list(cursor: Cursor, m: re.Match) -> str:
 
 
 @form(
-    r"(?:(M|Tu?|W|Th|F|Sa)\s?[-–]\s?(Tu|W|Th|F|Sat?|Sun?|Fri)|(?:M|Tu?)/(?:W|Th)(?:/F)?|Tu?/W/Th)\.?"
+    r"(?:(M|Tu?|W|Th|F|Sa)\s?[-–]\s?(Tu|W|Th|F|Sat?|Sun?|Fri)|(?:M|Tu?)/(?:W|Th)(?:/F)?|Tu?/W/Th|(?:Tu|Th|Sa|Su)(?=\s\d{1,2}(?::\d\d)?(?:[ap]m?)?\s?[-–]))\.?"
     r"(?:(?=[,:]?\s\d)|(?![\w/-]))"
 )
 def working_days(cursor: Cursor, m: re.Match) -> str:
@@ -173,7 +173,11 @@ def abbreviation(cursor: Cursor) -> Reading | None:
     if len(word) == 1:
         letter = in_latin(word)
         return _initial(cursor, letter, end, following) if letter else None
-    if key in tables.ABBREVIATIONS:
+    if word in tables.TITLES and following[:1].isupper():
+        spoken = tables.TITLES[word]
+    elif key == "secs" and following[:1].isdecimal() and not cursor.previous[-1:].isdecimal():
+        spoken = "sections"
+    elif key in tables.ABBREVIATIONS:
         if not _is_abbreviated(cursor, word, key, end, following):
             return None
         spoken = tables.ABBREVIATIONS[key]
@@ -236,7 +240,11 @@ def _whole(cursor: Cursor, word: str, end: int, following: str) -> str:
     is_place = is_place or _DISTRICT.fullmatch(cursor.previous) is not None
     if word in tables.STATES_WITH_STOP and is_place:  # "(N.D. Cal. 2007)", "State of Wash."
         return tables.STATES_WITH_STOP[word]
-    return "" if is_in_code(cursor.text, cursor.at, end) else whole_before_stop(word, is_run, following)
+    return (
+        ""
+        if is_in_code(cursor.text, cursor.at, end)
+        else whole_before_stop(word.lower() if cursor.is_shouted else word, is_run, following)
+    )
 
 
 def _initial(cursor: Cursor, letter: str, end: int, following: str) -> Reading | None:

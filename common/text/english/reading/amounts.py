@@ -73,6 +73,7 @@ _LETTERS_FOLLOW = re.compile(r"-(?:[A-Z]{1,5}|0\d{2,5})(?![\w'])")  # "4471-BLK"
 _NUMBERED = words("# no number case docket room rm suite ste office")  # "Rm. 2-117"
 NORMS = words("iso iec en din bs ieee ansi astm ul nfpa fips")  # "FIPS 140-2"
 _OF_HTTP = re.compile(r"\s(?:Not Found|Forbidden|Unauthorized|Bad (?:Request|Gateway)|error\b)")
+_ON_ROADS = words("on off take takes took taking via")
 _TRACKS = words(
     "track lesson exercise episode day week step disc cd chapters tracks scene slide verse stanza"
 )
@@ -253,6 +254,7 @@ def _plain_number(cursor: Cursor, number: str, end: int, is_counted: bool) -> st
     if number[0] == "0" and len(number) < 4 and (room in NUMBERED or room in _TRACKS):  # "Chapter 01"
         return say.cardinal(int(number))
     is_room = room in _ROOMS or (previous == "code" and cursor.earlier.lower() in ("error", "status"))
+    is_room = is_room or (previous == "the" and cursor.earlier.lower() in _ON_ROADS)  # "on the 101"
     is_room = is_room or _OF_HTTP.match(cursor.text, end) is not None
     is_room = is_room or (len(number) == 3 and cursor.earlier.lower() == "flight")
     if len(number) in (3, 4) and is_room and number[-2:] != "00" and number[0] != "0":

@@ -27,7 +27,9 @@ _FEET = re.compile(r"['′](?![\w'])")
 _THREAD = re.compile(
     r'"?-(\d\d)(?=\s?(?:UN[A-Z]*|NC|NF|bolts?|screws?|nuts?|studs?|threads?|hex|cap|tap|x\s|×)\b)'
 )
-_MULTIPLIED = re.compile(r"\b(?:multipl(?:y|ied)|divided?)\s(?:\w+\s)?by\s$")
+_CHANGED_BY = re.compile(
+    r"\b(?:multipl|divid|reduc|(?:in|de)creas|cut|down|shr[iu]nk|f[ae]ll|gr[oe]w|r[io]se|lower|raise)\w*\s(?:\w+\s){0,3}by\s$"
+)
 _LOOK_BACK = 40  # characters
 
 _OPEN = "|".join(sorted(CLOSED | FINITE))
@@ -99,6 +101,7 @@ _CASES = (
     _Case(r"\(", "", r"\)", _OF, lambda top, bottom: top <= bottom < 13 and bottom not in (2, 3, 4, 8)),
     _Case("", "", "", "{short} for {1}", lambda top, bottom: top > 30 and bottom <= 10, _CRICKET),
     _Case("", "", r"\s(?:stars|points|pts)\b", _OUT_OF, lambda top, bottom: bottom > 3),
+    _Case(r"(?<!and)\s?", r"\d\d/100", r"(?!\s(?:of|inch|mm|dollars)\b)", _OUT_OF),
     _Case("", "5/5|1[0-3]/10", "", _OUT_OF),
     _Case(r"\A", "[1-9]/10", r"[,.!:;]|\s[-–]\s", _OUT_OF),
     _Case(_RATED, "", "", _OUT_OF, lambda top, bottom: _is_score(top, bottom)),
@@ -159,7 +162,7 @@ def fraction(cursor: Cursor) -> Reading | None:
     if not m:
         return None
     top, bottom = int(m[2]), int(m[3])
-    is_plain = m[1] or _MULTIPLIED.search(cursor.text[max(cursor.at - 20, 0) : cursor.at])
+    is_plain = m[1] or _CHANGED_BY.search(cursor.text[max(cursor.at - _LOOK_BACK, 0) : cursor.at])
     if not is_plain and (said := next((said for case in _CASES if (said := _said(cursor, m, case))), "")):
         unit, end = unit_after(cursor, m.end(), is_one=False)
         return Reading(said + unit, end)
@@ -218,7 +221,8 @@ def _with_unit(cursor: Cursor, spoken: str, end: int, is_more_than_one: bool) ->
     if cursor.text[end : end + 1] in ('"', "″"):
         following = cursor.next(end + 1)
         if following.islower() and following not in _SIZES:
-            return Reading(f"{spoken.removeprefix('one ')} inch", end + 1)  # "1/2" pipe"
+            said = spoken if is_more_than_one else spoken.removeprefix("one ")  # "1/2" pipe"
+            return Reading(f"{said} inch", end + 1)
         unit, end = " inch", end + 1
     elif is_more_than_one and _FEET.match(cursor.text, end):
         unit, end = " foot", end + 1

@@ -42,6 +42,7 @@ _NO_THINGS = (
     last next this back away off up down out""")
 )
 _GOES_ON = re.compile(r"[-:]|/(?![a-z])")
+_PER_SEVERAL = re.compile(r"\s?/\s?(?=\d[\d,.]*[kKM]?[ -]?[A-Za-z])")  # "$2.50/1M tokens"
 _PER_HEAD = re.compile(r"\s?(pppn|pp|pn|pcm|pw)(?!\w)")
 _PER = {"pp": " per person", "pn": " per night", "pcm": " per calendar month", "pw": " per week"}
 _PER |= {"pppn": " per person per night"}
@@ -104,6 +105,8 @@ def said_price(cursor: Cursor, prices: list, currency: str) -> Reading:
     if not per and (head := _PER_HEAD.match(cursor.text, end)):  # "£499pp"
         per, end = per_unit(cursor, head.end())  # "€22 pp/night"
         per = _PER[head[1]] + per
+    if not per and (several := _PER_SEVERAL.match(cursor.text, end)):
+        per, end = " per", several.end()
     if cursor.possessive(end):  # "$5bn's worth"
         per, end = per + "'", end + 2
     is_least = not per and cursor.text.startswith("+", end) and not cursor.text[end + 1 : end + 2].isalnum()

@@ -18,7 +18,7 @@ _SURE_YEAR = rf"{_DAY}(?:1\d|20)\d\d(?!\d|,\d)"
 _BEGUN = r"[(;,]\s?"
 _CENTURY = r"(?<!\w)\d{1,2}(?:st|nd|rd|th|d)[\s-]"
 _NUMBER = r":?\s?[+(]?\d"
-_BEATEN = r"\s[A-Z][a-z][\w' -]{0,30},?\s\d{1,3}[-–]\d"
+_BEATEN = r"\s[A-Z][a-z][\w' -]{0,30},?\s(?:\d{1,3}[-–]\d|(?:T?KO|UD|SD)\b)"
 _TRAVEL = r"\s?(?:[A-Z]{3}\b|\d|[A-Z][a-z]+\s\d{1,2}:\d\d|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\b)"
 _COUNTIES = (
     r"\s(?:Antrim|Armagh|Carlow|Cavan|Clare|Cork|Derry|Donegal|Down|Dublin|Durham|Fermanagh|Galway|Kerry|Kildare"
@@ -72,6 +72,8 @@ _ROWS = (
     ("press", "", r"\s\d+(?:\.\d+)?\s?(?:[kM]?Pa|atm|psi|bar)\b", "pressure"),
     ("col", "", r"\s?\d", "column"),
     ("vis", "", r"\s\d", "visibility"),
+    ("incl", "", r"[),;]|$", "included"),
+    ("Utd*", "", "", "United"),
     ("inc*", r"\(", r"\s", "including"),
     ("sp spp", r"\b[A-Z][a-z]{3,}\s", "", "species"),
     ("adv*", r"[$£€]\d+\s", "", "advance"),

@@ -37,6 +37,10 @@ _POWER_OF_SUM = re.compile(
     r"\^[({]\s{0,9}([-−]?[A-Za-zα-ω\d]{1,3}(?:\s?[-+−*/×]?\s?[A-Za-zα-ω\d]{1,3}){1,3})\s{0,2}[)}]"
 )
 _ION = re.compile(r"([⁰¹²³⁴⁵⁶⁷⁸⁹]?)([⁺⁻])(?![⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ])|\^([1-9]?)([+-])(?!\s?[\w.(])")
+_IPA_SIGNS = "[ˈˌːəɪʊɛɔɑʃʒθðŋɹʌɜɡ]"
+_IPA = re.compile(
+    rf"(?:/[^/\s]{{0,20}}{_IPA_SIGNS}[^/\d]{{0,40}}/|\[[^\]\s]{{0,20}}{_IPA_SIGNS}[^\]\d]{{0,40}}\])(?!\w)"
+)
 _PER_AMOUNT = re.compile(
     r"\s?\d+(?:\.\d+)?\s?(?:[mdc]?[lL]|[cmk]?m[²³23]?|k?g|mg|hrs?|h|min|days?|mi|lb|oz|tsp|tbsp)(?!\w)"
 )
@@ -648,6 +652,12 @@ _OF_SYMBOLS: dict[str, Callable[[Cursor, int], str | Reading | None]] = {
     **{"*": _star, "#": _hash, "~": _tilde, "/": _slash, "§": _section, "¶": _section},
     **dict.fromkeys("<>", _compared),
 }
+
+
+def transcription(cursor: Cursor) -> Reading | None:
+    """/ˈdɑːrwɪn/, [ˈwuːstər]: how a word is said, behind it."""
+    ipa = _IPA.match(cursor.text, cursor.at) if cursor.is_after_blank else None
+    return cursor.leave_out(ipa.end()) if ipa else None
 
 
 def flag(cursor: Cursor) -> Reading | None:

@@ -188,8 +188,7 @@ _ABBREVIATIONS = _pairs("""pk: Park; dr+: Doctor; st: Saint; req: required; sm: 
     industrial; lang~: language; lib~: library; liq: liquid; manuf: manufacturing; mdse: merchandise;
     meas: measured; mgt: management; mun~: municipal; neurol: neurology; nom~: nominal; obs: observed;
     offs~: offices; opp~: opposite; ord~: order; orgs: organizations; payt: payment; pers~: personnel;
-    philos: philosophy; pos~: position; poss~: possible; prec: preceding; presby~: Presbyterian; profs~:
-    professors; psych~: psychology; publ: published; quals: qualifications; recs: recommendations; regs~:
+    philos: philosophy; pos~: position; poss~: possible; prec: preceding; presby~: Presbyterian; psych~: psychology; publ: published; quals: qualifications; recs: recommendations; regs~:
     regulations; relig~: religion; rept: report; reqs: requirements; req'ts: requirements; resid:
     residential; rev'd: reversed; sci~: science; sig~: signature; stmts: statements; sup~: superior;
     tech~: technical; techs~: technicians; telecom~: telecommunications; theol: theology; twp: township;
@@ -239,7 +238,7 @@ _SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: ac
     national; pkg: package; pkgs: packages; qty: quantity; rcvd: received; sgt+: Sergeant; wk: week; wks:
     weeks; yr: year; yrs: years; hrs: hours; mins: minutes; secs: seconds; lbs: pounds; tbsp: tablespoon;
     tsp: teaspoon; qtr: quarter; mth: month; mths: months; tkt: ticket; tkts: tickets; govts: governments;
-    vs+: versus; wkly: weekly; yrly: yearly; utd: United; abt: about; stn: station; ea: each; ctrl:
+    vs+: versus; wkly: weekly; yrly: yearly; abt: about; stn: station; ea: each; ctrl:
     control; cmd: command; flt: flight; flts: flights; dbl: double; mkt: market; chk: check; wknd:
     weekend; wknds: weekends; mtn: mountain; mtns: mountains; bdrm: bedroom; bdrms: bedrooms; bsmt:
     basement; pwd: password; reqd: required; rqd: required; rdbt: roundabout; sngl: single; hdwd:
@@ -264,7 +263,7 @@ SHORTENED = _pairs("""gov't: government; gov'ts: governments; int'l: internation
     dep't: department; ass'n: association; cont'd: continued; req'd: required;
     exp'd: experienced; appr'd: approved; rec'd:
     received; sec'y: secretary; reg'n: regulation; p'ship: partnership; s'holder: shareholder; soc'y:
-    society; ass't: assistant; aff'g: affirming; rev'g: reversing; o'er: over; ne'er: never""")
+    society; ass't: assistant; b'day: birthday; b'days: birthdays; add'l: additional; m'f'g: manufacturing; aff'g: affirming; rev'g: reversing; o'er: over; ne'er: never""")
 # Written without their apostrophe.
 SHORTENED |= {
     word.replace("'", ""): word
@@ -315,6 +314,9 @@ ABBREVIATIONS = {
 # Those with which a sentence may go on.
 CUT_SHORT = frozenset((*ABBREVIATIONS, *WEEKDAYS, *map(str.lower, STREETS))) - IN_MESSAGES.keys()
 CUT_SHORT |= {other.lower() for other, unit in LIKE_UNITS.items() if unit in STOPPED_UNITS}
+TITLES = {
+    f"{key.title()}s": f"{ABBREVIATIONS[key]}s" for key in words("prof gen sen rep gov col capt lt rev amb")
+}
 STATES_WITH_STOP = _pairs("""Ill: Illinois; Pa: Pennsylvania; Va: Virginia; Ga: Georgia; Md: Maryland;
     Mo: Missouri; Ky: Kentucky; La: Louisiana; Del: Delaware; Kan: Kansas; Neb: Nebraska; Ore: Oregon;
     Wash: Washington; Wyo: Wyoming; Vt: Vermont; Cal: California; Ind: Indiana; Miss: Mississippi; Mont:

@@ -17,7 +17,7 @@ _ZERO_IN_BRACKETS = re.compile(r"\(0\d{0,4}\)\s?\d{2,8}(?:[ -]\d{3,8}){0,3}(?!\w
 _DIGITS = re.compile(r"\d+")
 _LETTERS_OR_DIGITS = re.compile(r"[A-Z]+|\d+")
 _DIALLED = re.compile(
-    r"(?:call|dial|text|tele|phone|fax|ring|\bsms|cell|mobile|hotline|number|emergenc)\w*\b[^\d.!?]{0,24}$"
+    r"(?:call|dial|text|tele|phone|fax|ring|\bsms|cell|mobile|\btty|\btdd|relay|hotline|number|emergenc)\w*\b[^\d.!?]{0,24}$"
     r"|(?:^|[\s|])[tfpmc]:\s$",
     re.IGNORECASE,
 )
@@ -36,6 +36,7 @@ _TIES = words("to of in by on at or am pm yr mo km cm mm kg lb oz ft hr wk")
 _MANY_OF_CODE = re.compile(r"\d{3}")
 _LOOK_BACK = 40  # characters
 _MANY_DIGITS = 10  # as many in a row are a telephone number, unless it ends in noughts
+_CITY_ABROAD = re.compile(r"\s[A-Z]\w+(?:,\s[A-Z][a-z]|[.;]?$|\n)")
 _STATE_NAMES = frozenset(tables.STATES.values())
 
 
@@ -184,13 +185,15 @@ def extension(cursor: Cursor, m: re.Match) -> str:
 
 @form(r"(\d{5})(?:-(\d{4}))?(?![\w-]|[.,]\d)")
 def zip_code(cursor: Cursor, m: re.Match) -> str:
-    """Boston, MA 02108-1234."""
+    """Boston, MA 02108-1234; 31 Rue Cler, 75007 Paris, France."""
     if (cursor.earlier if cursor.previous == ":" else cursor.previous).lower() in ("zip", "zipcode"):
         return say.digits(m[1]) + (f", {say.digits(m[2])}" if m[2] else "")
     is_apart = cursor.previous == "," and not cursor.next(m.end())[:1].islower()  # "Boise, ID, 83702"
     state = (cursor.earlier if is_apart else cursor.previous).replace(".", "")
     is_behind_state = state in tables.STATES or state in ("DC", "NYC")
-    if not is_behind_state and not (m[2] and cursor.previous in _STATE_NAMES):
+    is_abroad = cursor.previous == "," and _CITY_ABROAD.match(cursor.text, m.end())
+    is_abroad = is_abroad and (cursor.earlier[:1].isdecimal() or cursor.earlier[:1].isupper())
+    if not is_behind_state and not is_abroad and not (m[2] and cursor.previous in _STATE_NAMES):
         return ""
     return say.digits(m[1]) + (f", {say.digits(m[2])}" if m[2] else "")
 

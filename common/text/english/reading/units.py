@@ -84,7 +84,7 @@ _THINGS = words("""film lens camera monitor screen display tv television battery
     breaststroke butterfly medley relay final individual read break nap delay warning wait stay interval
     intervals timeout countdown vial syringe ampule dose pill tablet capsule mug jug carton crate keg
     sachet container bucket sack rope chain ladder bottles
-    lot cans jars bags packs boxes tubes pouches cartons""")
+    lot cans jars bags packs boxes tubes pouches cartons USB LED SSD HDD HDMI GaN""")
 _AMP_THINGS = words("input output at per each max min fuse current circuit breaker plug charger supply load")
 # Before a number and a letter that belong together: "Apt 4B", "Bus 42A".
 LETTERED = words("""# § §§ apt apartment unit suite ste room rm flat gate seat row section figure fig exhibit
@@ -97,6 +97,7 @@ ROADS = words("I US SR CR FM Hwy Highway Route Rte Rt Interstate Road Exit")
 _LABEL = re.compile(r":\s|/(?:(?![KVANL])[A-Z]|9)(?!\w)")  # "H: 78 L: 61", "32-4 K/D", "9.4 K/9"
 _BEFORE_FEET = ("ft", "ft.", "foot", "feet", "'")
 _YEAR = re.compile(r"1[1-9]\d\d(?!\d)\s|20\d\d\s")
+_TIMED = words("prep cook total time bake duration runtime rest chill wait delay elapsed")
 _LOOK_BACK = 200  # characters in which an open quotation mark is looked for
 _PERIODS = words("second minute hour day week month year night person item unit share dozen capita customer")
 
@@ -170,7 +171,7 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
     if not match or not name:
         return "", end
     gap, square, _, power = match.groups()
-    if match[3] in ("pc", "bp", "bps", "nm") and (special := _said_in_business(cursor, match)):
+    if match[3] in ("pc", "bp", "bps", "nm", "m") and (special := _said_by_neighbours(cursor, match, is_one)):
         return special, match.end()
     if power in ("2", "3") and not _raised(name, power).endswith(name):  # "DIN 933 A2"
         return "", end
@@ -219,8 +220,11 @@ def _raised(name: str, power: str) -> str:
     return name + {"2": " squared", "3": " cubed", "4": " to the fourth"}.get(count, "")
 
 
-def _said_in_business(cursor: Cursor, match: re.Match) -> str:
-    """ "43pc" is percent, "25bps" is basis points beside rates; "" where they are units."""
+def _said_by_neighbours(cursor: Cursor, match: re.Match, is_one: bool) -> str:
+    """ "Prep: 15 m" is minutes, "43pc" percent, "25bps" basis points beside rates; "" where they are units."""
+    if match[3] == "m":
+        is_timed = cursor.previous == ":" and cursor.earlier.lower() in _TIMED
+        return (" minute" if is_one else " minutes") if is_timed else ""
     if match[3] == "pc":
         return "" if match[1] or cursor.next(match.end()) in _OF_PIECES else " percent"
     around = cursor.text[max(cursor.at - 80, 0) : match.end() + 80]

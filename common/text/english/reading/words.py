@@ -329,7 +329,9 @@ def plain_word(cursor: Cursor) -> Reading | None:
             return Reading(
                 f"{plural_unit(unit_name(word) or '')} per {below}", end + 1 + len(following), left_out
             )
-        if following in tables.PERIODS and word.lower() not in tables.PERIODS:  # "req/s"
+        if following == "capita" or (
+            following in tables.PERIODS and word.lower() not in tables.PERIODS
+        ):  # "req/s"
             return Reading(
                 f"{spoken} per {unit_name(following) or following}", end + 1 + len(following), left_out
             )
