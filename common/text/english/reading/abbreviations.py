@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from melforge.common.text.english.pronounce import is_known
 from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.capitals import letter_name, roman
@@ -60,6 +61,8 @@ _TITLES = {"Dr": "Doctor", "St": "Saint", "Mt": "Mount", "Prof": "Professor", "F
 _DISTRICT = re.compile(r"[NSEWCM]\.D\.")  # of a court
 _VERSE_FOLLOWS = re.compile(r"\.?(?=\s\d{1,3}:\d)")
 _CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}[-/ ]?\d")
+_VALUE = re.compile(r":\s[$£€#]?\d")
+_NO_LABELS = words("mt ft st al")
 _NAME_FOLLOWS = re.compile(r" [A-Z][a-z]")
 _NAMES_IN_CAPITALS = frozenset((*tables.IN_MESSAGES, *tables.MONTH_NUMBERS, *tables.STOPPED_UNITS))
 # What a word cut short may be, in small letters; and those that it may be where it is written so.
@@ -154,6 +157,8 @@ def dotted_abbreviation(cursor: Cursor) -> Reading | None:
 
 def abbreviation(cursor: Cursor) -> Reading | None:
     """Dr. Smith, No. 5, Mon. night: a word with a full stop that does not only end the sentence."""
+    if cursor.behind_word == ":":
+        return _label(cursor)
     if cursor.behind_word != ".":
         return None
     word, end = cursor.word, cursor.word_end + 1
@@ -189,6 +194,16 @@ def abbreviation(cursor: Cursor) -> Reading | None:
     elif not (spoken := _whole(cursor, word, end, following)):
         return None
     return _abbreviated(cursor, spoken, end)
+
+
+def _label(cursor: Cursor) -> Reading | None:
+    """Ht: 5'4", Wt: ___, Ref: 1234: before a colon."""
+    word, key, end = cursor.word, cursor.word.lower(), cursor.word_end
+    if not word.istitle() or key not in tables.ABBREVIATIONS or key in _NO_LABELS or cursor.touches_word:
+        return None
+    is_meant = _VALUE.match(cursor.text, end) and key not in tables.ALSO_WORDS
+    is_meant = is_meant or (not is_known(key) and cursor.text[end + 1 :][:1] in ("", " "))
+    return Reading(tables.ABBREVIATIONS[key], end) if is_meant else None
 
 
 def book(cursor: Cursor) -> Reading | None:

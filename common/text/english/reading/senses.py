@@ -66,6 +66,8 @@ _ROWS = (
     ("v", "", r"\s?\S", "versus"),
     ("v*", r"[\d%)]\s", r"\s[\d(]", "versus"),
     ("ch*", r"\b(?:TV|[Tt]elevision|[Ww]atch)\b.{0,14}|[ap]\.?m\.?(?:,|\son)\s", r"\s?\d", "channel"),
+    ("vol", "", r"\sof\b", "volume"),
+    ("occ", r"\b(?:dbl|double|sgl|single|max)\.?\s", "", "occupancy"),
     ("fl", _CENTURY, "", "Floor"),
     ("fl", "", _YEAR, "flourished"),
     ("gen", "", r"\s?\d", "generation"),

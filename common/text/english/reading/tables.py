@@ -188,7 +188,8 @@ _ABBREVIATIONS = _pairs("""pk: Park; dr+: Doctor; st: Saint; req: required; sm: 
     industrial; lang~: language; lib~: library; liq: liquid; manuf: manufacturing; mdse: merchandise;
     meas: measured; mgt: management; mun~: municipal; neurol: neurology; nom~: nominal; obs: observed;
     offs~: offices; opp~: opposite; ord~: order; orgs: organizations; payt: payment; pers~: personnel;
-    philos: philosophy; pos~: position; poss~: possible; prec: preceding; presby~: Presbyterian; psych~: psychology; publ: published; quals: qualifications; recs: recommendations; regs~:
+    philos: philosophy; pos~: position; poss~: possible; prec: preceding; presby~: Presbyterian; psych~:
+    psychology; publ: published; quals: qualifications; recs: recommendations; regs~:
     regulations; relig~: religion; rept: report; reqs: requirements; req'ts: requirements; resid:
     residential; rev'd: reversed; sci~: science; sig~: signature; stmts: statements; sup~: superior;
     tech~: technical; techs~: technicians; telecom~: telecommunications; theol: theology; twp: township;
@@ -263,7 +264,8 @@ SHORTENED = _pairs("""gov't: government; gov'ts: governments; int'l: internation
     dep't: department; ass'n: association; cont'd: continued; req'd: required;
     exp'd: experienced; appr'd: approved; rec'd:
     received; sec'y: secretary; reg'n: regulation; p'ship: partnership; s'holder: shareholder; soc'y:
-    society; ass't: assistant; b'day: birthday; b'days: birthdays; add'l: additional; m'f'g: manufacturing; aff'g: affirming; rev'g: reversing; o'er: over; ne'er: never""")
+    society; ass't: assistant; b'day: birthday; b'days: birthdays; add'l: additional; m'f'g: manufacturing;
+    aff'g: affirming; rev'g: reversing; o'er: over; ne'er: never""")
 # Written without their apostrophe.
 SHORTENED |= {
     word.replace("'", ""): word

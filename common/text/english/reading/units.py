@@ -85,6 +85,9 @@ _THINGS = words("""film lens camera monitor screen display tv television battery
     intervals timeout countdown vial syringe ampule dose pill tablet capsule mug jug carton crate keg
     sachet container bucket sack rope chain ladder bottles
     lot cans jars bags packs boxes tubes pouches cartons USB LED SSD HDD HDMI GaN""")
+_LONG_THING = re.compile(
+    r"\s(?:long|wide|deep|tall|high)\s(?:run|ride|walk|hike|swim|drive|rope|cable|cord|pole|wall|hole)\b"
+)
 _AMP_THINGS = words("input output at per each max min fuse current circuit breaker plug charger supply load")
 # Before a number and a letter that belong together: "Apt 4B", "Bus 42A".
 LETTERED = words("""# § §§ apt apartment unit suite ste room rm flat gate seat row section figure fig exhibit
@@ -178,7 +181,7 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
     if match[3] in _NO_HOURS or not _is_unit(cursor, match):
         return "", end
     end = _past_stop(cursor, match.end())
-    is_one = is_one or gap == "-" or cursor.next(end) in _THINGS
+    is_one = is_one or gap == "-" or cursor.next(end) in _THINGS or _LONG_THING.match(text, end) is not None
     if below := _BELOW.match(cursor.text, end):  # "5 s⁻¹"
         return f" per {_raised(name, below[1])}", below.end()
     product, per, end = _terms(cursor, end)
@@ -221,7 +224,7 @@ def _raised(name: str, power: str) -> str:
 
 
 def _said_by_neighbours(cursor: Cursor, match: re.Match, is_one: bool) -> str:
-    """ "Prep: 15 m" is minutes, "43pc" percent, "25bps" basis points beside rates; "" where they are units."""
+    """ "Prep: 15 m" is minutes, "43pc" percent, "25bps" basis points beside rates; "" for other units."""
     if match[3] == "m":
         is_timed = cursor.previous == ":" and cursor.earlier.lower() in _TIMED
         return (" minute" if is_one else " minutes") if is_timed else ""
