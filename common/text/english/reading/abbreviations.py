@@ -15,11 +15,12 @@ from melforge.common.text.english.reading.formulas import FUNCTIONS, function_na
 from melforge.common.text.english.reading.latin import in_latin
 from melforge.common.text.english.reading.senses import IN_SMALL_LETTERS, WITH_SENSES, sense
 from melforge.common.text.english.reading.streets import DESIGNATORS, designator, state, street
+from melforge.common.text.english.reading.word_classes import CLOSED
 from melforge.common.text.english.word_parts import words
 
 _CALENDAR = "Mon|Tues?|Wed|Thu(?:rs)?|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec"
 _ROMAN_IN_SMALL = words("vol vols ch chap pp p sc")
-_REPORTER = re.compile(r"([FSPA])\.\s?([234])d(?!\w)")  # of courts: "12 F.3d 345"
+_REPORTER = re.compile(r"([FSPA])\.\s?([2-9])(?:d|th)(?!\w)")  # of courts: "12 F.3d 345"
 _DOTTED = re.compile(
     rf"(?:{LETTER}\.){{2,12}}(?:{LETTER}(?!\w))?|[A-Z][a-z]?\.[A-Z]\.(?:s(?!\w)|(?!\w))|[ap]\.m(?!\w)|[BM]\.Sc\.?(?!\w)"
 )
@@ -106,6 +107,7 @@ def working_days(cursor: Cursor, m: re.Match) -> str:
     """M-F 9-5, 9-5 M-Th, T/Th 2-4, M/W/F 9-10."""
     behind = m.end() + (cursor.text[m.end() : m.end() + 1] in (",", ":"))
     is_timed = cursor.next(behind)[:1].isdecimal() or cursor.previous[:1].isdecimal()
+    is_timed = is_timed or (cursor.previous == "," and cursor.earlier[:1].isdecimal())
     if cursor.touches_word or not (is_timed or "/Th" in m[0]):
         return ""
     days = m.groups() if m[1] else m[0].rstrip(".").split("/")
@@ -123,6 +125,9 @@ def slashed_abbreviation(cursor: Cursor) -> Reading | None:
     if not match or (match[0] == "W/" and cursor.text[match.end() : match.end() + 1].isupper()):  # "W/D"
         letters = None if cursor.is_equation else _SLASHED_LETTERS.match(cursor.text, cursor.at)
         return Reading(" ".join(map(letter_name, letters[0].split("/"))), letters.end()) if letters else None
+    following = cursor.next(match.end())
+    if match[0] == "c/o" and following.islower() and following not in CLOSED:
+        return Reading("complaining of", match.end())
     return Reading(_SLASHED_WORDS[match[0].lower()], match.end())
 
 

@@ -61,6 +61,13 @@ def verse(cursor: Cursor, m: re.Match) -> str:
     return f"{spoken} to {last}" if last else spoken
 
 
+@form(r"((?:19|20)\d\d);(\d{1,4})(?:\((\d{1,3})\))?:(\d{1,6})(?:[-–](\d{1,6}))?(?![\w:])")
+def cited(cursor: Cursor, m: re.Match) -> str:
+    """2020;585(3):357-62: the place of an article in its journal."""
+    pages = " to ".join(say.integer(page) for page in (m[4], m[5]) if page)
+    return ", ".join([say.year(int(m[1])), *(say.integer(part) for part in (m[2], m[3]) if part), pages])
+
+
 @form(r"(\d{1,3}(?:\.\d+)?|\d+)(?::|\s:\s)(\d{1,3}(?:,\d{3})+|\d+)(?::(\d{1,3}))?(?![\d:])")
 def ratio(cursor: Cursor, m: re.Match) -> str:
     """16:9, 1:2:3."""
@@ -371,6 +378,9 @@ def minute_of_game(cursor: Cursor, m: re.Match) -> str:
         return f"{say.cardinal(int(m[1]))} plus {say.cardinal(int(m[2]))}"
     is_scorer = cursor.previous[:1].isupper() or cursor.previous in (",", "(", "pen")
     is_scored = is_scorer and cursor.is_near(_OF_GOALS)
+    is_scored = is_scored or (
+        is_scorer and re.match(" for [A-Z]", cursor.text[m.end() :]) is not None
+    )  # a substitution
     return _counted(m[2], "minute") if is_scored else ""
 
 
@@ -421,6 +431,7 @@ NUMBERS: tuple[Rule, ...] = (
     *TIMES,
     *(
         airliner,
+        cited,
         ratio,
         measured_sides,
         weather_code,

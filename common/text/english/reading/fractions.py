@@ -12,7 +12,7 @@ from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.cursor import Cursor, Reading
 from melforge.common.text.english.reading.dates import BEFORE_DAYS, day_said, is_day
-from melforge.common.text.english.reading.units import plural_unit, unit_after
+from melforge.common.text.english.reading.units import THINGS, plural_unit, unit_after
 from melforge.common.text.english.reading.word_classes import CLOSED, FINITE
 from melforge.common.text.english.word_parts import words
 
@@ -23,6 +23,7 @@ _SHORT_FRACTION = re.compile(r"(\d{1,6})?\s?([½¼¾⅓⅔⅕⅖⅗⅘⅙⅚⅛�
 _TO_FRACTION = re.compile(r"(\d{1,3})\s?[-–]\s?(?=\d{0,3}\s?[½¼¾⅓⅔⅛])")
 _SECONDS = re.compile(r"\s?s(?:ecs?)?(?!\w)")
 _SIZES = words("thick wide long deep high tall by of x in and")
+_HALVED = re.compile(r"(?<=½)[\s-](?:price|dozen|time|marathon|way|off|mast)\b")
 _FEET = re.compile(r"['′](?![\w'])")
 _THREAD = re.compile(
     r'"?-(\d\d)(?=\s?(?:UN[A-Z]*|NC|NF|bolts?|screws?|nuts?|studs?|threads?|hex|cap|tap|x\s|×)\b)'
@@ -101,7 +102,7 @@ _CASES = (
     _Case(r"\(", "", r"\)", _OF, lambda top, bottom: top <= bottom < 13 and bottom not in (2, 3, 4, 8)),
     _Case("", "", "", "{short} for {1}", lambda top, bottom: top > 30 and bottom <= 10, _CRICKET),
     _Case("", "", r"\s(?:stars|points|pts)\b", _OUT_OF, lambda top, bottom: bottom > 3),
-    _Case(r"(?<!and)\s?", r"\d\d/100", r"(?!\s(?:of|inch|mm|dollars)\b)", _OUT_OF),
+    _Case(r"\(|:\s?", r"\d\d/100", r"(?!\s(?:of|inch|mm|dollars)\b)", _OUT_OF),
     _Case("", "5/5|1[0-3]/10", "", _OUT_OF),
     _Case(r"\A", "[1-9]/10", r"[,.!:;]|\s[-–]\s", _OUT_OF),
     _Case(_RATED, "", "", _OUT_OF, lambda top, bottom: _is_score(top, bottom)),
@@ -212,6 +213,8 @@ def short_fraction(cursor: Cursor) -> Reading | None:
     if not m:
         return None
     name = tables.SYMBOLS[m[2]]
+    if not m[1] and _HALVED.match(cursor.text, m.end()):
+        return Reading("half", m.end())
     spoken = f"{say.integer(m[1])} and {_behind_whole(name)}" if m[1] else name
     return _with_unit(cursor, spoken, m.end(), is_more_than_one=bool(m[1]))
 
@@ -231,6 +234,8 @@ def _with_unit(cursor: Cursor, spoken: str, end: int, is_more_than_one: bool) ->
     name = unit.strip()
     if name == "hertz":
         return Reading(f"{spoken} {name}", end)
+    if name and not is_more_than_one and cursor.next(end) in THINGS:  # "1/2 hp motor"
+        return Reading(f"{spoken} {name.removeprefix('-')}", end)
     if name.startswith("-"):  # "1/4-oz"
         return Reading(f"{spoken} {name[1:]}", end)
     if is_more_than_one and name.startswith("degree"):

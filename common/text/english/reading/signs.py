@@ -356,7 +356,8 @@ def dash(cursor: Cursor) -> Reading | None:
         return Reading("to" if is_range else "", end)
     if not before and after.isspace():  # an item of a list
         return Reading("", end)
-    if cursor.is_equation and _is_variable(following) and cursor.previous in _BEFORE_TERM:
+    is_term = _is_variable(following) or (len(following) < 4 and following.isalpha() and after.isalpha())
+    if cursor.is_equation and is_term and cursor.previous in _BEFORE_TERM:
         return Reading("minus", end)  # "y = -x"
     if dashes == "-" and before in ("", " ", "`", "'") and _is_flag(cursor, following, end):
         return Reading("dash", end)
@@ -655,8 +656,8 @@ _OF_SYMBOLS: dict[str, Callable[[Cursor, int], str | Reading | None]] = {
 
 
 def transcription(cursor: Cursor) -> Reading | None:
-    """/ˈdɑːrwɪn/, [ˈwuːstər]: how a word is said, behind it."""
-    ipa = _IPA.match(cursor.text, cursor.at) if cursor.is_after_blank else None
+    """Darwin (/ˈdɑːrwɪn/; 1809), Worcester ([ˈwʊstər]): how a word is said, behind it."""
+    ipa = _IPA.match(cursor.text, cursor.at) if cursor.previous in ("(", ";") else None
     return cursor.leave_out(ipa.end()) if ipa else None
 
 

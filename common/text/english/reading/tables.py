@@ -58,7 +58,8 @@ _UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm 
     mag: magnitude; ppg: point per
     game; rpg: rebound per game; apg: assist per game; dm: decimeter; mEq:
     milliequivalent; kVA: kilovolt-amp; VA: volt-amp; bp: base pair;
-    kbp: kilobase pair; Mbp: megabase pair; sf: square foot; dBm: decibel-milliwatt; Å Å: angstrom; sh.:
+    ga.: gauge; spd.: speed; kbp: kilobase pair; Mbp: megabase pair; sf: square foot; dBm:
+    decibel-milliwatt; Å Å: angstrom; sh.:
     share""")
 UNITS = {unit.rstrip("."): name for unit, name in _UNITS.items()}
 STOPPED_UNITS = frozenset(unit[:-1] for unit in _UNITS if unit[-1] == ".")
@@ -67,7 +68,7 @@ LIKE_UNITS = _pairs("""Pct PCT: pct; KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm
     mL; MG: mg; LB LBS Lbs: lb; OZ Oz: oz; FT: ft; YD YDS: yd; KMH Kmh: kmh; KPH: kph; MPH Mph: mph; PSI:
     psi; HR HRS Hrs: hr; MIN MINS: min; SEC SECS: s; HZ hz: Hz; KHZ khz Khz: kHz; MHZ mhz Mhz: MHz; GHZ
     ghz Ghz: GHz; mb: MB; gb Gig: GB; tb: TB; mbps MBPS: Mbps; BA: ba; BD: bd; gbps
-    GBPS: Gbps; KBPS: kbps; kw KW: kW;
+    SF: sf; GBPS: Gbps; KBPS: kbps; kw KW: kW;
     kwh KWH Kwh: kWh; mw: MW; db: dB; v: V; w: W; mah MAH: mAh; gms gm: g; ltr ltrs: L; mtr mtrs: m; MI:
     mi; gals: gal; qts: qt; TBSP Tbsp: tbsp; TSP: tsp; PPM: ppm; KCAL: kcal; CC: cc""")
 # What something happens or is paid per, behind a slash.
@@ -80,6 +81,8 @@ TOUCHING_UNITS = words("Ki Mi Gi Ti BA BD in t au AU MP IU mo v w CC mw MI")
 PLURALS = {
     **{
         "percent": "percent",
+        "gauge": "gauge",
+        "speed": "speed",
         "foot": "feet",
         "inch": "inches",
         "hertz": "hertz",

@@ -24,9 +24,11 @@ _DIALLED = re.compile(
 _SHORT_CODES = words("911 999 112 411 101 988 211 311 511 611 711 811")
 _OTHER_CODE = re.compile(r"\s(?:or|and)\s(\d{3})(?!\w)")
 _CALLS = words("call calls caller callers operator operators dispatcher dispatchers hotline tape tapes")
-_CODES = words("""isbn issn pmid oclc ssn pin passcode password cvv cvc otp ext extension x zip postcode
+_CODES = words("""isbn issn pmid oclc ssn pin passcode password cvv cvc otp ext extension zip postcode upc ean cpt npi ndc vin imei
     squawk arxiv p/n s/n""")
-_CODED = _CODES | words("code account routing serial order tracking reference confirmation id member policy")
+_CODED = _CODES | words(
+    "code account routing serial order tracking reference confirmation id member policy ref invoice claim booking"
+)
 _OTHER_CODES = words("error status exit response return tax penal civil criminal building http")
 _LINKS = words(": is no number code")
 _ENDING = re.compile(r"\b(?:end(?:ing|s|ed)?(?:\s(?:in|with))?|last\s(?:four|4)(?:\sdigits)?(?:\sare|:)?)\s$")
@@ -135,6 +137,8 @@ def code(cursor: Cursor, m: re.Match) -> str:
         is_code = not number.endswith("000")
     elif before in _CODES or (before in _LINKS and cursor.earlier.lower() in _CODED):
         is_code = True
+    elif before == ":" and cursor.earlier == "#":
+        is_code = len(number) > 4
     elif before == "box":
         is_code = cursor.previous == "Box"
     elif before == "#":
@@ -190,7 +194,7 @@ def zip_code(cursor: Cursor, m: re.Match) -> str:
         return say.digits(m[1]) + (f", {say.digits(m[2])}" if m[2] else "")
     is_apart = cursor.previous == "," and not cursor.next(m.end())[:1].islower()  # "Boise, ID, 83702"
     state = (cursor.earlier if is_apart else cursor.previous).replace(".", "")
-    is_behind_state = state in tables.STATES or state in ("DC", "NYC")
+    is_behind_state = state in tables.STATES or state in ("DC", "NYC", "USA")
     is_abroad = cursor.previous == "," and _CITY_ABROAD.match(cursor.text, m.end())
     is_abroad = is_abroad and (cursor.earlier[:1].isdecimal() or cursor.earlier[:1].isupper())
     if not is_behind_state and not is_abroad and not (m[2] and cursor.previous in _STATE_NAMES):

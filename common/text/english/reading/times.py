@@ -69,6 +69,8 @@ def time(cursor: Cursor, m: re.Match) -> str:
         )
         said = f"{counted(hour, 'hour')} {counted(minute, 'minute')}"
         return said + ("" if is_whole else f" and {seconds}") + zone
+    if m[0] == "0:00" and not cursor.at:  # of a video's chapters
+        return "zero minutes"
     if not minute and not half and cursor.next(m.end()) in ("left", "remaining"):  # of a game
         return counted(hour, "minute")
     is_named = not minute and cursor.next(m.end()).lower() in _WHOLE  # "12:00 noon"

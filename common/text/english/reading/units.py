@@ -76,7 +76,7 @@ _TURNS = words("angle angles turn turns rotation view heat bend panorama arc swi
 _SIZES = words("tall wide long deep high thick taller wider longer shorter overnight x × by of")
 _SCALES = {"C": " Celsius", "F": " Fahrenheit", "K": " Kelvin", "": ""}
 # What a number with its unit describes: "a 35mm film" is of thirty-five millimeters.
-_THINGS = words("""film lens camera monitor screen display tv television battery cable cord gun pistol plug
+THINGS = words("""film lens camera monitor screen display tv television battery cable cord gun pistol plug
     socket outlet hose pipe bolt drill disk drive motor engine bulb adapter charger supply circuit wheel
     wheels tire tires bottle bag can jar tank pack radius run race sprint walk hike ride dash swim drive
     trip pizza blade knife laptop tablet thermometer caliber cannon mortar freestyle hurdles backstroke
@@ -84,7 +84,10 @@ _THINGS = words("""film lens camera monitor screen display tv television battery
     breaststroke butterfly medley relay final individual read break nap delay warning wait stay interval
     intervals timeout countdown vial syringe ampule dose pill tablet capsule mug jug carton crate keg
     sachet container bucket sack rope chain ladder bottles
-    lot cans jars bags packs boxes tubes pouches cartons USB LED SSD HDD HDMI GaN""")
+    lot cans jars bags packs boxes tubes pouches cartons
+    breaker fuse panel burger patty USB LED SSD HDD HDMI GaN""")
+_BEDROOMS = re.compile(r"\d\s?(?:BR|BD|bd|bed)")
+_BODY = words("arm leg knee hip shoulder ankle wrist hand foot eye ear lung side breast elbow")
 _LONG_THING = re.compile(
     r"\s(?:long|wide|deep|tall|high)\s(?:run|ride|walk|hike|swim|drive|rope|cable|cord|pole|wall|hole)\b"
 )
@@ -102,7 +105,9 @@ _BEFORE_FEET = ("ft", "ft.", "foot", "feet", "'")
 _YEAR = re.compile(r"1[1-9]\d\d(?!\d)\s|20\d\d\s")
 _TIMED = words("prep cook total time bake duration runtime rest chill wait delay elapsed")
 _LOOK_BACK = 200  # characters in which an open quotation mark is looked for
-_PERIODS = words("second minute hour day week month year night person item unit share dozen capita customer")
+_PERIODS = words(
+    "second minute hour day week month year night person item unit share dozen capita customer group household player team student employee user head cell animal"
+)
 
 
 def unit_name(symbol: str) -> str | None:
@@ -147,7 +152,7 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
     ):
         return (" foot" if is_one else " feet"), match.end()
     if match := _FLUID_OUNCE.match(text, end):
-        is_one = is_one or cursor.next(match.end()) in _THINGS
+        is_one = is_one or cursor.next(match.end()) in THINGS
         return f" fluid {'ounce' if is_one else 'ounces'}", _past_stop(cursor, match.end())
     if match := _DOTTED_UNIT.match(text, end):
         name = tables.UNITS[match[1].replace(".", "")]
@@ -181,7 +186,7 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
     if match[3] in _NO_HOURS or not _is_unit(cursor, match):
         return "", end
     end = _past_stop(cursor, match.end())
-    is_one = is_one or gap == "-" or cursor.next(end) in _THINGS or _LONG_THING.match(text, end) is not None
+    is_one = is_one or gap == "-" or cursor.next(end) in THINGS or _LONG_THING.match(text, end) is not None
     if below := _BELOW.match(cursor.text, end):  # "5 s⁻¹"
         return f" per {_raised(name, below[1])}", below.end()
     product, per, end = _terms(cursor, end)
@@ -251,6 +256,8 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
         return False  # "Bus 42A"
     if not gap and len(symbol) == 1 and cursor.previous[-1:] == "-" and cursor.previous[0].isupper():
         return False  # "F-35A"
+    if symbol == "L" and following in _BODY:
+        return False  # "BP 142/88 L arm"
     if symbol == "ac" and not gap:
         return False  # "4ac"
     if cursor.char == "0" and not gap and symbol in "LRCNSEW" and cursor.text[cursor.at + 1] != ".":
@@ -269,7 +276,8 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
     )
     is_month = symbol == "mo" and (gap == "-" or cursor.text.startswith(".", match.end()))
     is_apart = gap and not is_month  # "a 12-mo contract", "24 mo."
-    if symbol in tables.TOUCHING_UNITS and is_apart and not (square or is_inch):
+    is_home = symbol in ("BA", "BD") and cursor.is_near(_BEDROOMS)
+    if symbol in tables.TOUCHING_UNITS and is_apart and not (square or is_inch or is_home):
         return False
     if len(symbol) > 1 or not symbol.isupper():
         return True

@@ -83,6 +83,9 @@ _DIMENSIONS = words("L W H D Ø")
 _LENGTH_ENDS = ("'", '"', "′", "″")
 _SIZE_FOLLOWS = re.compile(r"\s?\d")
 _PERIODS = words("second minute hour day week month year person night")
+_RATED_BY = words("day week month year night hour minute person")
+_NO_RATES = _RATED_BY | words("morning evening weekend noon date time quarter season days nights")
+_DIGIT_BEFORE = re.compile(r"\d")
 _DOSES = words("mg mcg g kg ng mL mmol mol IU min")
 _COUNTDOWN = words("minute minutes second seconds hour hours day days")
 _DAYS_FOLLOW = re.compile(r"\s\d{1,3}\s(?:days?|weeks?|wks?|months?)\b")
@@ -291,6 +294,15 @@ def letters_and_decimal(cursor: Cursor, m: re.Match) -> str:
     return f"{letter_name(m[1].upper())} {say.decimal(m[2])}"
 
 
+@form(r"([IVX]{1,4})\.([ivx]{1,5})(?:\.(\d{1,4}))?(?!\w|\.\w)")
+def act_and_scene(cursor: Cursor, m: re.Match) -> str:
+    """III.i, II.iii.57: of a play."""
+    act, scene = say.roman(m[1]), say.roman(m[2].upper())
+    if cursor.touches_word or cursor.is_equation or not act or not scene:
+        return ""
+    return f"{say.cardinal(act)} {say.cardinal(scene)}{' ' + say.integer(m[3]) if m[3] else ''}"
+
+
 def joined_capitals(cursor: Cursor) -> Reading | None:
     """R&D, AT&T."""
     if cursor.behind_word != "&" or not cursor.word.isupper():
@@ -329,8 +341,15 @@ def plain_word(cursor: Cursor) -> Reading | None:
             return Reading(
                 f"{plural_unit(unit_name(word) or '')} per {below}", end + 1 + len(following), left_out
             )
-        if following == "capita" or (
-            following in tables.PERIODS and word.lower() not in tables.PERIODS
+        is_rate = (
+            following in _RATED_BY
+            and word.lower() not in _NO_RATES
+            and _DIGIT_BEFORE.search(text, max(cursor.at - 30, 0), cursor.at)
+        )  # "8 hrs. of sleep/night"
+        if (
+            is_rate
+            or following == "capita"
+            or (following in tables.PERIODS and word.lower() not in tables.PERIODS)
         ):  # "req/s"
             return Reading(
                 f"{spoken} per {unit_name(following) or following}", end + 1 + len(following), left_out
@@ -429,6 +448,7 @@ WORDS: tuple[Rule, ...] = (
         difference,
         quotient,
         letters_and_decimal,
+        act_and_scene,
         in_notation,
         numero,
         word_with_digits,
