@@ -15,7 +15,7 @@ _MONTH = "|".join(sorted(tables.MONTH_NUMBERS, key=len, reverse=True))
 _WEEKDAY = "|".join(sorted(tables.WEEKDAYS, key=len, reverse=True))
 _ENDING = r"(?:st|nd|rd|th|ST|ND|RD|TH)?"
 _DAY = rf"(\d{{1,2}}){_ENDING}"
-_DAYS = rf"{_DAY}\s?[-–—]\s?{_DAY}(?![\w/:]|[.,-]\d)"
+_DAYS = rf"{_DAY}(?:\s?[-–]\s?|—){_DAY}(?![\w/:]|[.,-]\d)"
 _DAYS_BEHIND_MONTH = re.compile(_DAYS)
 _DAYS_BEFORE_MONTH = re.compile(rf"{_DAYS}\s(?i:({_MONTH})\b)")
 _DAY_AND_MONTH = re.compile(r"(?!0\d\d)(\d{1,2})(?![\d:/])\s?(?:st|nd|rd|th)?[\s-]([A-Za-z]{3,9})\b")

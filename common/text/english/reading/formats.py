@@ -371,6 +371,12 @@ def sound(cursor: Cursor, m: re.Match) -> str:
     return word if is_behind and before in known else ""
 
 
+@form(r"(\d{1,2})D/(\d{1,2})N(?!\w)")
+def days_and_nights(cursor: Cursor, m: re.Match) -> str:
+    """5D/4N: of a journey."""
+    return f"{_counted(m[1], 'day')}, {_counted(m[2], 'night')}"
+
+
 @form(r"(?:(45|90|105|120)\+)?(\d{1,3})['′](?!\w)")
 def minute_of_game(cursor: Cursor, m: re.Match) -> str:
     """90+3', the minute of a goal; Saka 12'; not a ladder of 12'."""
@@ -396,14 +402,14 @@ def in_two_zones(cursor: Cursor, m: re.Match) -> str:
     return f"{say.cardinal(int(m[1]))}{m[2].upper()}, {say.cardinal(int(m[3]))} central"
 
 
-@form(r"(\d{1,3})s(?![\w']|\s+of\b)")
+@form(r"(\d{1,3}|1099)s(?![\w']|\s+of\b)")
 def plural_number(cursor: Cursor, m: re.Match) -> str:
     """747s, F-16s, six 5s; not 30s, which are seconds or a decade."""
     behind_hyphen = cursor.text[max(cursor.at - 1, 0) : cursor.at] == "-"
     is_many = cursor.previous.lower() in _NUMBER_WORDS
     if not behind_hyphen and not is_many and are_seconds(cursor, m.end()):  # "under 300s"
         return ""
-    return say.plural(say.short(m[1])) if behind_hyphen or is_many or len(m[1]) == 3 else ""
+    return say.plural(say.short(m[1])) if behind_hyphen or is_many or len(m[1]) > 2 else ""
 
 
 @form(r"([1-7])([spdf])(?=\s(?:orbital|electron|subshell|shell|level)s?\b)")
@@ -448,6 +454,7 @@ NUMBERS: tuple[Rule, ...] = (
         degrees,
         minutes_and_seconds,
         strand,
+        days_and_nights,
         minute_of_game,
         feet,
         height,

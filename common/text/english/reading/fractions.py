@@ -151,7 +151,7 @@ _CASES = (
 
 
 def _is_score(top: int, bottom: int) -> bool:
-    return bottom in (5, 10) or (bottom >= top > 12 and bottom not in (16, 32, 64))
+    return (bottom in (5, 10) and top < bottom + 4) or (bottom >= top > 12 and bottom not in (16, 32, 64))
 
 
 _pattern = cache(re.compile)

@@ -21,7 +21,7 @@ _MAGNITUDES = {
     **{"bn": "billion", "mn": "million", "tn": "trillion", "mln": "million", "bln": "billion"},
     **{"mm": "million", "mil": "million", "k": "thousand", "m": "million", "b": "billion", "t": "trillion"},
 }
-_JOINT = re.compile(r"\s?[-–—]\s?([$£€¥₹]?)(?=\.?\d)")
+_JOINT = re.compile(r"(?:\s?[-–]\s?|—)([$£€¥₹]?)(?=\.?\d)")
 _HUNDREDS = re.compile(r"(10{2,3}|1,000|10,000|100,000)s(?!\w)")
 _HUNDRED = {"100": "hundreds", "1000": "thousands", "1,000": "thousands"}
 _HUNDRED |= {"10,000": "tens of thousands", "100,000": "hundreds of thousands"}
@@ -47,6 +47,7 @@ _PER_HEAD = re.compile(r"\s?(pppn|pp|pn|pcm|pw)(?!\w)")
 _PER = {"pp": " per person", "pn": " per night", "pcm": " per calendar month", "pw": " per week"}
 _PER |= {"pppn": " per person per night"}
 _TIMES = re.compile(r"\d:\d\d|\b(?:Mon|Tues?|Wed|Thu(?:rs)?|Fri|Sat|Sun)\b")
+_ZONE = re.compile(r"\s(?:[ECMP][SD]?T)\b")
 _PENCE = re.compile(r"(\d{1,3}(?:\.\d)?)p(?![\w'])")
 _NOTES = re.compile(r"(\d0)s(?!\w)")
 
@@ -149,7 +150,12 @@ def pence_per(cursor: Cursor) -> Reading | None:
 @form(r"(\d{2,3}\.\d(?=p)|[1-9]\d?)(?:([pc])(?![\w'.])|s\.?\s?(\d{1,2})d(?:\.(?=\s[a-z]|[,;]))?(?!\w))")
 def pence(cursor: Cursor, m: re.Match) -> str:
     """50p, 25c; 10s. 6d., before 1971."""
-    if m[2] == "p" and float(m[1]) < 13 and not cursor.is_british and cursor.is_near(_TIMES):
+    if (
+        m[2] == "p"
+        and float(m[1]) < 13
+        and not cursor.is_british
+        and (cursor.is_near(_TIMES) or _ZONE.match(cursor.text, m.end()))
+    ):
         return f"{say.integer(m[1])} PM"  # "6p yoga, 7:30 dinner"
     if m[2] == "c":
         return f"{say.integer(m[1])} {'cent' if m[1] == '1' else 'cents'}"

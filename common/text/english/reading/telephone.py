@@ -24,10 +24,11 @@ _DIALLED = re.compile(
 _SHORT_CODES = words("911 999 112 411 101 988 211 311 511 611 711 811")
 _OTHER_CODE = re.compile(r"\s(?:or|and)\s(\d{3})(?!\w)")
 _CALLS = words("call calls caller callers operator operators dispatcher dispatchers hotline tape tapes")
-_CODES = words("""isbn issn pmid oclc ssn pin passcode password cvv cvc otp ext extension zip postcode upc ean cpt npi ndc vin imei
-    squawk arxiv p/n s/n""")
+_CODES = words("""isbn issn pmid oclc ssn pin passcode password cvv cvc otp ext extension zip postcode upc
+    ean cpt npi ndc vin imei squawk arxiv p/n s/n""")
 _CODED = _CODES | words(
-    "code account routing serial order tracking reference confirmation id member policy ref invoice claim booking"
+    "code account routing serial order tracking reference confirmation id member policy ref "
+    "invoice claim booking"
 )
 _OTHER_CODES = words("error status exit response return tax penal civil criminal building http")
 _LINKS = words(": is no number code")

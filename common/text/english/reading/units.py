@@ -105,9 +105,8 @@ _BEFORE_FEET = ("ft", "ft.", "foot", "feet", "'")
 _YEAR = re.compile(r"1[1-9]\d\d(?!\d)\s|20\d\d\s")
 _TIMED = words("prep cook total time bake duration runtime rest chill wait delay elapsed")
 _LOOK_BACK = 200  # characters in which an open quotation mark is looked for
-_PERIODS = words(
-    "second minute hour day week month year night person item unit share dozen capita customer group household player team student employee user head cell animal"
-)
+_PERIODS = words("""second minute hour day week month year night person item unit share dozen capita customer
+    group household player team student employee user head cell animal""")
 
 
 def unit_name(symbol: str) -> str | None:
