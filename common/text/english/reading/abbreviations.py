@@ -26,7 +26,7 @@ _DOTTED = re.compile(
 )
 _SPACED = re.compile(r"(?:i\. e|e\. g|A\. D|B\. C|U\. S|N\. Y|D\. C)\.")  # in old books
 _SLASHED = re.compile(
-    r"(w/o|w/in|w/out|w/e|w/c|w/v|w/w|v/v|w/|r/t|r/o|w/u|d/t|c/w|s/s|f/u|d/c|h/o|s/p|y/y|m/m|q/q|c/o|n/a|y/o|b/c|b/w|a/k/a|d/b/a|f/k/a|km/h|m/s|p/h|p/w|p/m|p/u|s/h|p/a|o/n)(?![/\w])|w/(?!/)",
+    r"(w/o|w/in|w/out|w/e|w/c|w/v|w/w|v/v|w/|r/t|r/o|w/u|d/t|c/w|s/s|f/u|d/c|h/o|s/p|y/y|m/m|q/q|c/o|n/a|y/o|b/c|b/w|a/k/a|d/b/a|f/k/a|km/h|m/s|p/h|p/w|p/m|p/u|s/h|p/a|o/n|ac/dc|tcp/ip)(?![/\w])|w/(?!/)",
     re.IGNORECASE,
 )
 _SLASHED_WORDS = {
@@ -52,6 +52,8 @@ _SLASHED_WORDS = {
         "p/u": "pickup",
         "s/h": "shipping and handling",
         "o/n": "overnight",
+        "ac/dc": "AC DC",
+        "tcp/ip": "TCP IP",
         "p/a": "per annum",
     },
     **{"km/h": "kilometers per hour", "m/s": "meters per second"},

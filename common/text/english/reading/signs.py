@@ -415,6 +415,7 @@ def drawn_line(cursor: Cursor) -> Reading | None:
         return None
     end = _row(cursor, char)
     is_heading = char == "#" and (start == 0 or cursor.text[start - 1] == "\n")
+    is_heading = is_heading and not cursor.text.startswith("# of ", start)
     return Reading("blank" if char == "_" else "", end) if is_heading or end - start > 2 else None
 
 
@@ -534,6 +535,8 @@ def _hash(cursor: Cursor, end: int) -> str | None:
     """Press #, INV#1043, PO# 77; not the sharp of "F#4"."""
     if end - cursor.at == 1 and _is_key(cursor):
         return "pound"
+    if end - cursor.at == 1 and cursor.text.startswith(" of ", end):  # "# of users"
+        return "number"
     is_named = cursor.touches_word and len(cursor.previous) > 1 and cursor.previous.isalpha()
     return "number" if is_named and _is_before_number(cursor, end) else None
 

@@ -302,7 +302,7 @@ BOOKS |= dict.fromkeys(
     Nehemiah Esther Job Psalm Psalms Proverbs Ecclesiastes Isaiah Jeremiah Lamentations Ezekiel Daniel Hosea
     Joel Amos Obadiah Jonah Micah Nahum Habakkuk Zephaniah Haggai Zechariah Malachi Matthew Mark Luke John
     Acts Romans Corinthians Galatians Ephesians Philippians Colossians Thessalonians Timothy Titus Philemon
-    Hebrews James Peter Jude Revelation Surah Sura Quran Koran"""),
+    Hebrews James Peter Jude Revelation Surah Sura Quran Qur'an Koran"""),
     "",
 )
 _MARKED = _SHORT_FORMS | _ABBREVIATIONS
@@ -345,7 +345,8 @@ ACRONYM_WORDS = words("""NASA NATO UNESCO UNICEF OPEC AIDS LASER RADAR SONAR SCU
     DARPA SWAT RAM ROM PIN SIM COVID SARS NASDAQ CRISPR BIOS LAN WAN ASEAN MENSA NIMBY YOLO FOMO ERISA DACA
     HIPAA LIDAR MIDI PIXAR IKEA FIAT EPCOT UNIX CAD DRAM POTUS FLOTUS ICANN""")
 ACRONYMS = _pairs("""JPEG JPG: jay peg; SQL: sequel; WYSIWYG: wizzy wig; OK: okay; TOEFL: toe full; ASCII:
-    askey; iOS: IOS; arXiv: archive; YoY: year over year; IMDb: IMDB;
+    askey; iOS: IOS; siRNA: SI RNA; miRNA: MI RNA; cfDNA: CF DNA; arXiv: archive; YoY: year over year; IMDb:
+    IMDB;
     CoV: COV; QoQ: quarter over quarter; MoM: month over month; pKa: PKA; PCIe:
     PCI E; NVMe: NVME; NOAA: Noah; SCSI: scuzzy; PhD: PHD; MSc: MSC; BSc: BSC; WWI WW1: World War
     One; WWII WW2: World War Two; GIF: giff; FICA: fie ka; MOMA: moma; SCOTUS: scotus; IPv4: IPV four;
@@ -446,7 +447,7 @@ SILENT = frozenset('"*_`«»‹›“”„‟•·‣⁃◦▪▫■□●○�
 JOINER = "\u200d"
 # Variation selectors, the keycap, skin tones.
 EMOJI_PARTS = frozenset("\ufe0f\ufe0e\u20e3\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff")
-EMOJI = _pairs("""😀 😃 😄 😁: grinning face; 😆: laughing face; 😅: nervous laugh; 😂: tears of joy; 🤣:
+EMOJI = _pairs("""☑: checked; 😀 😃 😄 😁: grinning face; 😆: laughing face; 😅: nervous laugh; 😂: tears of joy; 🤣:
     rolling on the floor laughing; 😊 ☺: smiling face; 🙂: slight smile; 🙃: upside-down smile; 😉: winking
     face; 😍: heart eyes; 🥰: smiling with hearts; 😘: blowing a kiss; 😎: smiling with sunglasses; 🤔:
     thinking face; 😐: neutral face; 🙄: rolling eyes; 😏: smirk; 😢: crying face; 😭: loudly crying face; 😡

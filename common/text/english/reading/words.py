@@ -62,7 +62,6 @@ _AND = re.compile(r"&([A-Z]{1,3})(?!\w)")
 _BLOOD = re.compile(r"\b(?:[Bb]lood|Rh|[Dd]onors?)\b")
 _LETTERED = words("""seats rows sections parts options groups items exhibits schedules lots units zones levels
     columns rooms lines teams steps figures tables classes categories""")
-_CLOSINGS = words("faithfully truly sincerely ever affectionately respectfully obediently")
 # What never follows an article; "a to-do list" goes on.
 _NO_NOUN = re.compile(
     r"\s(?:(?:to|is|are|was|and|or|equals|for|of|with|from|by|as|plus|minus|times|keys?|button)(?![\w'-])|[=+×]\s)"
@@ -478,8 +477,6 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
     if full and not (is_name and word.lower() in tables.IN_MESSAGES):
         if full in ("can't", "won't") and not _is_negated(cursor, end):
             full = word.lower()
-        if full == "years" and cursor.next(end) in _CLOSINGS:  # of a letter
-            full = "yours"
         return full if word.islower() else word if word.isupper() and len(word) < 5 else full.capitalize()
     if word in _BEHIND_NAMES and cursor.previous:
         return _BEHIND_NAMES[word]
