@@ -66,7 +66,7 @@ _DISTRICT = re.compile(r"[NSEWCM]\.D\.")  # of a court
 _VERSE_FOLLOWS = re.compile(r"\.?(?=\s\d{1,3}:\d)")
 _CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}[-/ ]?\d")
 _VALUE = re.compile(r":\s[$£€#]?\d")
-_NO_LABELS = words("mt ft st al")
+_NO_LABELS = tables.STOPPED_UNITS | words("mt ft st al")
 _NAME_FOLLOWS = re.compile(r" [A-Z][a-z]")
 _NAMES_IN_CAPITALS = frozenset((*tables.IN_MESSAGES, *tables.MONTH_NUMBERS, *tables.STOPPED_UNITS))
 # What a word cut short may be, in small letters; and those that it may be where it is written so.
@@ -207,7 +207,12 @@ def abbreviation(cursor: Cursor) -> Reading | None:
 def _label(cursor: Cursor) -> Reading | None:
     """Ht: 5'4", Wt: ___, Ref: 1234: before a colon."""
     word, key, end = cursor.word, cursor.word.lower(), cursor.word_end
-    if not word.istitle() or key not in tables.ABBREVIATIONS or key in _NO_LABELS or cursor.touches_word:
+    if (
+        not word.istitle()
+        or key not in tables.ABBREVIATIONS
+        or key in _NO_LABELS
+        or not cursor.is_after_blank
+    ):
         return None
     is_meant = _VALUE.match(cursor.text, end) and key not in tables.ALSO_WORDS
     is_meant = is_meant or (not is_known(key) and cursor.text[end + 1 :][:1] in ("", " "))

@@ -160,9 +160,13 @@ def pence_per(cursor: Cursor) -> Reading | None:
     return Reading(f"{say.decimal(m[1])} pence{per}", end) if is_meant else None
 
 
-@form(r"(\d{2,3}\.\d(?=p)|[1-9]\d?)(?:([pc])(?![\w'.])|s\.?\s?(\d{1,2})d(?:\.(?=\s[a-z]|[,;]))?(?!\w))")
+@form(
+    r"(\d{2,3}\.\d(?=p)|[1-9]\d?)(?:([pc])(?![\w'.])|s\.?\s?(\d{1,2})d(?:\.(?=\s[a-z]|[,;]))?(?!\w)|s(?!\w))"
+)
 def pence(cursor: Cursor, m: re.Match) -> str:
-    """50p, 25c; 10s. 6d., before 1971."""
+    """50p, 25c; 10s. 6d., £3 10s, before 1971."""
+    if m[0][-1] == "s":
+        return f"{say.integer(m[1])} shillings" if cursor.previous[:1] == "£" else ""
     if (
         m[2] == "p"
         and float(m[1]) < 13

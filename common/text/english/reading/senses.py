@@ -101,6 +101,8 @@ _ROWS = (
     ("reg", "", r"\s(?:opens|closes|ends|begins|starts|fees?|deadline|due|required|form)\b", "registration"),
     ("est", r"\b[A-Z]{3}\s", "", "estimate"),
     ("yrs*", "", r"\s(?:faithfully|truly|sincerely|ever|affectionately|respectfully|obediently)\b", "yours"),
+    ("Ex", "", r"\s[A-Z](?![\w'.])", "Exhibit"),
+    ("P", "", r"\d", "page"),
     ("vol", "", r"\sof\b", "volume"),
     ("occ", r"\b(?:dbl|double|sgl|single|max)\.?\s", "", "occupancy"),
     ("fl", _CENTURY, "", "Floor"),

@@ -447,7 +447,8 @@ SILENT = frozenset('"*_`«»‹›“”„‟•·‣⁃◦▪▫■□●○�
 JOINER = "\u200d"
 # Variation selectors, the keycap, skin tones.
 EMOJI_PARTS = frozenset("\ufe0f\ufe0e\u20e3\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff")
-EMOJI = _pairs("""☑: checked; 😀 😃 😄 😁: grinning face; 😆: laughing face; 😅: nervous laugh; 😂: tears of joy; 🤣:
+EMOJI = _pairs("""☑: checked;
+    😀 😃 😄 😁: grinning face; 😆: laughing face; 😅: nervous laugh; 😂: tears of joy; 🤣:
     rolling on the floor laughing; 😊 ☺: smiling face; 🙂: slight smile; 🙃: upside-down smile; 😉: winking
     face; 😍: heart eyes; 🥰: smiling with hearts; 😘: blowing a kiss; 😎: smiling with sunglasses; 🤔:
     thinking face; 😐: neutral face; 🙄: rolling eyes; 😏: smirk; 😢: crying face; 😭: loudly crying face; 😡
