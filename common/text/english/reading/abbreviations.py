@@ -130,7 +130,7 @@ def slashed_abbreviation(cursor: Cursor) -> Reading | None:
         return Reading(" ".join(map(letter_name, letters[0].split("/"))), letters.end()) if letters else None
     following = cursor.next(match.end())
     if match[0] == "c/o" and following.islower() and following not in CLOSED:
-        return Reading("complaining of", match.end())
+        return Reading("complains of", match.end())
     return Reading(_SLASHED_WORDS[match[0].lower()], match.end())
 
 
@@ -196,7 +196,14 @@ def abbreviation(cursor: Cursor) -> Reading | None:
         spoken = tables.ABBREVIATIONS[key]
     elif key in tables.WEEKDAYS and word[0].isupper():
         is_month = following.lower() in tables.MONTH_NUMBERS
-        if not (is_month or following in (",", ")", "(") or following[:1].isdecimal() or following.islower()):
+        is_end = not following and cursor.previous.lower() not in ("", "the", "a", "his", "her")
+        if not (
+            is_end
+            or is_month
+            or following in (",", ")", "(")
+            or following[:1].isdecimal()
+            or following.islower()
+        ):
             return None
         spoken = tables.WEEKDAYS[key]
     elif not (spoken := _whole(cursor, word, end, following)):

@@ -117,6 +117,13 @@ def amount(cursor: Cursor) -> Reading:
     is_bare = joint == "to" and not unit and not after
     named = (cursor.earlier if cursor.previous == ":" else cursor.previous).lower().rstrip(".")
     is_set = is_bare and (_is_set(cursor, numbers, end) or named in _HYPHENED)
+    if (
+        numbers == ["10", "4"]
+        and is_bare
+        and cursor.previous in ("", ":")
+        and text[end : end + 1] in ("", ",", ".", "!")
+    ):
+        return Reading("ten four", end)  # of the radio
     if is_bare and _is_code(cursor, numbers):  # "ISO-8859-1", "case #21-1484"
         code = " ".join(
             say.decimal(number)

@@ -103,6 +103,7 @@ _ROWS = (
     ("yrs*", "", r"\s(?:faithfully|truly|sincerely|ever|affectionately|respectfully|obediently)\b", "yours"),
     ("Ex", "", r"\s[A-Z](?![\w'.])", "Exhibit"),
     ("P", "", r"\d", "page"),
+    ("Bio", r"\b(?:of|in|AP|[Dd]ept\.?)\s", "", "Biology"),
     ("vol", "", r"\sof\b", "volume"),
     ("occ", r"\b(?:dbl|double|sgl|single|max)\.?\s", "", "occupancy"),
     ("fl", _CENTURY, "", "Floor"),

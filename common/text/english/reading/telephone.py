@@ -136,7 +136,9 @@ def code(cursor: Cursor, m: re.Match) -> str:
         is_code = True
     elif len(number) >= _MANY_DIGITS:
         is_code = not number.endswith("000")
-    elif before in _CODES or (before in _LINKS and cursor.earlier.lower() in _CODED):
+    elif (
+        before in _CODES or cursor.previous == "x-" or (before in _LINKS and cursor.earlier.lower() in _CODED)
+    ):
         is_code = True
     elif before == ":" and cursor.earlier == "#":
         is_code = len(number) > 4

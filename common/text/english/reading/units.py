@@ -85,7 +85,8 @@ THINGS = words("""film lens camera monitor screen display tv television battery 
     intervals timeout countdown vial syringe ampule dose pill tablet capsule mug jug carton crate keg
     sachet container bucket sack rope chain ladder bottles
     lot cans jars bags packs boxes tubes pouches cartons
-    breaker service clock format support hotline fuse panel burger patty USB LED SSD HDD HDMI GaN""")
+    breaker reload cooldown service clock format support hotline fuse panel burger patty
+    USB LED SSD HDD HDMI GaN""")
 _BEDROOMS = re.compile(r"\d\s?(?:BR|BD|bd|bed)")
 _BODY = words("arm leg knee hip shoulder ankle wrist hand foot eye ear lung side breast elbow")
 _LONG_THING = re.compile(
