@@ -39,7 +39,7 @@ _NOUNS = rf"\s(?!(?:{_OPEN})\b)[a-z]{{3,}}s(?!\w)"
 _NO_NOUN = rf"\b(?:an?|(?!(?:{'|'.join(sorted(CLOSED))})\s)[a-z]+)\s"
 _EVENTS = (
     r"\s(?:meeting|mtg|call|game|party|show|class|event|deadline|session|visit|appointment|appt|concert|flight|release"
-    r"|delivery|sale|election|primary)\b"
+    r"|demo|deck|standup|update|report|shift|quiz|trip|launch|hearing|vote|email|letter|memo|invoice|delivery|sale|election|primary)\b"
 )
 _AMOUNT = r"""\s?(?:[^\w\s]{0,2}(?:"|″|[-–]\d)|in\b|inch|of\b|scale\b|mm\b|ratio|[+*×÷=])"""
 _RATED = (

@@ -44,9 +44,9 @@ _NO_THINGS = (
 _NO_NOUN = re.compile("(?:s|ing|ed|ly)$")
 _GOES_ON = re.compile(r"[-:]|/(?![a-z])")
 _PER_SEVERAL = re.compile(r"\s?/\s?(?=\d[\d,.]*[kKM]?[ -]?[A-Za-z])")  # "$2.50/1M tokens"
-_PER_HEAD = re.compile(r"\s?(pppn|pp|pn|pcm|pw)(?!\w)")
+_PER_HEAD = re.compile(r"\s?(pppn|pp|pn|pcm|pw|EA)(?!\w)")
 _PER = {"pp": " per person", "pn": " per night", "pcm": " per calendar month", "pw": " per week"}
-_PER |= {"pppn": " per person per night"}
+_PER |= {"EA": " each", "pppn": " per person per night"}
 _TIMES = re.compile(r"\d:\d\d|\b(?:Mon|Tues?|Wed|Thu(?:rs)?|Fri|Sat|Sun)\b")
 _ZONE = re.compile(r"\s(?:[ECMP][SD]?T)\b")
 _PENCE = re.compile(r"(\d{1,3}(?:\.\d)?)p(?![\w'])")

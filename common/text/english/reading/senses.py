@@ -104,6 +104,7 @@ _ROWS = (
     ("Ex", "", r"\s[A-Z](?![\w'.])", "Exhibit"),
     ("P", "", r"\d", "page"),
     ("Bio", r"\b(?:of|in|AP|[Dd]ept\.?)\s", "", "Biology"),
+    ("pres", r"\d\s?[-–]\s?", "", "present"),
     ("vol", "", r"\sof\b", "volume"),
     ("occ", r"\b(?:dbl|double|sgl|single|max)\.?\s", "", "occupancy"),
     ("fl", _CENTURY, "", "Floor"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading.cursor import Cursor, Rule, form
@@ -35,6 +36,7 @@ _WHILE = words("in every for after within")
 _LASTING = words("in for every after within x ×")
 _HOURS = re.compile(r"\d\s?(?:h|hrs?|s|secs?)\b")
 _SUBJECTS = words("the a I he she it we they his her my our ,")
+_EXPECTED = words("ETA ETD STA STD ATA ATD")
 _BEFORE_TIME = words("arr dep at by until till from before after since around about to and between , (")
 
 
@@ -118,6 +120,13 @@ def military_time(cursor: Cursor, m: re.Match) -> str:
     """0600 hours, at 1430 hrs."""
     said = _military(cursor, m[1], m[2])
     return f"{said} hours" if said else ""
+
+
+@form(r"([01]\d|2[0-3])([0-5]\d)(?![\w.]|[,:/-]\d)")
+def expected_time(cursor: Cursor, m: re.Match) -> str:
+    """ETD 0915, ETA: 1140."""
+    before = cursor.earlier if cursor.previous == ":" else cursor.previous
+    return _military(replace(cursor, previous="at"), m[1], m[2]) if before in _EXPECTED else ""
 
 
 @form(r"([01]\d|2[0-3])([0-5]\d)\s?(GMT|UTC|CET|CEST|BST|IST|EST|EDT|CST|CDT|PST|PDT|JST|Zulu)(?!\w)")
@@ -257,6 +266,7 @@ TIMES: tuple[Rule, ...] = (
     dotted_hour,
     hour,
     military_time,
+    expected_time,
     zoned_time,
     early_time,
     short_half,
