@@ -196,7 +196,7 @@ def _is_code(cursor: Cursor, numbers: list[str]) -> bool:
     ):
         return False
     named = cursor.previous.lower().rstrip(".")
-    is_numbered = named in _NUMBERED
+    is_numbered = named in _NUMBERED or (len(numbers[1]) > 4 and numbers[1].isdecimal())  # "44-20193"
     is_apart = len(numbers[1]) - len(numbers[0]) > (len(numbers[1]) < 3)
     is_apart = is_apart or (named not in _ROOMS and float(numbers[1]) < float(numbers[0]))  # "Office 9-5"
     is_decimal = any("." in number for number in numbers)  # "Llama-3.1-70B"

@@ -54,6 +54,7 @@ _SENTENCE_ENDS = (".", ",", ";", ":", "?", "!", ")", "&", '"', "(", "-", "–", 
 _FULL_KINDS = frozenset(tables.STREETS.values())
 _SMALL_KINDS = words("st str ave av blvd rd ln hwy pkwy")
 _ALSO_NAMES = words("Pl Ct Ter Cir Sq Way Pt Trl")
+_ORDINALS = words("first third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth")
 _COUNTY_ROADS = words("Rd Road Hwy Highway Rte Route")
 _NO_NAMES = words("dr mr mrs ms st the a an my our your his her their this that is was")
 _CITIES = words("""Chicago Boston Houston Phoenix Dallas Austin Denver Seattle Portland Atlanta Miami Detroit
@@ -170,7 +171,7 @@ def designator(cursor: Cursor) -> Reading | None:
     if (
         name == "Floor"
         and cursor.previous[-2:] in ("st", "nd", "rd", "th")
-        and cursor.previous[0].isdecimal()
+        and (cursor.previous[0].isdecimal() or cursor.previous.lower() in _ORDINALS)
     ):
         return Reading(name + (cursor.last_stop(end) if cursor.behind_word == "." else ""), end)
     is_lettered = name in ("Apartment", "Suite", "Room", "Building", "Floor")

@@ -29,7 +29,7 @@ _TIMED = words(
     rest wait elapsed eta"""
 )
 _COOKED = re.compile(
-    r"\b(?:[Bb]ake|[Bb]roil|[Ss]immer|[Bb]oil|[Cc]ook|[Oo]ven|[Rr]oast|[Ff]ry|[Mm]icrowave|[Ss]team)\b"
+    r"\b(?:[Bb]ake|[Bb]roil|[Ss]immer|[Bb]oil|[Cc]ook|[Oo]ven|[Rr]oast|[Rr]est|[Cc]hill|[Pp]roof|[Ff]ry|[Mm]icrowave|[Ss]team)\b"
 )
 _LATE = words("late early delay left remaining")
 _WHILE = words("in every for after within")
