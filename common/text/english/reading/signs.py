@@ -612,8 +612,10 @@ def _section(cursor: Cursor, end: int) -> str:
     return tables.SYMBOLS[cursor.char] + ("s" if end - cursor.at > 1 else "")
 
 
-def _compared(cursor: Cursor, end: int) -> str | None:
-    """<5."""
+def _compared(cursor: Cursor, end: int) -> str | Reading | None:
+    """<5; ">>" of another speaker, in subtitles."""
+    if end - cursor.at == 2 and cursor.char == ">" and cursor.previous in ("", "]"):
+        return Reading("", end)
     return {"<": "less than", ">": "greater than"}[cursor.char] if _is_before_number(cursor, end) else None
 
 

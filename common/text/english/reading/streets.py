@@ -54,6 +54,7 @@ _SENTENCE_ENDS = (".", ",", ";", ":", "?", "!", ")", "&", '"', "(", "-", "–", 
 _FULL_KINDS = frozenset(tables.STREETS.values())
 _SMALL_KINDS = words("st str ave av blvd rd ln hwy pkwy")
 _ALSO_NAMES = words("Pl Ct Ter Cir Sq Way Pt Trl")
+_EXCLAIMED = words("Well Okay Yeah Yes Thanks Sorry Hello Hey Wow Please Look Wait Mom Dad Man God")
 _ORDINALS = words("first third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth")
 _COUNTY_ROADS = words("Rd Road Hwy Highway Rte Route")
 _NO_NAMES = words("dr mr mrs ms st the a an my our your his her their this that is was")
@@ -236,7 +237,10 @@ def state(cursor: Cursor) -> Reading | None:
     following = cursor.next(cursor.word_end)
     if word == "MD" and not has_code and cursor.earlier not in _CITIES_OF_MD:  # a doctor
         return None
-    if word in tables.STATES_ALSO_WORDS and (cursor.is_shouted or not following[:1].isdecimal()):
+    is_place = is_behind_comma and word != "OK" and following in ("", ",", ".", ")", ";")
+    is_place = is_place and cursor.earlier[1:].islower() and cursor.earlier not in _EXCLAIMED
+    is_place = is_place or following[:1].isdecimal()
+    if word in tables.STATES_ALSO_WORDS and (cursor.is_shouted or not is_place):
         return None
     if following[:1].isupper() or cursor.behind_word in ("'", "-", "&"):
         return None
