@@ -234,7 +234,7 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
         if _BEGINS_WITH_TIME.match(text, start, end):  # "At 5 a.m. Mr. Smith left."
             return False
         zone = next_word.isupper() and 2 <= len(next_word) <= 4
-        return not zone and next_word.lower() not in _AFTER_TIME
+        return not zone and next_word.lower().rstrip(".") not in _AFTER_TIME
     return next_word.lower() in _STARTERS  # with a full stop it is an initial, and no starter
 
 

@@ -306,7 +306,7 @@ def _is_abbreviated(cursor: Cursor, word: str, key: str, end: int, following: st
     if key in tables.BEFORE_NUMBERS and not is_number:
         is_small = following.islower() and len(following) > 1 and key in _ROMAN_IN_SMALL
         is_roman = (following.isupper() or is_small) and say.roman(following.upper()) is not None
-        is_counted = key in ("pp", "vols") and cursor.previous.isdecimal()  # "320 pp."
+        is_counted = key in ("pp", "pgs", "vols") and cursor.previous.isdecimal()  # "320 pp."
         if not (is_roman or is_code or is_counted) and (
             key == "no" or not _BRACKETED_NUMBER.match(cursor.text, end)
         ):

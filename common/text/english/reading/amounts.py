@@ -14,7 +14,7 @@ from melforge.common.text.english.reading.units import LETTERED, bare_per_unit, 
 from melforge.common.text.english.reading.word_classes import FINITE
 from melforge.common.text.english.word_parts import words
 
-_RANGE = re.compile(rf"(?:-|\s?–\s?|—)({N})(?![-\d])")
+_RANGE = re.compile(rf"(?:-|\s?–\s?|—)({N})(?![-\d]|(?:st|nd|rd|th)\b)")
 _SPACED_RANGE = re.compile(rf"\s-\s({N})(?![-\d])")
 _SPACED_THOUSANDS = re.compile(
     r"[1-9]\d{0,2}([ \u00a0\u2009\u202f])\d{3}(?:\1\d{3}){0,5}(?![\w-]|[.,:/]\d|\1\d)"

@@ -49,6 +49,7 @@ _PER = {"pp": " per person", "pn": " per night", "pcm": " per calendar month", "
 _PER |= {"EA": " each", "pppn": " per person per night"}
 _TIMES = re.compile(r"\d:\d\d|\b(?:Mon|Tues?|Wed|Thu(?:rs)?|Fri|Sat|Sun)\b")
 _ZONE = re.compile(r"\s(?:[ECMP][SD]?T)\b")
+_BEFORE_TIMES, _FOR_EACH = words("by til till until before after around"), words("each per a an apiece")
 _PENCE = re.compile(r"(\d{1,3}(?:\.\d)?)p(?![\w'])")
 _NOTES = re.compile(r"(\d0)s(?!\w)")
 
@@ -171,7 +172,11 @@ def pence(cursor: Cursor, m: re.Match) -> str:
         m[2] == "p"
         and float(m[1]) < 13
         and not cursor.is_british
-        and (cursor.is_near(_TIMES) or _ZONE.match(cursor.text, m.end()))
+        and (
+            cursor.is_near(_TIMES)
+            or _ZONE.match(cursor.text, m.end())
+            or (cursor.previous.lower() in _BEFORE_TIMES and cursor.next(m.end()) not in _FOR_EACH)
+        )
     ):
         return f"{say.integer(m[1])} PM"  # "6p yoga, 7:30 dinner"
     if m[2] == "c":

@@ -42,7 +42,7 @@ _OF_PATIENTS = r"\s(?:c/o\b|w/|with\b|is|was|has|had|states|denies|reports|prese
 # fits counts. Behind a word stands its full stop, or with a star perhaps none.
 _ROWS = (
     ("b", _BEGUN, r"\s\d", "born"),
-    ("b", "^", _YEAR, "born"),
+    ("b B", "^", _YEAR, "born"),
     ("b", "", _SURE_YEAR, "born"),
     ("d", _BEGUN, r"\s\d", "died"),
     ("d", "^", _YEAR, "died"),
@@ -100,6 +100,9 @@ _ROWS = (
     ("resp", "", r"\sto\b", "responding"),
     ("reg", "", r"\s(?:opens|closes|ends|begins|starts|fees?|deadline|due|required|form)\b", "registration"),
     ("est", r"\b[A-Z]{3}\s", "", "estimate"),
+    ("est", "", r"\sof\b", "estimate"),
+    ("adv*", r"\b(?:[Ww]ind|[Ff]lood|[Hh]eat|[Ff]rost|[Ww]inter|[Ss]torm|[Tt]ravel)\s", "", "advisory"),
+    ("Tr", "", r"\s\d", "track"),
     ("yrs*", "", r"\s(?:faithfully|truly|sincerely|ever|affectionately|respectfully|obediently)\b", "yours"),
     ("Ex", "", r"\s[A-Z](?![\w'.])", "Exhibit"),
     ("P", "", r"\d", "page"),

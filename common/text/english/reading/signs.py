@@ -105,6 +105,7 @@ _DECADE = re.compile(r"'\d\ds?(?!\w)")
 _RATING = re.compile(r"(?:4\.00?|5\.0|5|10|100)(?!\w|[.,/]\d)")
 _SHORT_MONTHS = [*(name[:3] for name in tables.MONTHS), "Sept"]
 _MONTH = "|".join([*tables.MONTHS, *_SHORT_MONTHS])
+_ORDINAL_AHEAD = re.compile(r"\s\d{1,4}(?:st|nd|rd|th)\b")
 _DATE_AHEAD = re.compile(
     rf"\s?(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\.?,?\s)?(?:\d{{1,2}}\s)?(?:{_MONTH})\b\.?\s\d"
 )
@@ -374,6 +375,7 @@ def dash(cursor: Cursor) -> Reading | None:
         is_minus = (
             following[:1].isdecimal()
             and not _DATE_AHEAD.match(text, end)
+            and not _ORDINAL_AHEAD.match(text, end)
             and (has_digit or cursor.previous[:1] == "^" or len(cursor.previous) == 1)
         )
         is_term = _is_variable(cursor.previous) or cursor.previous[:1] in tables.SUPERSCRIPTS

@@ -70,7 +70,7 @@ _LETTER_FOLLOWS = re.compile(r",\s(?:and\s|or\s)?[b-z](?!\w)")
 _OR = words("he his him she her")
 _PRONOUNS = {("he", "him"), ("she", "her"), ("him", "his"), ("her", "hers")}
 _SHORT_FORMS = tables.SHORT_FORMS | tables.SHORTENED
-_NO_ACRONYMS = words("QTY AMT ACCT APPT ATTN PKG")
+_NO_ACRONYMS = words("QTY AMT ACCT APPT ATTN")
 _BEHIND_NAMES = {"Jr": "Junior", "Sr": "Senior"}
 # A word in small letters before a blank, which is no Roman numeral; and what a rule or `plain` changes.
 _SHORTEST_WORDS = "|".join(sorted(SMALL_WORDS - _NOT_ORDINARY - {"am"}))
@@ -478,7 +478,8 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
     if full and not (is_name and word.lower() in tables.IN_MESSAGES):
         if full in ("can't", "won't") and not _is_negated(cursor, end):
             full = word.lower()
-        is_acronym = word.isupper() and len(word) < 5 and word not in _NO_ACRONYMS
+        is_acronym = word not in _NO_ACRONYMS or not cursor.is_after_blank or cursor.behind_word in ("_", "-")
+        is_acronym = word.isupper() and len(word) < 5 and is_acronym
         return full if word.islower() else word if is_acronym else full.capitalize()
     if word in _BEHIND_NAMES and cursor.previous:
         return _BEHIND_NAMES[word]
