@@ -127,7 +127,7 @@ _ROWS = (
     ("inc*", r"\(", r"\s", "including"),
     ("sp spp", r"\b[A-Z][a-z]{3,}\s|\d\s", "", "species"),
     ("adv*", r"[$£€]\d+\s", "", "advance"),
-    ("no", "", r"\sof\b(?!\scourse)|:\s?\d", "number"),
+    ("no", "", r"\sof\b(?!\scourse)|:\s?\S", "number"),
     ("nos", "", r"\sof\b(?!\scourse)|:\s?\d", "numbers"),
     ("nr", "", r"\s[a-z]", "near"),
     ("nr*", "", r"\s(?:[A-Z]|\d+(?:st|nd|rd|th)\b)", "near"),

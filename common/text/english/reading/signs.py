@@ -73,6 +73,7 @@ _BEFORE_OPERATOR = frozenset("0123456789)")
 _NUMBER_WORDS = words("one two three four five six seven eight nine ten eleven twelve noon midnight")
 _BEFORE_DOLLARS = _NUMBER_WORDS | words("in of into many cost costs")
 _LENGTHS = re.compile(r"\d{1,5}(?:\.\d+)?\s?(?:\"|″|in|cm|mm|m|ft|inch|inches|feet)")
+_GRID = re.compile(r"\s?\d+\s(?:factorial|design|matrix|matrices|grid|array|board|table)\b")
 _LARGE_SIZE = re.compile(r"\d{3,4}\s×\s\d{3,4}\s?")
 _STARRED = words("hotel hotels rated rating ratings review reviews resort resorts service out")
 _DECIMALS = re.compile(r"\d{1,4}(?![\w.]\d)")
@@ -690,7 +691,11 @@ def named(cursor: Cursor) -> Reading:
         is_one = cursor.previous == "1" or cursor.next(start + 1).islower()  # "a 5★ hotel"
         return Reading("star" if is_one else "stars", start + 1)
     if char == "×" and not cursor.is_equation:
-        is_size = _LENGTHS.fullmatch(cursor.previous) or _LARGE_SIZE.fullmatch(text[start - 5 : start + 6])
+        is_size = (
+            _GRID.match(text, start + 1)
+            or _LENGTHS.fullmatch(cursor.previous)
+            or _LARGE_SIZE.fullmatch(text[start - 5 : start + 6])
+        )
         if is_size:
             return Reading("by", start + 1)  # "3 in × 5 in", "2796 × 1290"
     if char in tables.SYMBOLS and char not in tables.EMOJI:

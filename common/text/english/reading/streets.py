@@ -103,9 +103,8 @@ def direction(cursor: Cursor) -> Reading | None:
         return None
     end, following = m.end(), cursor.next(m.end())
     is_two = m[1] is not None
-    if cursor.previous.lower().rstrip("s") in ("wind", "gust") and (
-        following[:1].isdecimal() or following == "at"
-    ):
+    before = cursor.earlier if cursor.previous == ":" else cursor.previous
+    if before.lower().rstrip("s") in ("wind", "gust") and (following[:1].isdecimal() or following == "at"):
         return Reading(
             "".join(_DIRECTIONS[letter] for letter in (m[1], m[2], m[3]) if letter).capitalize(), end
         )
