@@ -79,6 +79,7 @@ _JOURNALS = words("""phys rev lett mod chem soc am proc natl acad sci biol mol j
 _CITED_FOLLOWS = re.compile(
     r"\s(?:\d|(?:[A-Z][a-z]{0,6}|[A-Z]{1,3})\.\s?[\d(,A-Z]|of\s|(?:USA,?\s|[A-Z](?:,?\s|-))\d)"
 )
+_TO_TIME = re.compile(r"\s[-–—]\s?\d")  # "8 a.m. - 5 p.m."
 _SHILLINGS = re.compile(r"\d{1,2}[ls]")
 _LOOK_BACK = 24  # characters before a full stop that decide on it: room for every abbreviation
 _WRAP_WIDTH = 60  # lines of prose are not wrapped to fewer columns than this
@@ -199,7 +200,7 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
         return not (lowercase and capitals) and text[following.start(1) : following.start(1) + 1] != "."
 
     *earlier, word = before.split() or [""]
-    word = word.lstrip(_OPENING)
+    word = word.lstrip(_OPENING).rpartition("–")[2]
     if not earlier and mark.start() - start < _LOOK_BACK and _ITEM_NUMBER.fullmatch(word):
         return False  # the number of an item: "1. Wash your hands."
     if word == "1" and earlier and earlier[-1].endswith(":"):  # "In order: 1. Leeds"
@@ -231,6 +232,8 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
     if is_span and next_word[1:2].islower():  # "ETA 20 min. Traffic is bad."
         return next_word.lower().rstrip(".") not in _AFTER_TIME
     if key in ("a.m", "p.m"):
+        if _TO_TIME.match(text, end):
+            return False
         if _BEGINS_WITH_TIME.match(text, start, end):  # "At 5 a.m. Mr. Smith left."
             return False
         zone = next_word.isupper() and 2 <= len(next_word) <= 4

@@ -70,7 +70,7 @@ def iso_date(cursor: Cursor, m: re.Match) -> str:
     return f"{spoken}," if spoken and _TIME_FOLLOWS.match(cursor.text, m.end()) else spoken
 
 
-@form(r"(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d{2})(?![\w/]|[.,-]\d)")
+@form(r"(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d{2})(?![\w/]|[.,-]\d(?!\d?/\d))")
 def date(cursor: Cursor, m: re.Match) -> str:
     """3/4/2021, 4.3.2021; the month first where both are possible, or in Britain the day."""
     if len(m[4]) == 2 and m[2] == "." and len(m[0]) < 8:  # a version
@@ -104,7 +104,8 @@ def iso_month(cursor: Cursor, m: re.Match) -> str:
 def month_of_year(cursor: Cursor, m: re.Match) -> str:
     """5/2020, exp. 09/27."""
     is_last_day = m[2] in ("30", "31") and calendar.monthrange(2001, int(m[1]))[1] == int(m[2])
-    is_card = cursor.previous.lower().rstrip(".") in ("exp", "expires", "expiry") and not is_last_day
+    before = cursor.earlier if cursor.previous == ":" else cursor.previous
+    is_card = before.lower().rstrip(".") in ("exp", "expires", "expiry") and not is_last_day
     if len(m[2]) == 2 and not is_card:
         return ""
     return f"{tables.MONTHS[int(m[1]) - 1]} {say.year(full_year(m[2]))}"

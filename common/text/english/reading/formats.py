@@ -399,7 +399,7 @@ def aged(cursor: Cursor, m: re.Match) -> str:
 @form(r"(\d{1,2})((?:\s?(?i:[ap]m))?)/(\d{1,2})[cC](?!\w)")
 def in_two_zones(cursor: Cursor, m: re.Match) -> str:
     """8/7c, 9PM/8C, of television."""
-    return f"{say.cardinal(int(m[1]))}{m[2].upper()}, {say.cardinal(int(m[3]))} central"
+    return f"{say.cardinal(int(m[1]))} {m[2].strip().upper()}, {say.cardinal(int(m[3]))} central"
 
 
 @form(r"(\d{1,3}|1099)s(?![\w']|\s+of\b)")
@@ -434,6 +434,7 @@ def factorial(cursor: Cursor, m: re.Match) -> str:
 NUMBERS: tuple[Rule, ...] = (
     *DATES,
     verse,
+    in_two_zones,
     *TIMES,
     *(
         airliner,
@@ -469,7 +470,6 @@ NUMBERS: tuple[Rule, ...] = (
         slashed_numbers,
         days_with_months,
         aged,
-        in_two_zones,
         sound,
         fraction,
         short_fraction,

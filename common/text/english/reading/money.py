@@ -104,7 +104,7 @@ def said_price(cursor: Cursor, prices: list, currency: str) -> Reading:
     end = prices[-1][2]
     if cursor.text.startswith(f" {many}", end) and not cursor.text[end + len(many) + 1 :][:1].isalnum():
         end += len(many) + 1  # "$5 million dollars"
-    per, end = per_unit(cursor, end)
+    per, end = per_unit(cursor, end + 2 * cursor.text.startswith("/-", end))  # "Rs. 500/-"
     if not per and (head := _PER_HEAD.match(cursor.text, end)):  # "£499pp"
         per, end = per_unit(cursor, head.end())  # "€22 pp/night"
         per = _PER[head[1]] + per

@@ -102,6 +102,7 @@ _ROWS = (
     ("est", r"\b[A-Z]{3}\s", "", "estimate"),
     ("est", "", r"\sof\b", "estimate"),
     ("adv*", r"\b(?:[Ww]ind|[Ff]lood|[Hh]eat|[Ff]rost|[Ww]inter|[Ss]torm|[Tt]ravel)\s", "", "advisory"),
+    ("Tab", "", r"\s\d", "table"),
     ("Tr", "", r"\s\d", "track"),
     ("yrs*", "", r"\s(?:faithfully|truly|sincerely|ever|affectionately|respectfully|obediently)\b", "yours"),
     ("Ex", "", r"\s[A-Z](?![\w'.])", "Exhibit"),

@@ -330,7 +330,8 @@ def dash(cursor: Cursor) -> Reading | None:
         after.isdecimal() or _TIME_AHEAD.match(text, end)
     ):
         return Reading("to", end)
-    if cursor.previous.lower() in _FULL_WEEKDAYS and following.lower() in _FULL_WEEKDAYS:
+    is_day = cursor.previous.lower() in _FULL_WEEKDAYS or "/" in cursor.previous[1:]  # "Mon 5/6-Fri 5/10"
+    if is_day and following.lower() in _FULL_WEEKDAYS | tables.WEEKDAYS.keys():
         return Reading("to", end)
     if _is_numeral_range(cursor, following) or _CLAUSES.match(text, cursor.at - 2):
         return Reading("to", end)

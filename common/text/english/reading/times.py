@@ -144,6 +144,13 @@ def _military(cursor: Cursor, hour: str, minute: str) -> str:
     return f"{oh}{say.cardinal(int(hour))} {say.two_digits(int(minute)) if minute != '00' else 'hundred'}"
 
 
+@form(r"([01]\d|2[0-3])([0-5]\d)\s?[-–]\s?([01]\d|2[0-4])([0-5]\d)\s?(?:hours|hrs|h)(?!\w)")
+def military_range(cursor: Cursor, m: re.Match) -> str:
+    """1300-1500 hrs."""
+    first, last = (_military(replace(cursor, previous=""), *pair) for pair in (m.group(1, 2), m.group(3, 4)))
+    return f"{first} to {last} hours"
+
+
 @form(
     r"(0[1-9])([0-5]\d)(?:(?!\w|\s?[-–]\s?\d|[.,:/]\d)"
     r"|\s?[-–]\s?([01]\d|2[0-3])([0-5]\d)(?:\s?(hours|hrs|h))?(?![\w-]))"
@@ -266,6 +273,7 @@ TIMES: tuple[Rule, ...] = (
     dotted_hour,
     hour,
     military_time,
+    military_range,
     expected_time,
     zoned_time,
     early_time,
