@@ -200,7 +200,9 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
         return not (lowercase and capitals) and text[following.start(1) : following.start(1) + 1] != "."
 
     *earlier, word = before.split() or [""]
-    word = word.lstrip(_OPENING).rpartition("–")[2]
+    word = word.lstrip(_OPENING)
+    if "–" in word and word[-1].isalpha():  # "Dec. 25th–Jan. 1st"
+        word = word.rpartition("–")[2]
     if not earlier and mark.start() - start < _LOOK_BACK and _ITEM_NUMBER.fullmatch(word):
         return False  # the number of an item: "1. Wash your hands."
     if word == "1" and earlier and earlier[-1].endswith(":"):  # "In order: 1. Leeds"

@@ -39,6 +39,7 @@ _ALIKE = {
     **dict(zip("⁄∕、，‚،。।；؛：∶！？؟・【】（）˚∗∼⁓", "//,,,,..;;::!?? ()()°*~~", strict=True)),
     **dict.fromkeys("「」『』", '"'),
 }
+_OVER = {"\u0304": " bar", "\u0305": " bar", "\u0302": " hat"}
 _PLAIN_MARKS = frozenset(".,()/°'\u2044 $%&+-=<>@#*~")  # what letters and signs of full width are made of
 _WORD_BREAKS = frozenset(f"\u00ad\u200b\ufeff{FILL}")  # invisible, and nothing is lost
 _NOT_CLEAN = re.compile("[^\t-\r -~]")
@@ -196,6 +197,8 @@ def _clean_char(char: str, out: list[str], left_out: list[LeftOut], position: in
     if category in ("Mn", "Me"):
         if out and len(joined := unicodedata.normalize("NFC", out[-1] + char)) == 1:
             out[-1] = joined
+        elif char in _OVER and out and out[-1].isascii() and out[-1].isalpha():  # "x̄"
+            return _OVER[char]
         elif not out or out[-1].isspace():  # on nothing
             left_out.append(LeftOut(char, position, char))
         return ""

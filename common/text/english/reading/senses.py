@@ -103,6 +103,7 @@ _ROWS = (
     ("est", "", r"\sof\b", "estimate"),
     ("adv*", r"\b(?:[Ww]ind|[Ff]lood|[Hh]eat|[Ff]rost|[Ww]inter|[Ss]torm|[Tt]ravel)\s", "", "advisory"),
     ("Tab", "", r"\s\d", "table"),
+    ("pred", r"%\s", "", "predicted"),
     ("Tr", "", r"\s\d", "track"),
     ("yrs*", "", r"\s(?:faithfully|truly|sincerely|ever|affectionately|respectfully|obediently)\b", "yours"),
     ("Ex", "", r"\s[A-Z](?![\w'.])", "Exhibit"),

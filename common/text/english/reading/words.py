@@ -303,6 +303,13 @@ def act_and_scene(cursor: Cursor, m: re.Match) -> str:
     return f"{say.cardinal(act)} {say.cardinal(scene)}{' ' + say.integer(m[3]) if m[3] else ''}"
 
 
+@form(r"([cmkd]?m|in|ft|mi|yd)([²³])(?!\w)")
+def bare_area(cursor: Cursor, m: re.Match) -> str:
+    """Cm², in³."""
+    is_bare = not (cursor.touches_word or cursor.is_equation or cursor.previous[-1:].isdecimal())
+    return f"{'square' if m[2] == '²' else 'cubic'} {plural_unit(unit_name(m[1]) or '')}" if is_bare else ""
+
+
 def joined_capitals(cursor: Cursor) -> Reading | None:
     """R&D, AT&T."""
     if cursor.behind_word != "&" or not cursor.word.isupper():
@@ -449,6 +456,7 @@ WORDS: tuple[Rule, ...] = (
         quotient,
         letters_and_decimal,
         act_and_scene,
+        bare_area,
         in_notation,
         numero,
         word_with_digits,
