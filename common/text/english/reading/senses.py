@@ -14,12 +14,16 @@ _LOOK_BACK = 30  # characters
 _MONTH = r"[A-Z][a-z]{2,8}\.?"
 _DAY = rf"\s(?:ca?\.\s?)?(?:\d{{1,2}}\s{_MONTH}\s|{_MONTH}\s\d{{1,2}},\s)?"
 _YEAR = rf"{_DAY}\d{{3,4}}(?!\d)"
+_PLACE_AND_YEAR = r"\s[A-Z][A-Za-z]+(?:,\s[A-Z][\w.]+)?,\s(?:1\d|20)\d\d(?!\d)"
 _SURE_YEAR = rf"{_DAY}(?:1\d|20)\d\d(?!\d|,\d)"
 _BEGUN = r"[(;,]\s?"
 _CENTURY = r"(?<!\w)\d{1,2}(?:st|nd|rd|th|d)[\s-]"
 _NUMBER = r":?\s?[+(]?\d"
 _BEATEN = r"\s[A-Z][a-z][\w' -]{0,30},?\s(?:\d{1,3}[-–]\d|(?:T?KO|UD|SD)\b)"
-_TRAVEL = r"\s?(?:[A-Z]{3}\b|\d|[A-Z][a-z]+\s\d{1,2}:\d\d|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\b)"
+_TRAVEL = (
+    r"\s?(?:[A-Z]{3}\b|(?:Gate|Terminal|Platform)\b"
+    r"|\d|[A-Z][a-z]+\s\d{1,2}:\d\d|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\b)"
+)
 _COUNTIES = (
     r"\s(?:Antrim|Armagh|Carlow|Cavan|Clare|Cork|Derry|Donegal|Down|Dublin|Durham|Fermanagh|Galway|Kerry|Kildare"
     r"|Kilkenny|Laois|Leitrim|Limerick|Longford|Louth|Mayo|Meath|Monaghan|Offaly|Roscommon|Sligo|Tipperary|Tyrone"
@@ -36,7 +40,10 @@ _ONTO = (
     r"\s(?:on|onto|at|@)\s(?:[A-Z][a-z]|\d+(?:st|nd|rd|th)\b"
     r"|(?:the\s)?(?:\w+\s)?(?:light|stop|corner|fork)\b)"
 )
-_OF_PATIENTS = r"\s(?:c/o\b|w/|with\b|is|was|has|had|states|denies|reports|presents|complains)\b"
+_OF_PATIENTS = (
+    r"\s(?:c/o\b|w/|with\b|is|was|has|had|seen|given|denied|presented|reported"
+    r"|states|denies|reports|presents|complains)\b"
+)
 
 # Words (with a capital: only so written), what stands before, what behind, what is said. The first row that
 # fits counts. Behind a word stands its full stop, or with a star perhaps none.
@@ -46,6 +53,8 @@ _ROWS = (
     ("b", "", _SURE_YEAR, "born"),
     ("d", _BEGUN, r"\s\d", "died"),
     ("d", "^", _YEAR, "died"),
+    ("b B", rf"^|{_BEGUN}", _PLACE_AND_YEAR, "born"),
+    ("d", rf"^|{_BEGUN}", _PLACE_AND_YEAR, "died"),
     ("d", "", _SURE_YEAR, "died"),
     ("m", _BEGUN, r"\s\d", "married"),
     ("m", "^", _YEAR, "married"),
@@ -104,6 +113,8 @@ _ROWS = (
     ("adv*", r"\b(?:[Ww]ind|[Ff]lood|[Hh]eat|[Ff]rost|[Ww]inter|[Ss]torm|[Tt]ravel)\s", "", "advisory"),
     ("Tab", "", r"\s\d", "table"),
     ("pred", r"%\s", "", "predicted"),
+    ("rec", "", r":\s?\d", "recommended"),
+    ("arr*", "", _TRAVEL, "arrives"),
     ("Tr", "", r"\s\d", "track"),
     ("yrs*", "", r"\s(?:faithfully|truly|sincerely|ever|affectionately|respectfully|obediently)\b", "yours"),
     ("Ex", "", r"\s[A-Z](?![\w'.])", "Exhibit"),

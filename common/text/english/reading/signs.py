@@ -106,6 +106,7 @@ _DECADE = re.compile(r"'\d\ds?(?!\w)")
 _RATING = re.compile(r"(?:4\.00?|5\.0|5|10|100)(?!\w|[.,/]\d)")
 _SHORT_MONTHS = [*(name[:3] for name in tables.MONTHS), "Sept"]
 _MONTH = "|".join([*tables.MONTHS, *_SHORT_MONTHS])
+_BLANK_PARTS = re.compile(r"_{2,}(?:\s?[-/.]\s?_{2,})+")
 _ORDINAL_AHEAD = re.compile(r"\s\d{1,4}(?:st|nd|rd|th)\b")
 _DATE_AHEAD = re.compile(
     rf"\s?(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\.?,?\s)?(?:\d{{1,2}}\s)?(?:{_MONTH})\b\.?\s\d"
@@ -418,6 +419,8 @@ def drawn_line(cursor: Cursor) -> Reading | None:
     if char not in _DRAWN:
         return None
     end = _row(cursor, char)
+    if char == "_" and (parts := _BLANK_PARTS.match(cursor.text, start)):  # "___-__-____"
+        return Reading("blank", parts.end())
     is_heading = char == "#" and (start == 0 or cursor.text[start - 1] == "\n")
     is_heading = is_heading and not cursor.text.startswith("# of ", start)
     return Reading("blank" if char == "_" else "", end) if is_heading or end - start > 2 else None

@@ -53,7 +53,7 @@ _UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm 
     piece; µL μL uL: microliter; mM: millimolar; µM μM: micromolar; nM: nanomolar; ng: nanogram; kDa:
     kilodalton; pct: percent; cts: cent; sqft: square foot; sqm: square meter; Mbit: megabit; kbit:
     kilobit; Gbit: gigabit; Sv: sievert; mSv: millisievert; µSv μSv: microsievert; cwt: hundredweight;
-    doz.: dozen; nts.: night; pk.: pack; pr.: pair; mt: metric ton; mK: millikelvin; µK: microkelvin; GAL:
+    doz.: dozen; nts. nt.: night; pk.: pack; pr.: pair; mt: metric ton; mK: millikelvin; µK: microkelvin; GAL:
     gallon; reb rebs: rebound; ast: assist; bd: bed; ba: bath; BR: bedroom; ov: over; wkt wkts: wicket;
     mag: magnitude; ppg: point per
     game; rpg: rebound per game; apg: assist per game; dm: decimeter; mEq:
@@ -238,7 +238,8 @@ _ABBREVIATIONS = _pairs("""pk: Park; dr+: Doctor; st: Saint; req: required; sm: 
     headquarters; lgth: length; mktg: marketing; pwr: power; whs: warehouse; hdlg: handling; rgn: region;
     cmpd: compound; brdg: bridge; grp: group; amts: amounts""")
 # Cut short without a full stop too; none of them is a word, and most have no vowel to be said by.
-_SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: accounts; amt: amount; appt:
+_SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: accounts; pks: packs;
+    amt: amount; appt:
     appointment; appts: appointments; approx+: approximately; asst+: assistant; bldg: building; bldgs:
     buildings; blvd: Boulevard; dept: department; depts: departments; govt: government; intl:
     international; mgmt: management; mgr+: manager; msg: message; msgs: messages; mtg: meeting; natl:
