@@ -51,7 +51,9 @@ _PAGES = (
     r"|week|lesson|chapter|episode|round|level|batch|epoch|stage|phase|shard|chunk|box)\.?\s"
 )
 _MUSIC = r"[♩♪𝅘𝅥]|\b[A-G][#♯♭b]?\s(?:minor|major)\b|\bkey of [A-G]|\btime signature\b"
-_CRICKET = r"\b(?:posted|declared|wickets?|innings|overs|cricket|batting|Test|stumps|runs|ov|all\sout)\b"
+_CRICKET = (
+    r"\b(?:T20|ODI|posted|declared|wickets?|innings|overs|cricket|batting|Test|stumps|runs|ov|all\sout)\b"
+)
 _OF, _OUT_OF, _PAIR, _SLASH = "{0} of {1}", "{0} out of {1}", "{0} {1}", "{0} slash {1}"
 _DATE = "a date"
 

@@ -115,6 +115,7 @@ _ROWS = (
     ("pred", r"%\s", "", "predicted"),
     ("rec", "", r":\s?\d", "recommended"),
     ("arr*", "", _TRAVEL, "arrives"),
+    ("ed", r"\b(?:[Ll]td\.?|[Ll]imited|[Ss]pecial|\d(?:st|nd|rd|th))\s", "", "edition"),
     ("Tr", "", r"\s\d", "track"),
     ("yrs*", "", r"\s(?:faithfully|truly|sincerely|ever|affectionately|respectfully|obediently)\b", "yours"),
     ("Ex", "", r"\s[A-Z](?![\w'.])", "Exhibit"),

@@ -561,6 +561,8 @@ def _tilde(cursor: Cursor, end: int) -> str | None:
 def _slash(cursor: Cursor, end: int) -> str | Reading | None:
     """1.5%/mo, 500 mg/5 mL, 3/$10, 8 / 2, 4.5/5, 1/x, π/2."""
     text, before, following = cursor.text, cursor.previous, cursor.next(end)
+    if text[end : end + 2] == "* " or text[max(cursor.at - 2, 0) : end] == " */":  # of a comment
+        return Reading("", end)
     is_counted = before[:1].isdecimal() and before[-1:] in ("x", "%")
     if is_counted and following == "d":
         return Reading("per day", end + 1)

@@ -170,7 +170,8 @@ _ABBREVIATIONS = _pairs("""pk: Park; dr+: Doctor; st: Saint; req: required; sm: 
     weight; ht: height; pkt: packet; reg#: Regulation; utils: utilities; ref#: reference; bal: balance;
     pop~: population; dep~: deputy; cont: continued; std~: standard; vers: version; secy: Secretary;
     treas: Treasurer; chm: Chairman; cpo+: Chief Petty Officer; suppl: supplement; tol: tolerance; thm:
-    theorem; alt: altitude; cu: cubic; plc: PLC; stat#: Statutes; addl: additional; vv#: verses; rms: rooms;
+    theorem; alt: altitude; cu: cubic; plc: PLC; stat#: Statutes; addl: additional; bro+~: Brother; vv#:
+    verses; rms: rooms;
     vu: view;
     cvr: cover; blk: block; subd:
     subdivision; admin~:
