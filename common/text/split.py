@@ -55,7 +55,7 @@ MARK = re.compile(r"[.!?…。！？]+[\"'”’»)\]}*\u2060]*(?:\[\^?\d{1,4}\]
 _WORD = re.compile(r"[^\W_]")
 _NEXT_WORD = re.compile(rf"\s*[{re.escape(_OPENING)}]*(\w{{0,24}}\.?)")
 _NUMERAL = re.compile(r"[IVXLC]{2,8}\.?|[VX]\.?")
-_NUMBER_FOLLOWS = re.compile(r"\s*[+(#$£€]?\d")
+_NUMBER_FOLLOWS = re.compile(r"\s*[+(#$£€'’]?\d")
 _CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}[-/ ]?\d")
 _INITIAL_FOLLOWS = re.compile(r"\s[A-Z]\.\s[A-Z]")
 _SUM_FOLLOWS = re.compile(r"\s[=+×÷/&]\s")  # "5! = 120", "1 + 2 + ... + n"

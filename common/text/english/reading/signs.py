@@ -101,12 +101,14 @@ _REGIONAL_A, _REGIONAL_Z = "\U0001f1e6", "\U0001f1ff"
 _MAX_CLUSTER = 24  # characters of one emoji
 _EQUATION_FOLLOWS = re.compile(r"[\d.]{1,12}\s?[=+*×÷−]")
 _IONS = words("Cl Br OH CN SCN NO2 NO3 HCO3 HS HSO4 MnO4 ClO4")
-_NOW = words("present now today date")
+_NOW = words("present pres now today date")
 _DECADE = re.compile(r"'\d\ds?(?!\w)")
 _RATING = re.compile(r"(?:4\.00?|5\.0|5|10|100)(?!\w|[.,/]\d)")
 _SHORT_MONTHS = [*(name[:3] for name in tables.MONTHS), "Sept"]
 _MONTH = "|".join([*tables.MONTHS, *_SHORT_MONTHS])
 _BLANK_PARTS = re.compile(r"_{2,}(?:\s?[-/.]\s?_{2,})+")
+_CODE_NUMBERED = re.compile(r"\s[A-Z]{1,5}\d\w*")
+_POUNDS_OF = re.compile(r"\s(?:test|line|paper|bag|bags|propane|dumbbells?|kettlebells?)\b")
 _ORDINAL_AHEAD = re.compile(r"\s\d{1,4}(?:st|nd|rd|th)\b")
 _DATE_AHEAD = re.compile(
     rf"\s?(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\.?,?\s)?(?:\d{{1,2}}\s)?(?:{_MONTH})\b\.?\s\d"
@@ -544,6 +546,10 @@ def _hash(cursor: Cursor, end: int) -> str | None:
         return "pound"
     if end - cursor.at == 1 and cursor.text.startswith(" of ", end):  # "# of users"
         return "number"
+    if _CODE_NUMBERED.match(cursor.text, end):  # "Conf. # ABC123"
+        return "number"
+    if cursor.touches_word and cursor.previous.isdecimal() and _POUNDS_OF.match(cursor.text, end):
+        return "pound"
     is_named = cursor.touches_word and len(cursor.previous) > 1 and cursor.previous.isalpha()
     return "number" if is_named and _is_before_number(cursor, end) else None
 

@@ -73,9 +73,8 @@ LIKE_UNITS = _pairs("""Pct PCT: pct; KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm
     mi; gals: gal; qts: qt; TBSP Tbsp: tbsp; TSP: tsp; PPM: ppm; KCAL: kcal; CC: cc""")
 # What something happens or is paid per, behind a slash.
 PERIODS = words("s mi km sec min hr hour day wk week mo month yr year")
-PER_ONLY = _pairs(
-    "d: day; nt: night; y: year; pp: person; p: person; u: unit; sh: share; cs: case; grp: group"
-)
+PER_ONLY = _pairs("""d: day; nt: night; y: year; pp: person; p: person;
+    u: unit; sh: share; cs: case; grp: group; qtr: quarter""")
 # These stand for a unit only where they touch the number ("5in"): apart from it they are words or letters.
 TOUCHING_UNITS = words("Ki Mi Gi Ti BA BD in t au AU MP IU mo v w CC mw MI")
 PLURALS = {
@@ -170,7 +169,8 @@ _ABBREVIATIONS = _pairs("""pk: Park; dr+: Doctor; st: Saint; req: required; sm: 
     weight; ht: height; pkt: packet; reg#: Regulation; utils: utilities; ref#: reference; bal: balance;
     pop~: population; dep~: deputy; cont: continued; std~: standard; vers: version; secy: Secretary;
     treas: Treasurer; chm: Chairman; cpo+: Chief Petty Officer; suppl: supplement; tol: tolerance; thm:
-    theorem; alt: altitude; cu: cubic; plc: PLC; stat#: Statutes; addl: additional; bro+~: Brother; vv#:
+    theorem; alt: altitude; cu: cubic; plc: PLC; stat#: Statutes; addl: additional; dk#: Deck; rdg: reading;
+    bro+~: Brother; vv#:
     verses; rms: rooms;
     vu: view;
     cvr: cover; blk: block; subd:

@@ -73,7 +73,9 @@ _POLES = {"N": " north", "S": " south", "E": " east", "W": " west"}
 _POLE = re.compile(r"\s?([NSEW])(?!\w)")
 _PLACED = words("lat latitude long lon lng longitude")
 _TURNS = words("angle angles turn turns rotation view heat bend panorama arc swing")
-_SIZES = words("tall wide long deep high thick taller wider longer shorter overnight x × by of")
+_SIZES = words(
+    "apart above below tall wide long deep high thick taller wider longer shorter overnight x × by of"
+)
 _SCALES = {"C": " Celsius", "F": " Fahrenheit", "K": " Kelvin", "": ""}
 # What a number with its unit describes: "a 35mm film" is of thirty-five millimeters.
 THINGS = words("""film lens camera monitor screen display tv television battery cable cord gun pistol plug
@@ -87,6 +89,7 @@ THINGS = words("""film lens camera monitor screen display tv television battery 
     lot cans jars bags packs boxes tubes pouches cartons
     breaker reload cooldown service clock format support hotline fuse panel burger patty
     USB LED SSD HDD HDMI GaN""")
+_BY_FOLLOWS = re.compile(r"\s?[x×]\s?\d+(?:\.\d+)?\s?[wdh]\b")
 _BEDROOMS = re.compile(r"\d\s?(?:BR|BD|bd|bed)")
 _BODY = words("arm leg knee hip shoulder ankle wrist hand foot eye ear lung side breast elbow")
 _LONG_THING = re.compile(
@@ -251,6 +254,10 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
     if len(symbol) == 1 and cursor.previous.lower().rstrip(".") in ("size", "sz"):  # shoes
         return False
     if gap and len(symbol) < 3 and symbol.isupper() and _LABEL.match(cursor.text, match.end()):
+        return False
+    if symbol in "wdh" and (
+        _BY_FOLLOWS.match(cursor.text, match.end()) or cursor.previous in ("x", "×")
+    ):  # "48w x 30d"
         return False
     if not gap and len(symbol) == 1 and cursor.previous.rstrip(".").lower() in LETTERED:
         return False  # "Bus 42A"

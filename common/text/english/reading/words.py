@@ -99,6 +99,10 @@ def version(cursor: Cursor, m: re.Match) -> str:
     """v2.0, v1.2.3-beta.4; not V8, v₀."""
     is_variable = cursor.is_equation and m[0][1:].isdecimal()
     is_variable = is_variable or (m[0][1] == " " and cursor.previous[-1:] in "0123456789%)")  # "4% v 5%"
+    is_verse = (
+        m[0][1] == "." and cursor.previous == "," and cursor.earlier[-1:].isdecimal()
+    )  # "Psalm 23, v. 4"
+    is_variable = is_variable or is_verse
     return "" if cursor.touches_word or is_variable else f"version {said_version(*m.groups())}"
 
 
