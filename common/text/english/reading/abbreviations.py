@@ -26,7 +26,7 @@ _DOTTED = re.compile(
 )
 _SPACED = re.compile(r"(?:i\. e|e\. g|A\. D|B\. C|U\. S|N\. Y|D\. C)\.")  # in old books
 _SLASHED = re.compile(
-    r"(w/o|w/in|w/out|w/e|w/c|w/v|w/w|v/v|w/|r/t|r/o|w/u|d/t|c/w|s/s|f/u|d/c|h/o|s/p|y/y|m/m|q/q|c/o|n/a|y/o|b/c|b/w|a/k/a|d/b/a|f/k/a|km/h|m/s|p/h|p/w|p/m|p/u|s/h|p/a|o/n|ac/dc|tcp/ip)(?![/\w])|w/(?!/)",
+    r"(w/o|w/d|w/in|w/out|w/e|w/c|w/v|w/w|v/v|w/|r/t|r/o|w/u|d/t|c/w|s/s|f/u|d/c|h/o|s/p|y/y|m/m|q/q|c/o|n/a|y/o|b/c|b/w|a/k/a|d/b/a|f/k/a|km/h|m/s|p/h|p/w|p/m|p/u|s/h|p/a|o/n|ac/dc|tcp/ip)(?![/\w])|w/(?!/)",
     re.IGNORECASE,
 )
 _SLASHED_WORDS = {
@@ -52,6 +52,7 @@ _SLASHED_WORDS = {
         "p/u": "pickup",
         "s/h": "shipping and handling",
         "o/n": "overnight",
+        "w/d": "withdrawal",
         "ac/dc": "AC DC",
         "tcp/ip": "TCP IP",
         "p/a": "per annum",
@@ -125,7 +126,11 @@ def slashed_abbreviation(cursor: Cursor) -> Reading | None:
     match = _SLASHED.match(cursor.text, cursor.at)
     if match and cursor.is_equation and len(match[0]) == 3 and match[0] not in ("w/o", "m/s"):  # "A = b/c"
         return None
-    if not match or (match[0] == "W/" and cursor.text[match.end() : match.end() + 1].isupper()):  # "W/D"
+    if (
+        not match
+        or match[0] == "W/D"
+        or (match[0] == "W/" and cursor.text[match.end() : match.end() + 1].isupper())
+    ):  # "W/D"
         letters = None if cursor.is_equation else _SLASHED_LETTERS.match(cursor.text, cursor.at)
         return Reading(" ".join(map(letter_name, letters[0].split("/"))), letters.end()) if letters else None
     following = cursor.next(match.end())

@@ -200,7 +200,12 @@ def _is_code(cursor: Cursor, numbers: list[str]) -> bool:
     is_apart = len(numbers[1]) - len(numbers[0]) > (len(numbers[1]) < 3)
     is_apart = is_apart or (named not in _ROOMS and float(numbers[1]) < float(numbers[0]))  # "Office 9-5"
     is_decimal = any("." in number for number in numbers)  # "Llama-3.1-70B"
-    return _is_behind_letters(cursor) or named in NORMS or (is_numbered and is_apart and not is_decimal)
+    return (
+        _is_behind_letters(cursor)
+        or named in NORMS
+        or named == "§"
+        or (is_numbered and is_apart and not is_decimal)
+    )
 
 
 def _is_set(cursor: Cursor, numbers: list[str], end: int) -> bool:

@@ -165,6 +165,8 @@ def month(cursor: Cursor) -> Reading | None:
         return None
     is_alone = cursor.word.istitle() and cursor.behind_word not in (".", "-", "'")
     is_dated = is_dated or (is_alone and (key in _MONTHS_ONLY or cursor.previous.lower().rstrip("-") in _IN))
+    is_small = cursor.word in _MONTHS_ONLY and cursor.behind_word != "." and cursor.previous.lower() in _IN
+    is_dated = is_dated or is_small  # "in nov"
     is_dated = is_dated or (is_alone and _SHORT_YEAR.match(cursor.text, end) is not None)
     if not is_dated and (
         not _DAY_FOLLOWS.match(cursor.text, end) or not is_month(cursor.word, cursor.previous)

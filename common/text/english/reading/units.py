@@ -90,6 +90,8 @@ THINGS = words("""film lens camera monitor screen display tv television battery 
     breaker reload cooldown service clock format support hotline fuse panel burger patty
     USB LED SSD HDD HDMI GaN""")
 _BY_FOLLOWS = re.compile(r"\s?[x×]\s?\d+(?:\.\d+)?\s?[wdh]\b")
+_POSTCODE = re.compile(r"[A-Z]{1,2}\d{1,2}[A-Z]?")
+_COOKED = re.compile(r"\b(?:[Ss]immer|[Bb]ake|[Cc]hill|[Rr]oast|[Pp]roof|[Rr]est (?:the )?dough)\b")
 _BEDROOMS = re.compile(r"\d\s?(?:BR|BD|bd|bed)")
 _BODY = words("arm leg knee hip shoulder ankle wrist hand foot eye ear lung side breast elbow")
 _LONG_THING = re.compile(
@@ -234,7 +236,7 @@ def _raised(name: str, power: str) -> str:
 def _said_by_neighbours(cursor: Cursor, match: re.Match, is_one: bool) -> str:
     """ "Prep: 15 m" is minutes, "43pc" percent, "25bps" basis points beside rates; "" for other units."""
     if match[3] == "m":
-        is_timed = cursor.previous == ":" and cursor.earlier.lower() in _TIMED
+        is_timed = (cursor.previous == ":" and cursor.earlier.lower() in _TIMED) or cursor.is_near(_COOKED)
         return (" minute" if is_one else " minutes") if is_timed else ""
     if match[3] == "pc":
         return "" if match[1] or cursor.next(match.end()) in _OF_PIECES else " percent"
@@ -263,6 +265,8 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
         return False  # "Bus 42A"
     if not gap and len(symbol) == 1 and cursor.previous[-1:] == "-" and cursor.previous[0].isupper():
         return False  # "F-35A"
+    if symbol in ("BD", "BA") and _POSTCODE.fullmatch(cursor.previous):
+        return False  # "TW8 9BD"
     if symbol == "L" and following in _BODY:
         return False  # "BP 142/88 L arm"
     if symbol == "ac" and not gap:

@@ -360,7 +360,7 @@ def plain_word(cursor: Cursor) -> Reading | None:
         if (
             is_rate
             or following == "capita"
-            or (following in tables.PERIODS and word.lower() not in tables.PERIODS)
+            or (following in tables.PERIODS and word.lower() not in tables.PERIODS | {"n"})
         ):  # "req/s"
             return Reading(
                 f"{spoken} per {unit_name(following) or following}", end + 1 + len(following), left_out
