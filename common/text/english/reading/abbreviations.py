@@ -26,39 +26,8 @@ _DOTTED = re.compile(
 )
 _SPACED = re.compile(r"(?:i\. e|e\. g|A\. D|B\. C|U\. S|N\. Y|D\. C)\.")  # in old books
 _SLASHED = re.compile(
-    r"(w/o|w/d|w/in|w/out|w/e|w/c|w/v|w/w|v/v|w/|r/t|r/o|w/u|d/t|c/w|s/s|f/u|d/c|h/o|s/p|y/y|m/m|q/q|c/o|n/a|y/o|b/c|b/w|a/k/a|d/b/a|f/k/a|km/h|m/s|p/h|p/w|p/m|p/u|s/h|p/a|o/n|ac/dc|tcp/ip)(?![/\w])|w/(?!/)",
-    re.IGNORECASE,
+    rf"(?:{'|'.join(sorted(tables.SLASHED, key=len, reverse=True))})(?![/\w])|w/(?!/)", re.IGNORECASE
 )
-_SLASHED_WORDS = {
-    **{"w/o": "without", "w/": "with", "c/o": "care of", "n/a": "NA", "y/o": "year old", "r/t": "round trip"},
-    **{
-        "w/out": "without",
-        "w/in": "within",
-        "w/e": "week ending",
-        "w/c": "week commencing",
-        "b/c": "because",
-        "b/w": "between",
-    },
-    **{"a/k/a": "also known as", "d/b/a": "doing business as", "f/k/a": "formerly known as"},
-    **{"w/v": "weight by volume", "w/w": "weight by weight", "v/v": "volume by volume"},
-    **{"r/o": "rule out", "w/u": "workup", "d/t": "due to", "c/w": "consistent with"},
-    **{"s/s": "signs and symptoms"},
-    **{"f/u": "follow up", "d/c": "discontinue", "h/o": "history of", "s/p": "status post"},
-    **{"y/y": "year over year", "m/m": "month over month", "q/q": "quarter over quarter"},
-    **{
-        "p/h": "per hour",
-        "p/w": "per week",
-        "p/m": "per month",
-        "p/u": "pickup",
-        "s/h": "shipping and handling",
-        "o/n": "overnight",
-        "w/d": "withdrawal",
-        "ac/dc": "AC DC",
-        "tcp/ip": "TCP IP",
-        "p/a": "per annum",
-    },
-    **{"km/h": "kilometers per hour", "m/s": "meters per second"},
-}
 _SLASHED_LETTERS = re.compile(r"[A-Z](?:/[A-Z]){1,3}(?![\w/.'+#])")
 _BRACKETED_NUMBER = re.compile(r"\s\(\d")
 _NUMBERED_WITH_I = words("war part act book volume vol chapter scene phase type class world")
@@ -136,7 +105,7 @@ def slashed_abbreviation(cursor: Cursor) -> Reading | None:
     following = cursor.next(match.end())
     if match[0] == "c/o" and following.islower() and following not in CLOSED:
         return Reading("complains of", match.end())
-    return Reading(_SLASHED_WORDS[match[0].lower()], match.end())
+    return Reading(tables.SLASHED[match[0].lower()], match.end())
 
 
 def dotted_abbreviation(cursor: Cursor) -> Reading | None:

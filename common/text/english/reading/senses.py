@@ -111,6 +111,8 @@ _ROWS = (
     ("ct*", r"\d[\s-]", "", "count"),
     ("exp", "", r":\s[A-Z]", "experience"),
     ("fr", "", r"\s[$£€]", "from"),
+    ("min", r"(?:^|[:;,(]\s)", r"\s[A-Z][a-z]+", "minimum"),
+    ("est", r"\b(?:19|20)\d\d\s", r"\)", "estimate"),
     ("Ar*", "", _TRAVEL, "arrives"),
     ("Sch", r"\b(?:Elem|High|Middle|[JS]r|Prep|Primary|Law|Med)\.?\s", "", "School"),
     ("Ps", "", r"\s\d", "Psalm"),

@@ -169,7 +169,8 @@ _ABBREVIATIONS = _pairs("""pk: Park; dr+: Doctor; st: Saint; req: required; sm: 
     weight; ht: height; pkt: packet; reg#: Regulation; utils: utilities; ref#: reference; bal: balance;
     pop~: population; dep~: deputy; cont: continued; std~: standard; vers: version; secy: Secretary;
     treas: Treasurer; chm: Chairman; cpo+: Chief Petty Officer; suppl: supplement; tol: tolerance; thm:
-    theorem; alt: altitude; cu: cubic; plc: PLC; stat#: Statutes; addl: additional; dk#: Deck; rdg: reading;
+    theorem; alt: altitude; cu: cubic; plc: PLC; stat#: Statutes; addl: additional; chaps#: chapters; dk#:
+    Deck; rdg: reading;
     bro+~: Brother; vv#:
     verses; rms: rooms;
     vu: view;
@@ -240,6 +241,7 @@ _ABBREVIATIONS = _pairs("""pk: Park; dr+: Doctor; st: Saint; req: required; sm: 
     cmpd: compound; brdg: bridge; grp: group; amts: amounts""")
 # Cut short without a full stop too; none of them is a word, and most have no vowel to be said by.
 _SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: accounts; pks: packs;
+    rgds: regards;
     amt: amount; appt:
     appointment; appts: appointments; approx+: approximately; asst+: assistant; bldg: building; bldgs:
     buildings; blvd: Boulevard; dept: department; depts: departments; govt: government; intl:
@@ -274,6 +276,16 @@ SHORTENED = _pairs("""gov't: government; gov'ts: governments; int'l: internation
     received; sec'y: secretary; reg'n: regulation; p'ship: partnership; s'holder: shareholder; soc'y:
     society; ass't: assistant; b'day: birthday; b'days: birthdays; add'l: additional; m'f'g: manufacturing;
     aff'g: affirming; rev'g: reversing; o'er: over; ne'er: never""")
+# With a slash for what is left out.
+SLASHED = _pairs("""w/o: without; w/: with; c/o: care of; n/a: NA; y/o: year old; r/t: round trip;
+    w/out: without;
+    w/in: within; w/e: week ending; w/c: week commencing; b/c: because; b/w: between; a/k/a: also known as;
+    d/b/a: doing business as; f/k/a: formerly known as; w/v: weight by volume; w/w: weight by weight;
+    v/v: volume by volume; r/o: rule out; w/u: workup; d/t: due to; c/w: consistent with; s/s: signs and
+    symptoms; f/u: follow up; d/c: discontinue; h/o: history of; s/p: status post; y/y: year over year;
+    m/m: month over month; q/q: quarter over quarter; p/h: per hour; p/w: per week; p/m: per month; p/u:
+    pickup; s/h: shipping and handling; o/n: overnight; w/d: withdrawal; ac/dc: AC DC; tcp/ip: TCP IP;
+    p/a: per annum; km/h: kilometers per hour; m/s: meters per second""")
 # Written without their apostrophe.
 SHORTENED |= {
     word.replace("'", ""): word

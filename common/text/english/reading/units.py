@@ -267,6 +267,8 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
         return False  # "F-35A"
     if symbol in ("BD", "BA") and _POSTCODE.fullmatch(cursor.previous):
         return False  # "TW8 9BD"
+    if symbol == "HP" and cursor.text[max(cursor.at - 1, 0)] in "+-−":
+        return False  # of a game
     if symbol == "L" and following in _BODY:
         return False  # "BP 142/88 L arm"
     if symbol == "ac" and not gap:
