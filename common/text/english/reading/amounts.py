@@ -120,7 +120,7 @@ def amount(cursor: Cursor) -> Reading:
     if (
         numbers == ["10", "4"]
         and is_bare
-        and cursor.previous in ("", ":", ",")
+        and cursor.previous in ("", ":", ",", "]", ")")
         and text[end : end + 1] in ("", ",", ".", "!")
     ):
         return Reading("ten four", end)  # of the radio

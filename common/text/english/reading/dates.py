@@ -51,7 +51,7 @@ _BEFORE_SECONDS = _FOR_SECONDS | words("""is was to than about only by at of lea
 # Before a day in digits, in small letters: "on 3/14", "Tues. 3/14", "due: 3/14", "12/23 through 1/2".
 BEFORE_DAYS = (
     r"\b(?:on|by|until|since|before|after|thru|til|till|eta|ends?|ending|begins|begun|starts|closes|closed|opens|valid"
-    r"|arrives|arriving|leaves|leaving|departs|departing|moved\sto|rescheduled\sto|postponed\sto|back|date|paid|dep|arr|lv|ret|dated|dtd|due|starting|beginning|effective|shipped|filed|arrived|delivered|mailed"
+    r"|arrives|arriving|leaves|leaving|departs|departing|moved\sto|rescheduled\sto|postponed\sto|back|date|paid|dep|arr|lv|ret|edd|lmp|dob|dated|dtd|due|starting|beginning|effective|shipped|filed|arrived|delivered|mailed"
     rf"|expires|issued|signed|exam|meeting|games?|classes|(?:mon|tues|wednes|thurs|fri|satur|sun)day|{_WEEKDAY})\.?,?\s"
     r"|(?:\d\s?[ap]\.?m\.?|\bnoon|\bmidnight|\d:\d\d|\b[ecmp][sd]?t)\s|\b(?:due|date|when|starts?|ends?|deadline):\s|\b(?:updated?|edit(?:ed)?|posted|revised|effective|news)\s\("
     r"|\b(?:week|wk\.?|night|morning|evening|as|day|call|letter|e?-?mail|memo|notice|minutes|min\.|mins)\sof\s|\d{1,2}/(?:1[3-57-9]|2\d|3[01])\s(?:to|thru|through)\s"
@@ -70,7 +70,7 @@ def iso_date(cursor: Cursor, m: re.Match) -> str:
     return f"{spoken}," if spoken and _TIME_FOLLOWS.match(cursor.text, m.end()) else spoken
 
 
-@form(r"(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d{2})(?![\w/]|[.,-]\d(?!\d?/\d))")
+@form(r"(\d{1,2})([/.-]|\s/\s)(\d{1,2})\2(\d{4}|\d{2})(?![\w/]|[.,-]\d(?!\d?/\d))")
 def date(cursor: Cursor, m: re.Match) -> str:
     """3/4/2021, 4.3.2021; the month first where both are possible, or in Britain the day."""
     if len(m[4]) == 2 and m[2] == "." and len(m[0]) < 8:  # a version

@@ -41,6 +41,7 @@ _NO_THINGS = (
     apiece available raised spent paid owed needed required invested lost won earned saved yesterday today
     last next this back away off up down out""")
 )
+_BEFORE_SIZES = words("in over for of by with wins signs")
 _NO_NOUN = re.compile("(?:s|ing|ed|ly)$")
 _GOES_ON = re.compile(r"[-:]|/(?![a-z])")
 _PER_SEVERAL = re.compile(r"\s?/\s?(?=\d[\d,.]*[kKM]?[ -]?[A-Za-z])")  # "$2.50/1M tokens"
@@ -125,16 +126,7 @@ def _describes(cursor: Cursor, end: int) -> bool:
     is_thing = (
         following[:1].isalpha() and following.lower() not in _NO_THINGS and cursor.text[end : end + 1] == " "
     )
-    has_size = cursor.text[end - 1] in "kKmMbBnT" and before in (
-        "in",
-        "over",
-        "for",
-        "of",
-        "by",
-        "with",
-        "wins",
-        "signs",
-    )
+    has_size = cursor.text[end - 1] in "kKmMbBnT" and (before in _BEFORE_SIZES or cursor.is_shouted)
     if is_thing and has_size and not _NO_NOUN.search(following.lower()):  # "in $2M heist"
         return True
     is_priced = following.lower() in _PRICED and before not in PREPOSITIONS  # "wins $100,000 prize"

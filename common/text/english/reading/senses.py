@@ -111,6 +111,7 @@ _ROWS = (
     ("ct*", r"\d[\s-]", "", "count"),
     ("exp", "", r":\s[A-Z]", "experience"),
     ("fr", "", r"\s[$£€]", "from"),
+    ("Gr", "", r"\s(?:K\b|\d)", "grade"),
     ("min", r"(?:^|[:;,(]\s)", r"\s[A-Z][a-z]+", "minimum"),
     ("est", r"\b(?:19|20)\d\d\s", r"\)", "estimate"),
     ("Ar*", "", _TRAVEL, "arrives"),

@@ -87,7 +87,7 @@ THINGS = words("""film lens camera monitor screen display tv television battery 
     intervals timeout countdown vial syringe ampule dose pill tablet capsule mug jug carton crate keg
     sachet container bucket sack rope chain ladder bottles
     lot cans jars bags packs boxes tubes pouches cartons
-    breaker reload cooldown service clock format support hotline fuse panel burger patty
+    breaker reload cooldown service clock format support hotline fuse panel burger patty batt
     USB LED SSD HDD HDMI GaN""")
 _BY_FOLLOWS = re.compile(r"\s?[x×]\s?\d+(?:\.\d+)?\s?[wdh]\b")
 _POSTCODE = re.compile(r"[A-Z]{1,2}\d{1,2}[A-Z]?")
