@@ -83,7 +83,8 @@ _DIMENSIONS = words("L W H D Ø")
 _LENGTH_ENDS = ("'", '"', "′", "″")
 _SIZE_FOLLOWS = re.compile(r"\s?\d")
 _PERIODS = words("second minute hour day week month year person night")
-_RATED_BY = words("day week month year night hour minute person group household team player student")
+_RATED_BY = words("day week month year night hour minute person")
+_COUNTED_BY = words("group household team player student")
 _NO_RATES = _RATED_BY | words("morning evening weekend noon date time quarter season days nights")
 _DIGIT_BEFORE = re.compile(r"\d")
 _DOSES = words("mg mcg g kg ng mL mmol mol IU min")
@@ -357,6 +358,7 @@ def plain_word(cursor: Cursor) -> Reading | None:
             and word.lower() not in _NO_RATES
             and _DIGIT_BEFORE.search(text, max(cursor.at - 30, 0), cursor.at)
         )  # "8 hrs. of sleep/night"
+        is_rate = is_rate or (following in _COUNTED_BY and cursor.previous.isdecimal())  # "12 mice/group"
         if (
             is_rate
             or following == "capita"
