@@ -55,7 +55,7 @@ MARK = re.compile(r"[.!?…。！？]+[\"'”’»)\]}*\u2060]*(?:\[\^?\d{1,4}\]
 _WORD = re.compile(r"[^\W_]")
 _NEXT_WORD = re.compile(rf"\s*[{re.escape(_OPENING)}]*(\w{{0,24}}\.?)")
 _NUMERAL = re.compile(r"[IVXLC]{2,8}\.?|[VX]\.?")
-_NUMBER_FOLLOWS = re.compile(r"\s*[+(#$£€]?\d")
+_NUMBER_FOLLOWS = re.compile(r"\s*[+(#$£€'’]?\d")
 _CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}[-/ ]?\d")
 _INITIAL_FOLLOWS = re.compile(r"\s[A-Z]\.\s[A-Z]")
 _SUM_FOLLOWS = re.compile(r"\s[=+×÷/&]\s")  # "5! = 120", "1 + 2 + ... + n"
@@ -79,6 +79,7 @@ _JOURNALS = words("""phys rev lett mod chem soc am proc natl acad sci biol mol j
 _CITED_FOLLOWS = re.compile(
     r"\s(?:\d|(?:[A-Z][a-z]{0,6}|[A-Z]{1,3})\.\s?[\d(,A-Z]|of\s|(?:USA,?\s|[A-Z](?:,?\s|-))\d)"
 )
+_TO_TIME = re.compile(r"\s[-–—]\s?\d")  # "8 a.m. - 5 p.m."
 _SHILLINGS = re.compile(r"\d{1,2}[ls]")
 _LOOK_BACK = 24  # characters before a full stop that decide on it: room for every abbreviation
 _WRAP_WIDTH = 60  # lines of prose are not wrapped to fewer columns than this
@@ -200,6 +201,8 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
 
     *earlier, word = before.split() or [""]
     word = word.lstrip(_OPENING)
+    if "–" in word and word[-1].isalpha():  # "Dec. 25th–Jan. 1st"
+        word = word.rpartition("–")[2]
     if not earlier and mark.start() - start < _LOOK_BACK and _ITEM_NUMBER.fullmatch(word):
         return False  # the number of an item: "1. Wash your hands."
     if word == "1" and earlier and earlier[-1].endswith(":"):  # "In order: 1. Leeds"
@@ -231,10 +234,12 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
     if is_span and next_word[1:2].islower():  # "ETA 20 min. Traffic is bad."
         return next_word.lower().rstrip(".") not in _AFTER_TIME
     if key in ("a.m", "p.m"):
+        if _TO_TIME.match(text, end):
+            return False
         if _BEGINS_WITH_TIME.match(text, start, end):  # "At 5 a.m. Mr. Smith left."
             return False
         zone = next_word.isupper() and 2 <= len(next_word) <= 4
-        return not zone and next_word.lower() not in _AFTER_TIME
+        return not zone and next_word.lower().rstrip(".") not in _AFTER_TIME
     return next_word.lower() in _STARTERS  # with a full stop it is an initial, and no starter
 
 
@@ -259,7 +264,7 @@ def _is_cut_short_before(
 ) -> bool:
     """Whether what follows tells that a word is cut short: "No. 5", "Vol. II", "Wed. Nov 11"."""
     key, next_word = _abbreviated(word), following[1]
-    if key in tables.BEFORE_NAMES:
+    if key in tables.BEFORE_NAMES or word in tables.TITLES:
         return True
     is_sign = (
         word in tables.BOOKS

@@ -29,7 +29,7 @@ _LINKED = re.compile(r"\]\(<?((?:[^<>()\s]|\([^()\s]{0,100}\))+)")  # the end of
 _OPERATOR = re.compile(r"[=^_+\\<>-]|^[A-Za-z]{1,5}$")  # or letters alone
 _FENCE = re.compile(r"[ \t]{0,3}(?:`{3,}|~{3,})[ \t]*([\w+#.-]*)[^`\n]{0,80}$")
 _RULE = re.compile(r"[ \t]*([=*~#-])(?:\1|[ \t]\1){2,200}[ \t]*$")  # "=====", "* * *"
-_HEADING = re.compile(r"[ \t]{0,3}#{1,6}[ \t]+(?=\S)(?!\d+\s*$)")
+_HEADING = re.compile(r"[ \t]{0,3}#{1,6}[ \t]+(?=\S)(?!\d+\s*$|of\s)")
 _TIMED = r"(?:\d{2,4}:)?\d\d:\d\d[.,]\d{3}"
 _CUE = re.compile(rf"{_TIMED}[ \t]+-->[ \t]+{_TIMED}(?![^\s])")  # of subtitles
 _CLOSING = re.compile(r"(?<=\S)[ \t]+#+[ \t]*$")  # "## Title ##"

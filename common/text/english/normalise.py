@@ -27,7 +27,7 @@ from melforge.common.text.english.reading.cursor import (
     first_reading,
 )
 from melforge.common.text.english.reading.formats import NUMBERS
-from melforge.common.text.english.reading.signs import SIGNS
+from melforge.common.text.english.reading.signs import SIGNS, transcription
 from melforge.common.text.english.reading.words import WORDS, ordinary_word, pass_unchanged
 
 _ALIKE = {
@@ -39,6 +39,7 @@ _ALIKE = {
     **dict(zip("⁄∕、，‚،。।；؛：∶！？؟・【】（）˚∗∼⁓", "//,,,,..;;::!?? ()()°*~~", strict=True)),
     **dict.fromkeys("「」『』", '"'),
 }
+_OVER = {"\u0304": " bar", "\u0305": " bar", "\u0302": " hat"}
 _PLAIN_MARKS = frozenset(".,()/°'\u2044 $%&+-=<>@#*~")  # what letters and signs of full width are made of
 _WORD_BREAKS = frozenset(f"\u00ad\u200b\ufeff{FILL}")  # invisible, and nothing is lost
 _NOT_CLEAN = re.compile("[^\t-\r -~]")
@@ -48,7 +49,7 @@ _APOSTROPHES = re.compile(r"(?<![\d'.])\d{1,3}(?:'\d{3})+(?![\d'\"])")  # of tho
 _LOOK_BACK = 100  # characters: no rule looks further
 _LETTERS = (ordinary_word, network_address, address, *WORDS, *SIGNS)  # not every letter begins a word: "ⁿ"
 _DIGITS = (network_address, *NUMBERS)
-_RULES = {":": (network_address, *SIGNS)}
+_RULES = {":": (network_address, *SIGNS), **dict.fromkeys("/[", (transcription, *SIGNS))}
 
 
 class Span(NamedTuple):
@@ -196,6 +197,8 @@ def _clean_char(char: str, out: list[str], left_out: list[LeftOut], position: in
     if category in ("Mn", "Me"):
         if out and len(joined := unicodedata.normalize("NFC", out[-1] + char)) == 1:
             out[-1] = joined
+        elif char in _OVER and out and out[-1].isascii() and out[-1].isalpha():  # "x̄"
+            return _OVER[char]
         elif not out or out[-1].isspace():  # on nothing
             left_out.append(LeftOut(char, position, char))
         return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from melforge.common.text.english.pronounce import is_known
 from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.capitals import letter_name, roman
@@ -14,45 +15,19 @@ from melforge.common.text.english.reading.formulas import FUNCTIONS, function_na
 from melforge.common.text.english.reading.latin import in_latin
 from melforge.common.text.english.reading.senses import IN_SMALL_LETTERS, WITH_SENSES, sense
 from melforge.common.text.english.reading.streets import DESIGNATORS, designator, state, street
+from melforge.common.text.english.reading.word_classes import CLOSED
 from melforge.common.text.english.word_parts import words
 
 _CALENDAR = "Mon|Tues?|Wed|Thu(?:rs)?|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec"
 _ROMAN_IN_SMALL = words("vol vols ch chap pp p sc")
-_REPORTER = re.compile(r"([FSPA])\.\s?([234])d(?!\w)")  # of courts: "12 F.3d 345"
+_REPORTER = re.compile(r"([FSPA])\.\s?([2-9])(?:d|th)(?!\w)")  # of courts: "12 F.3d 345"
 _DOTTED = re.compile(
     rf"(?:{LETTER}\.){{2,12}}(?:{LETTER}(?!\w))?|[A-Z][a-z]?\.[A-Z]\.(?:s(?!\w)|(?!\w))|[ap]\.m(?!\w)|[BM]\.Sc\.?(?!\w)"
 )
 _SPACED = re.compile(r"(?:i\. e|e\. g|A\. D|B\. C|U\. S|N\. Y|D\. C)\.")  # in old books
 _SLASHED = re.compile(
-    r"(w/o|w/in|w/out|w/e|w/c|w/v|w/w|v/v|w/|r/t|r/o|w/u|d/t|c/w|s/s|f/u|d/c|h/o|s/p|y/y|m/m|q/q|c/o|n/a|y/o|b/c|b/w|a/k/a|d/b/a|f/k/a|km/h|m/s|p/h|p/w|p/m|p/u|s/h|p/a)(?![/\w])|w/(?!/)",
-    re.IGNORECASE,
+    rf"(?:{'|'.join(sorted(tables.SLASHED, key=len, reverse=True))})(?![/\w])|w/(?!/)", re.IGNORECASE
 )
-_SLASHED_WORDS = {
-    **{"w/o": "without", "w/": "with", "c/o": "care of", "n/a": "NA", "y/o": "year old", "r/t": "round trip"},
-    **{
-        "w/out": "without",
-        "w/in": "within",
-        "w/e": "week ending",
-        "w/c": "week commencing",
-        "b/c": "because",
-        "b/w": "between",
-    },
-    **{"a/k/a": "also known as", "d/b/a": "doing business as", "f/k/a": "formerly known as"},
-    **{"w/v": "weight by volume", "w/w": "weight by weight", "v/v": "volume by volume"},
-    **{"r/o": "rule out", "w/u": "workup", "d/t": "due to", "c/w": "consistent with"},
-    **{"s/s": "signs and symptoms"},
-    **{"f/u": "follow up", "d/c": "discontinue", "h/o": "history of", "s/p": "status post"},
-    **{"y/y": "year over year", "m/m": "month over month", "q/q": "quarter over quarter"},
-    **{
-        "p/h": "per hour",
-        "p/w": "per week",
-        "p/m": "per month",
-        "p/u": "pickup",
-        "s/h": "shipping and handling",
-        "p/a": "per annum",
-    },
-    **{"km/h": "kilometers per hour", "m/s": "meters per second"},
-}
 _SLASHED_LETTERS = re.compile(r"[A-Z](?:/[A-Z]){1,3}(?![\w/.'+#])")
 _BRACKETED_NUMBER = re.compile(r"\s\(\d")
 _NUMBERED_WITH_I = words("war part act book volume vol chapter scene phase type class world")
@@ -60,6 +35,8 @@ _TITLES = {"Dr": "Doctor", "St": "Saint", "Mt": "Mount", "Prof": "Professor", "F
 _DISTRICT = re.compile(r"[NSEWCM]\.D\.")  # of a court
 _VERSE_FOLLOWS = re.compile(r"\.?(?=\s\d{1,3}:\d)")
 _CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}[-/ ]?\d")
+_VALUE = re.compile(r":\s[$£€#]?\d")
+_NO_LABELS = tables.STOPPED_UNITS | words("mt ft st al")
 _NAME_FOLLOWS = re.compile(r" [A-Z][a-z]")
 _NAMES_IN_CAPITALS = frozenset((*tables.IN_MESSAGES, *tables.MONTH_NUMBERS, *tables.STOPPED_UNITS))
 # What a word cut short may be, in small letters; and those that it may be where it is written so.
@@ -96,13 +73,14 @@ def calendar_list(cursor: Cursor, m: re.Match) -> str:
 
 
 @form(
-    r"(?:(M|Tu?|W|Th|F|Sa)\s?[-–]\s?(Tu|W|Th|F|Sat?|Sun?|Fri)|(?:M|Tu?)/(?:W|Th)(?:/F)?|Tu?/W/Th)\.?"
+    r"(?:(M|Tu?|W|Th|F|Sa)\s?[-–]\s?(Tu|W|Th|F|Sat?|Sun?|Fri)|(?:M|Tu?)/(?:W|Th)(?:/F)?|Tu?/W/Th|(?:Tu|Th|Sa|Su)(?=\s\d{1,2}(?::\d\d)?(?:[ap]m?)?\s?[-–]))\.?"
     r"(?:(?=[,:]?\s\d)|(?![\w/-]))"
 )
 def working_days(cursor: Cursor, m: re.Match) -> str:
     """M-F 9-5, 9-5 M-Th, T/Th 2-4, M/W/F 9-10."""
     behind = m.end() + (cursor.text[m.end() : m.end() + 1] in (",", ":"))
     is_timed = cursor.next(behind)[:1].isdecimal() or cursor.previous[:1].isdecimal()
+    is_timed = is_timed or (cursor.previous == "," and cursor.earlier[:1].isdecimal())
     if cursor.touches_word or not (is_timed or "/Th" in m[0]):
         return ""
     days = m.groups() if m[1] else m[0].rstrip(".").split("/")
@@ -117,10 +95,17 @@ def slashed_abbreviation(cursor: Cursor) -> Reading | None:
     match = _SLASHED.match(cursor.text, cursor.at)
     if match and cursor.is_equation and len(match[0]) == 3 and match[0] not in ("w/o", "m/s"):  # "A = b/c"
         return None
-    if not match or (match[0] == "W/" and cursor.text[match.end() : match.end() + 1].isupper()):  # "W/D"
+    if (
+        not match
+        or match[0] == "W/D"
+        or (match[0] == "W/" and cursor.text[match.end() : match.end() + 1].isupper())
+    ):  # "W/D"
         letters = None if cursor.is_equation else _SLASHED_LETTERS.match(cursor.text, cursor.at)
         return Reading(" ".join(map(letter_name, letters[0].split("/"))), letters.end()) if letters else None
-    return Reading(_SLASHED_WORDS[match[0].lower()], match.end())
+    following = cursor.next(match.end())
+    if match[0] == "c/o" and following.islower() and following not in CLOSED:
+        return Reading("complains of", match.end())
+    return Reading(tables.SLASHED[match[0].lower()], match.end())
 
 
 def dotted_abbreviation(cursor: Cursor) -> Reading | None:
@@ -154,6 +139,8 @@ def dotted_abbreviation(cursor: Cursor) -> Reading | None:
 
 def abbreviation(cursor: Cursor) -> Reading | None:
     """Dr. Smith, No. 5, Mon. night: a word with a full stop that does not only end the sentence."""
+    if cursor.behind_word == ":":
+        return _label(cursor)
     if cursor.behind_word != ".":
         return None
     word, end = cursor.word, cursor.word_end + 1
@@ -173,18 +160,44 @@ def abbreviation(cursor: Cursor) -> Reading | None:
     if len(word) == 1:
         letter = in_latin(word)
         return _initial(cursor, letter, end, following) if letter else None
-    if key in tables.ABBREVIATIONS:
+    if word in tables.TITLES and following[:1].isupper():
+        spoken = tables.TITLES[word]
+    elif key == "secs" and following[:1].isdecimal() and not cursor.previous[-1:].isdecimal():
+        spoken = "sections"
+    elif key in tables.ABBREVIATIONS:
         if not _is_abbreviated(cursor, word, key, end, following):
             return None
         spoken = tables.ABBREVIATIONS[key]
     elif key in tables.WEEKDAYS and word[0].isupper():
         is_month = following.lower() in tables.MONTH_NUMBERS
-        if not (is_month or following in (",", ")", "(") or following[:1].isdecimal() or following.islower()):
+        is_end = not following and cursor.previous.lower() not in ("", "the", "a", "his", "her")
+        if not (
+            is_end
+            or is_month
+            or following in (",", ")", "(")
+            or following[:1].isdecimal()
+            or following.islower()
+        ):
             return None
         spoken = tables.WEEKDAYS[key]
     elif not (spoken := _whole(cursor, word, end, following)):
         return None
     return _abbreviated(cursor, spoken, end)
+
+
+def _label(cursor: Cursor) -> Reading | None:
+    """Ht: 5'4", Wt: ___, Ref: 1234: before a colon."""
+    word, key, end = cursor.word, cursor.word.lower(), cursor.word_end
+    if (
+        not word.istitle()
+        or key not in tables.ABBREVIATIONS
+        or key in _NO_LABELS
+        or not cursor.is_after_blank
+    ):
+        return None
+    is_meant = _VALUE.match(cursor.text, end) and key not in tables.ALSO_WORDS
+    is_meant = is_meant or (not is_known(key) and cursor.text[end + 1 :][:1] in ("", " "))
+    return Reading(tables.ABBREVIATIONS[key], end) if is_meant else None
 
 
 def book(cursor: Cursor) -> Reading | None:
@@ -236,7 +249,11 @@ def _whole(cursor: Cursor, word: str, end: int, following: str) -> str:
     is_place = is_place or _DISTRICT.fullmatch(cursor.previous) is not None
     if word in tables.STATES_WITH_STOP and is_place:  # "(N.D. Cal. 2007)", "State of Wash."
         return tables.STATES_WITH_STOP[word]
-    return "" if is_in_code(cursor.text, cursor.at, end) else whole_before_stop(word, is_run, following)
+    return (
+        ""
+        if is_in_code(cursor.text, cursor.at, end)
+        else whole_before_stop(word.lower() if cursor.is_shouted else word, is_run, following)
+    )
 
 
 def _initial(cursor: Cursor, letter: str, end: int, following: str) -> Reading | None:
@@ -263,7 +280,7 @@ def _is_abbreviated(cursor: Cursor, word: str, key: str, end: int, following: st
     if key in tables.BEFORE_NUMBERS and not is_number:
         is_small = following.islower() and len(following) > 1 and key in _ROMAN_IN_SMALL
         is_roman = (following.isupper() or is_small) and say.roman(following.upper()) is not None
-        is_counted = key in ("pp", "vols") and cursor.previous.isdecimal()  # "320 pp."
+        is_counted = key in ("pp", "pgs", "vols") and cursor.previous.isdecimal()  # "320 pp."
         if not (is_roman or is_code or is_counted) and (
             key == "no" or not _BRACKETED_NUMBER.match(cursor.text, end)
         ):

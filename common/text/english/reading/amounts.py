@@ -14,7 +14,7 @@ from melforge.common.text.english.reading.units import LETTERED, bare_per_unit, 
 from melforge.common.text.english.reading.word_classes import FINITE
 from melforge.common.text.english.word_parts import words
 
-_RANGE = re.compile(rf"(?:-|\s?[–—]\s?)({N})(?![-\d])")
+_RANGE = re.compile(rf"(?:-|\s?–\s?|—)({N})(?![-\d]|(?:st|nd|rd|th)\b)")
 _SPACED_RANGE = re.compile(rf"\s-\s({N})(?![-\d])")
 _SPACED_THOUSANDS = re.compile(
     r"[1-9]\d{0,2}([ \u00a0\u2009\u202f])\d{3}(?:\1\d{3}){0,5}(?![\w-]|[.,:/]\d|\1\d)"
@@ -73,6 +73,7 @@ _LETTERS_FOLLOW = re.compile(r"-(?:[A-Z]{1,5}|0\d{2,5})(?![\w'])")  # "4471-BLK"
 _NUMBERED = words("# no number case docket room rm suite ste office")  # "Rm. 2-117"
 NORMS = words("iso iec en din bs ieee ansi astm ul nfpa fips")  # "FIPS 140-2"
 _OF_HTTP = re.compile(r"\s(?:Not Found|Forbidden|Unauthorized|Bad (?:Request|Gateway)|error\b)")
+_ON_ROADS = words("on off take takes took taking via")
 _TRACKS = words(
     "track lesson exercise episode day week step disc cd chapters tracks scene slide verse stanza"
 )
@@ -116,6 +117,13 @@ def amount(cursor: Cursor) -> Reading:
     is_bare = joint == "to" and not unit and not after
     named = (cursor.earlier if cursor.previous == ":" else cursor.previous).lower().rstrip(".")
     is_set = is_bare and (_is_set(cursor, numbers, end) or named in _HYPHENED)
+    if (
+        numbers == ["10", "4"]
+        and is_bare
+        and cursor.previous in ("", ":", ",", "]", ")")
+        and text[end : end + 1] in ("", ",", ".", "!")
+    ):
+        return Reading("ten four", end)  # of the radio
     if is_bare and _is_code(cursor, numbers):  # "ISO-8859-1", "case #21-1484"
         code = " ".join(
             say.decimal(number)
@@ -188,11 +196,16 @@ def _is_code(cursor: Cursor, numbers: list[str]) -> bool:
     ):
         return False
     named = cursor.previous.lower().rstrip(".")
-    is_numbered = named in _NUMBERED
+    is_numbered = named in _NUMBERED or (len(numbers[1]) > 4 and numbers[1].isdecimal())  # "44-20193"
     is_apart = len(numbers[1]) - len(numbers[0]) > (len(numbers[1]) < 3)
     is_apart = is_apart or (named not in _ROOMS and float(numbers[1]) < float(numbers[0]))  # "Office 9-5"
     is_decimal = any("." in number for number in numbers)  # "Llama-3.1-70B"
-    return _is_behind_letters(cursor) or named in NORMS or (is_numbered and is_apart and not is_decimal)
+    return (
+        _is_behind_letters(cursor)
+        or named in NORMS
+        or named == "§"
+        or (is_numbered and is_apart and not is_decimal)
+    )
 
 
 def _is_set(cursor: Cursor, numbers: list[str], end: int) -> bool:
@@ -253,6 +266,7 @@ def _plain_number(cursor: Cursor, number: str, end: int, is_counted: bool) -> st
     if number[0] == "0" and len(number) < 4 and (room in NUMBERED or room in _TRACKS):  # "Chapter 01"
         return say.cardinal(int(number))
     is_room = room in _ROOMS or (previous == "code" and cursor.earlier.lower() in ("error", "status"))
+    is_room = is_room or (previous == "the" and cursor.earlier.lower() in _ON_ROADS)  # "on the 101"
     is_room = is_room or _OF_HTTP.match(cursor.text, end) is not None
     is_room = is_room or (len(number) == 3 and cursor.earlier.lower() == "flight")
     if len(number) in (3, 4) and is_room and number[-2:] != "00" and number[0] != "0":

@@ -15,7 +15,7 @@ _MONTH = "|".join(sorted(tables.MONTH_NUMBERS, key=len, reverse=True))
 _WEEKDAY = "|".join(sorted(tables.WEEKDAYS, key=len, reverse=True))
 _ENDING = r"(?:st|nd|rd|th|ST|ND|RD|TH)?"
 _DAY = rf"(\d{{1,2}}){_ENDING}"
-_DAYS = rf"{_DAY}\s?[-–—]\s?{_DAY}(?![\w/:]|[.,-]\d)"
+_DAYS = rf"{_DAY}(?:\s?[-–]\s?|—){_DAY}(?![\w/:]|[.,-]\d)"
 _DAYS_BEHIND_MONTH = re.compile(_DAYS)
 _DAYS_BEFORE_MONTH = re.compile(rf"{_DAYS}\s(?i:({_MONTH})\b)")
 _DAY_AND_MONTH = re.compile(r"(?!0\d\d)(\d{1,2})(?![\d:/])\s?(?:st|nd|rd|th)?[\s-]([A-Za-z]{3,9})\b")
@@ -51,7 +51,7 @@ _BEFORE_SECONDS = _FOR_SECONDS | words("""is was to than about only by at of lea
 # Before a day in digits, in small letters: "on 3/14", "Tues. 3/14", "due: 3/14", "12/23 through 1/2".
 BEFORE_DAYS = (
     r"\b(?:on|by|until|since|before|after|thru|til|till|eta|ends?|ending|begins|begun|starts|closes|closed|opens|valid"
-    r"|arrives|arriving|leaves|leaving|departs|departing|moved\sto|rescheduled\sto|postponed\sto|back|dated|dtd|due|starting|beginning|effective|shipped|filed|arrived|delivered|mailed"
+    r"|arrives|arriving|leaves|leaving|departs|departing|moved\sto|rescheduled\sto|postponed\sto|back|date|paid|dep|arr|lv|ret|edd|lmp|dob|dated|dtd|due|starting|beginning|effective|shipped|filed|arrived|delivered|mailed"
     rf"|expires|issued|signed|exam|meeting|games?|classes|(?:mon|tues|wednes|thurs|fri|satur|sun)day|{_WEEKDAY})\.?,?\s"
     r"|(?:\d\s?[ap]\.?m\.?|\bnoon|\bmidnight|\d:\d\d|\b[ecmp][sd]?t)\s|\b(?:due|date|when|starts?|ends?|deadline):\s|\b(?:updated?|edit(?:ed)?|posted|revised|effective|news)\s\("
     r"|\b(?:week|wk\.?|night|morning|evening|as|day|call|letter|e?-?mail|memo|notice|minutes|min\.|mins)\sof\s|\d{1,2}/(?:1[3-57-9]|2\d|3[01])\s(?:to|thru|through)\s"
@@ -70,7 +70,7 @@ def iso_date(cursor: Cursor, m: re.Match) -> str:
     return f"{spoken}," if spoken and _TIME_FOLLOWS.match(cursor.text, m.end()) else spoken
 
 
-@form(r"(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d{2})(?![\w/]|[.,-]\d)")
+@form(r"(\d{1,2})([/.-]|\s/\s)(\d{1,2})\2(\d{4}|\d{2})(?![\w/]|[.,-]\d(?!\d?/\d))")
 def date(cursor: Cursor, m: re.Match) -> str:
     """3/4/2021, 4.3.2021; the month first where both are possible, or in Britain the day."""
     if len(m[4]) == 2 and m[2] == "." and len(m[0]) < 8:  # a version
@@ -104,7 +104,8 @@ def iso_month(cursor: Cursor, m: re.Match) -> str:
 def month_of_year(cursor: Cursor, m: re.Match) -> str:
     """5/2020, exp. 09/27."""
     is_last_day = m[2] in ("30", "31") and calendar.monthrange(2001, int(m[1]))[1] == int(m[2])
-    is_card = cursor.previous.lower().rstrip(".") in ("exp", "expires", "expiry") and not is_last_day
+    before = cursor.earlier if cursor.previous == ":" else cursor.previous
+    is_card = before.lower().rstrip(".") in ("exp", "expires", "expiry") and not is_last_day
     if len(m[2]) == 2 and not is_card:
         return ""
     return f"{tables.MONTHS[int(m[1]) - 1]} {say.year(full_year(m[2]))}"
@@ -164,6 +165,8 @@ def month(cursor: Cursor) -> Reading | None:
         return None
     is_alone = cursor.word.istitle() and cursor.behind_word not in (".", "-", "'")
     is_dated = is_dated or (is_alone and (key in _MONTHS_ONLY or cursor.previous.lower().rstrip("-") in _IN))
+    is_small = cursor.word in _MONTHS_ONLY and cursor.behind_word != "." and cursor.previous.lower() in _IN
+    is_dated = is_dated or is_small  # "in nov"
     is_dated = is_dated or (is_alone and _SHORT_YEAR.match(cursor.text, end) is not None)
     if not is_dated and (
         not _DAY_FOLLOWS.match(cursor.text, end) or not is_month(cursor.word, cursor.previous)

@@ -61,6 +61,13 @@ def verse(cursor: Cursor, m: re.Match) -> str:
     return f"{spoken} to {last}" if last else spoken
 
 
+@form(r"((?:19|20)\d\d);(\d{1,4})(?:\((\d{1,3})\))?:(\d{1,6})(?:[-–](\d{1,6}))?(?![\w:])")
+def cited(cursor: Cursor, m: re.Match) -> str:
+    """2020;585(3):357-62: the place of an article in its journal."""
+    pages = " to ".join(say.integer(page) for page in (m[4], m[5]) if page)
+    return ", ".join([say.year(int(m[1])), *(say.integer(part) for part in (m[2], m[3]) if part), pages])
+
+
 @form(r"(\d{1,3}(?:\.\d+)?|\d+)(?::|\s:\s)(\d{1,3}(?:,\d{3})+|\d+)(?::(\d{1,3}))?(?![\d:])")
 def ratio(cursor: Cursor, m: re.Match) -> str:
     """16:9, 1:2:3."""
@@ -364,6 +371,12 @@ def sound(cursor: Cursor, m: re.Match) -> str:
     return word if is_behind and before in known else ""
 
 
+@form(r"(\d{1,2})D/(\d{1,2})N(?!\w)")
+def days_and_nights(cursor: Cursor, m: re.Match) -> str:
+    """5D/4N: of a journey."""
+    return f"{_counted(m[1], 'day')}, {_counted(m[2], 'night')}"
+
+
 @form(r"(?:(45|90|105|120)\+)?(\d{1,3})['′](?!\w)")
 def minute_of_game(cursor: Cursor, m: re.Match) -> str:
     """90+3', the minute of a goal; Saka 12'; not a ladder of 12'."""
@@ -371,6 +384,9 @@ def minute_of_game(cursor: Cursor, m: re.Match) -> str:
         return f"{say.cardinal(int(m[1]))} plus {say.cardinal(int(m[2]))}"
     is_scorer = cursor.previous[:1].isupper() or cursor.previous in (",", "(", "pen")
     is_scored = is_scorer and cursor.is_near(_OF_GOALS)
+    is_scored = is_scored or (
+        is_scorer and re.match(" for [A-Z]", cursor.text[m.end() :]) is not None
+    )  # a substitution
     return _counted(m[2], "minute") if is_scored else ""
 
 
@@ -383,17 +399,17 @@ def aged(cursor: Cursor, m: re.Match) -> str:
 @form(r"(\d{1,2})((?:\s?(?i:[ap]m))?)/(\d{1,2})[cC](?!\w)")
 def in_two_zones(cursor: Cursor, m: re.Match) -> str:
     """8/7c, 9PM/8C, of television."""
-    return f"{say.cardinal(int(m[1]))}{m[2].upper()}, {say.cardinal(int(m[3]))} central"
+    return f"{say.cardinal(int(m[1]))} {m[2].strip().upper()}, {say.cardinal(int(m[3]))} central"
 
 
-@form(r"(\d{1,3})s(?![\w']|\s+of\b)")
+@form(r"(\d{1,3}|1099)s(?![\w']|\s+of\b)")
 def plural_number(cursor: Cursor, m: re.Match) -> str:
     """747s, F-16s, six 5s; not 30s, which are seconds or a decade."""
     behind_hyphen = cursor.text[max(cursor.at - 1, 0) : cursor.at] == "-"
     is_many = cursor.previous.lower() in _NUMBER_WORDS
     if not behind_hyphen and not is_many and are_seconds(cursor, m.end()):  # "under 300s"
         return ""
-    return say.plural(say.short(m[1])) if behind_hyphen or is_many or len(m[1]) == 3 else ""
+    return say.plural(say.short(m[1])) if behind_hyphen or is_many or len(m[1]) > 2 else ""
 
 
 @form(r"([1-7])([spdf])(?=\s(?:orbital|electron|subshell|shell|level)s?\b)")
@@ -418,9 +434,11 @@ def factorial(cursor: Cursor, m: re.Match) -> str:
 NUMBERS: tuple[Rule, ...] = (
     *DATES,
     verse,
+    in_two_zones,
     *TIMES,
     *(
         airliner,
+        cited,
         ratio,
         measured_sides,
         weather_code,
@@ -437,6 +455,7 @@ NUMBERS: tuple[Rule, ...] = (
         degrees,
         minutes_and_seconds,
         strand,
+        days_and_nights,
         minute_of_game,
         feet,
         height,
@@ -451,7 +470,6 @@ NUMBERS: tuple[Rule, ...] = (
         slashed_numbers,
         days_with_months,
         aged,
-        in_two_zones,
         sound,
         fraction,
         short_fraction,

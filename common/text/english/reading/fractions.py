@@ -12,7 +12,7 @@ from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.cursor import Cursor, Reading
 from melforge.common.text.english.reading.dates import BEFORE_DAYS, day_said, is_day
-from melforge.common.text.english.reading.units import plural_unit, unit_after
+from melforge.common.text.english.reading.units import THINGS, plural_unit, unit_after
 from melforge.common.text.english.reading.word_classes import CLOSED, FINITE
 from melforge.common.text.english.word_parts import words
 
@@ -23,11 +23,14 @@ _SHORT_FRACTION = re.compile(r"(\d{1,6})?\s?([½¼¾⅓⅔⅕⅖⅗⅘⅙⅚⅛�
 _TO_FRACTION = re.compile(r"(\d{1,3})\s?[-–]\s?(?=\d{0,3}\s?[½¼¾⅓⅔⅛])")
 _SECONDS = re.compile(r"\s?s(?:ecs?)?(?!\w)")
 _SIZES = words("thick wide long deep high tall by of x in and")
+_HALVED = re.compile(r"(?<=½)[\s-](?:price|dozen|time|marathon|way|off|mast)\b")
 _FEET = re.compile(r"['′](?![\w'])")
 _THREAD = re.compile(
     r'"?-(\d\d)(?=\s?(?:UN[A-Z]*|NC|NF|bolts?|screws?|nuts?|studs?|threads?|hex|cap|tap|x\s|×)\b)'
 )
-_MULTIPLIED = re.compile(r"\b(?:multipl(?:y|ied)|divided?)\s(?:\w+\s)?by\s$")
+_CHANGED_BY = re.compile(
+    r"\b(?:multipl|divid|reduc|(?:in|de)creas|cut|down|shr[iu]nk|f[ae]ll|gr[oe]w|r[io]se|lower|raise)\w*\s(?:\w+\s){0,3}by\s$"
+)
 _LOOK_BACK = 40  # characters
 
 _OPEN = "|".join(sorted(CLOSED | FINITE))
@@ -36,7 +39,7 @@ _NOUNS = rf"\s(?!(?:{_OPEN})\b)[a-z]{{3,}}s(?!\w)"
 _NO_NOUN = rf"\b(?:an?|(?!(?:{'|'.join(sorted(CLOSED))})\s)[a-z]+)\s"
 _EVENTS = (
     r"\s(?:meeting|mtg|call|game|party|show|class|event|deadline|session|visit|appointment|appt|concert|flight|release"
-    r"|delivery|sale|election|primary)\b"
+    r"|demo|deck|standup|update|report|shift|quiz|trip|launch|hearing|vote|email|letter|memo|invoice|delivery|sale|election|primary)\b"
 )
 _AMOUNT = r"""\s?(?:[^\w\s]{0,2}(?:"|″|[-–]\d)|in\b|inch|of\b|scale\b|mm\b|ratio|[+*×÷=])"""
 _RATED = (
@@ -48,7 +51,9 @@ _PAGES = (
     r"|week|lesson|chapter|episode|round|level|batch|epoch|stage|phase|shard|chunk|box)\.?\s"
 )
 _MUSIC = r"[♩♪𝅘𝅥]|\b[A-G][#♯♭b]?\s(?:minor|major)\b|\bkey of [A-G]|\btime signature\b"
-_CRICKET = r"\b(?:posted|declared|wickets?|innings|overs|cricket|batting|Test|stumps|runs|ov|all\sout)\b"
+_CRICKET = (
+    r"\b(?:T20|ODI|posted|declared|wickets?|innings|overs|cricket|batting|Test|stumps|runs|ov|all\sout)\b"
+)
 _OF, _OUT_OF, _PAIR, _SLASH = "{0} of {1}", "{0} out of {1}", "{0} {1}", "{0} slash {1}"
 _DATE = "a date"
 
@@ -99,6 +104,7 @@ _CASES = (
     _Case(r"\(", "", r"\)", _OF, lambda top, bottom: top <= bottom < 13 and bottom not in (2, 3, 4, 8)),
     _Case("", "", "", "{short} for {1}", lambda top, bottom: top > 30 and bottom <= 10, _CRICKET),
     _Case("", "", r"\s(?:stars|points|pts)\b", _OUT_OF, lambda top, bottom: bottom > 3),
+    _Case(r"\(|:\s?", r"\d\d/100", r"(?!\s(?:of|inch|mm|dollars)\b)", _OUT_OF),
     _Case("", "5/5|1[0-3]/10", "", _OUT_OF),
     _Case(r"\A", "[1-9]/10", r"[,.!:;]|\s[-–]\s", _OUT_OF),
     _Case(_RATED, "", "", _OUT_OF, lambda top, bottom: _is_score(top, bottom)),
@@ -147,7 +153,7 @@ _CASES = (
 
 
 def _is_score(top: int, bottom: int) -> bool:
-    return bottom in (5, 10) or (bottom >= top > 12 and bottom not in (16, 32, 64))
+    return (bottom in (5, 10) and top < bottom + 4) or (bottom >= top > 12 and bottom not in (16, 32, 64))
 
 
 _pattern = cache(re.compile)
@@ -159,7 +165,7 @@ def fraction(cursor: Cursor) -> Reading | None:
     if not m:
         return None
     top, bottom = int(m[2]), int(m[3])
-    is_plain = m[1] or _MULTIPLIED.search(cursor.text[max(cursor.at - 20, 0) : cursor.at])
+    is_plain = m[1] or _CHANGED_BY.search(cursor.text[max(cursor.at - _LOOK_BACK, 0) : cursor.at])
     if not is_plain and (said := next((said for case in _CASES if (said := _said(cursor, m, case))), "")):
         unit, end = unit_after(cursor, m.end(), is_one=False)
         return Reading(said + unit, end)
@@ -209,6 +215,8 @@ def short_fraction(cursor: Cursor) -> Reading | None:
     if not m:
         return None
     name = tables.SYMBOLS[m[2]]
+    if not m[1] and _HALVED.match(cursor.text, m.end()):
+        return Reading("half", m.end())
     spoken = f"{say.integer(m[1])} and {_behind_whole(name)}" if m[1] else name
     return _with_unit(cursor, spoken, m.end(), is_more_than_one=bool(m[1]))
 
@@ -218,7 +226,8 @@ def _with_unit(cursor: Cursor, spoken: str, end: int, is_more_than_one: bool) ->
     if cursor.text[end : end + 1] in ('"', "″"):
         following = cursor.next(end + 1)
         if following.islower() and following not in _SIZES:
-            return Reading(f"{spoken.removeprefix('one ')} inch", end + 1)  # "1/2" pipe"
+            said = spoken if is_more_than_one else spoken.removeprefix("one ")  # "1/2" pipe"
+            return Reading(f"{said} inch", end + 1)
         unit, end = " inch", end + 1
     elif is_more_than_one and _FEET.match(cursor.text, end):
         unit, end = " foot", end + 1
@@ -227,6 +236,8 @@ def _with_unit(cursor: Cursor, spoken: str, end: int, is_more_than_one: bool) ->
     name = unit.strip()
     if name == "hertz":
         return Reading(f"{spoken} {name}", end)
+    if name and not is_more_than_one and cursor.next(end) in THINGS:  # "1/2 hp motor"
+        return Reading(f"{spoken} {name.removeprefix('-')}", end)
     if name.startswith("-"):  # "1/4-oz"
         return Reading(f"{spoken} {name[1:]}", end)
     if is_more_than_one and name.startswith("degree"):

@@ -21,7 +21,7 @@ _MAGNITUDES = {
     **{"bn": "billion", "mn": "million", "tn": "trillion", "mln": "million", "bln": "billion"},
     **{"mm": "million", "mil": "million", "k": "thousand", "m": "million", "b": "billion", "t": "trillion"},
 }
-_JOINT = re.compile(r"\s?[-–—]\s?([$£€¥₹]?)(?=\.?\d)")
+_JOINT = re.compile(r"(?:\s?[-–]\s?|—)([$£€¥₹]?)(?=\.?\d)")
 _HUNDREDS = re.compile(r"(10{2,3}|1,000|10,000|100,000)s(?!\w)")
 _HUNDRED = {"100": "hundreds", "1000": "thousands", "1,000": "thousands"}
 _HUNDRED |= {"10,000": "tens of thousands", "100,000": "hundreds of thousands"}
@@ -41,11 +41,16 @@ _NO_THINGS = (
     apiece available raised spent paid owed needed required invested lost won earned saved yesterday today
     last next this back away off up down out""")
 )
+_BEFORE_SIZES = words("in over for of by with wins signs")
+_NO_NOUN = re.compile("(?:s|ing|ed|ly)$")
 _GOES_ON = re.compile(r"[-:]|/(?![a-z])")
-_PER_HEAD = re.compile(r"\s?(pppn|pp|pn|pcm|pw)(?!\w)")
+_PER_SEVERAL = re.compile(r"\s?/\s?(?=\d[\d,.]*[kKM]?[ -]?[A-Za-z])")  # "$2.50/1M tokens"
+_PER_HEAD = re.compile(r"\s?(pppn|pp|pn|pcm|pw|EA)(?!\w)")
 _PER = {"pp": " per person", "pn": " per night", "pcm": " per calendar month", "pw": " per week"}
-_PER |= {"pppn": " per person per night"}
+_PER |= {"EA": " each", "pppn": " per person per night"}
 _TIMES = re.compile(r"\d:\d\d|\b(?:Mon|Tues?|Wed|Thu(?:rs)?|Fri|Sat|Sun)\b")
+_ZONE = re.compile(r"\s(?:[ECMP][SD]?T)\b")
+_BEFORE_TIMES, _FOR_EACH = words("by til till until before after around"), words("each per a an apiece")
 _PENCE = re.compile(r"(\d{1,3}(?:\.\d)?)p(?![\w'])")
 _NOTES = re.compile(r"(\d0)s(?!\w)")
 
@@ -100,10 +105,12 @@ def said_price(cursor: Cursor, prices: list, currency: str) -> Reading:
     end = prices[-1][2]
     if cursor.text.startswith(f" {many}", end) and not cursor.text[end + len(many) + 1 :][:1].isalnum():
         end += len(many) + 1  # "$5 million dollars"
-    per, end = per_unit(cursor, end)
+    per, end = per_unit(cursor, end + 2 * cursor.text.startswith("/-", end))  # "Rs. 500/-"
     if not per and (head := _PER_HEAD.match(cursor.text, end)):  # "£499pp"
         per, end = per_unit(cursor, head.end())  # "€22 pp/night"
         per = _PER[head[1]] + per
+    if not per and (several := _PER_SEVERAL.match(cursor.text, end)):
+        per, end = " per", several.end()
     if cursor.possessive(end):  # "$5bn's worth"
         per, end = per + "'", end + 2
     is_least = not per and cursor.text.startswith("+", end) and not cursor.text[end + 1 : end + 2].isalnum()
@@ -119,6 +126,9 @@ def _describes(cursor: Cursor, end: int) -> bool:
     is_thing = (
         following[:1].isalpha() and following.lower() not in _NO_THINGS and cursor.text[end : end + 1] == " "
     )
+    has_size = cursor.text[end - 1] in "kKmMbBnT" and (before in _BEFORE_SIZES or cursor.is_shouted)
+    if is_thing and has_size and not _NO_NOUN.search(following.lower()):  # "in $2M heist"
+        return True
     is_priced = following.lower() in _PRICED and before not in PREPOSITIONS  # "wins $100,000 prize"
     return is_thing and (is_priced or before in _BEFORE_THINGS or before.endswith(("'s", "s'")))
 
@@ -143,10 +153,23 @@ def pence_per(cursor: Cursor) -> Reading | None:
     return Reading(f"{say.decimal(m[1])} pence{per}", end) if is_meant else None
 
 
-@form(r"(\d{2,3}\.\d(?=p)|[1-9]\d?)(?:([pc])(?![\w'.])|s\.?\s?(\d{1,2})d(?:\.(?=\s[a-z]|[,;]))?(?!\w))")
+@form(
+    r"(\d{2,3}\.\d(?=p)|[1-9]\d?)(?:([pc])(?![\w'.])|s\.?\s?(\d{1,2})d(?:\.(?=\s[a-z]|[,;]))?(?!\w)|s(?!\w))"
+)
 def pence(cursor: Cursor, m: re.Match) -> str:
-    """50p, 25c; 10s. 6d., before 1971."""
-    if m[2] == "p" and float(m[1]) < 13 and not cursor.is_british and cursor.is_near(_TIMES):
+    """50p, 25c; 10s. 6d., £3 10s, before 1971."""
+    if m[0][-1] == "s":
+        return f"{say.integer(m[1])} shillings" if cursor.previous[:1] == "£" else ""
+    if (
+        m[2] == "p"
+        and float(m[1]) < 13
+        and not cursor.is_british
+        and (
+            cursor.is_near(_TIMES)
+            or _ZONE.match(cursor.text, m.end())
+            or (cursor.previous.lower() in _BEFORE_TIMES and cursor.next(m.end()) not in _FOR_EACH)
+        )
+    ):
         return f"{say.integer(m[1])} PM"  # "6p yoga, 7:30 dinner"
     if m[2] == "c":
         return f"{say.integer(m[1])} {'cent' if m[1] == '1' else 'cents'}"

@@ -14,12 +14,16 @@ _LOOK_BACK = 30  # characters
 _MONTH = r"[A-Z][a-z]{2,8}\.?"
 _DAY = rf"\s(?:ca?\.\s?)?(?:\d{{1,2}}\s{_MONTH}\s|{_MONTH}\s\d{{1,2}},\s)?"
 _YEAR = rf"{_DAY}\d{{3,4}}(?!\d)"
+_PLACE_AND_YEAR = r"\s[A-Z][A-Za-z]+(?:,\s[A-Z][\w.]+)?,\s(?:1\d|20)\d\d(?!\d)"
 _SURE_YEAR = rf"{_DAY}(?:1\d|20)\d\d(?!\d|,\d)"
 _BEGUN = r"[(;,]\s?"
 _CENTURY = r"(?<!\w)\d{1,2}(?:st|nd|rd|th|d)[\s-]"
 _NUMBER = r":?\s?[+(]?\d"
-_BEATEN = r"\s[A-Z][a-z][\w' -]{0,30},?\s\d{1,3}[-–]\d"
-_TRAVEL = r"\s?(?:[A-Z]{3}\b|\d|[A-Z][a-z]+\s\d{1,2}:\d\d|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\b)"
+_BEATEN = r"\s[A-Z][a-z][\w' -]{0,30},?\s(?:\d{1,3}[-–]\d|(?:T?KO|UD|SD)\b)"
+_TRAVEL = (
+    r"\s?(?:[A-Z]{3}\b|(?:Gate|Terminal|Platform)\b"
+    r"|\d|[A-Z][a-z]+\s\d{1,2}:\d\d|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\b)"
+)
 _COUNTIES = (
     r"\s(?:Antrim|Armagh|Carlow|Cavan|Clare|Cork|Derry|Donegal|Down|Dublin|Durham|Fermanagh|Galway|Kerry|Kildare"
     r"|Kilkenny|Laois|Leitrim|Limerick|Longford|Louth|Mayo|Meath|Monaghan|Offaly|Roscommon|Sligo|Tipperary|Tyrone"
@@ -36,16 +40,22 @@ _ONTO = (
     r"\s(?:on|onto|at|@)\s(?:[A-Z][a-z]|\d+(?:st|nd|rd|th)\b"
     r"|(?:the\s)?(?:\w+\s)?(?:light|stop|corner|fork)\b)"
 )
-_OF_PATIENTS = r"\s(?:c/o\b|w/|with\b|is|was|has|had|states|denies|reports|presents|complains)\b"
+_OF_PATIENTS = (
+    r"\s(?:c/o\b|w/|with\b|is|was|has|had|seen|given|denied|presented|reported"
+    r"|states|denies|reports|presents|complains)\b"
+)
 
 # Words (with a capital: only so written), what stands before, what behind, what is said. The first row that
 # fits counts. Behind a word stands its full stop, or with a star perhaps none.
 _ROWS = (
     ("b", _BEGUN, r"\s\d", "born"),
-    ("b", "^", _YEAR, "born"),
+    ("b", "", r"\s\d{1,2}/\d{1,2}/\d\d", "born"),
+    ("b B", "^", _YEAR, "born"),
     ("b", "", _SURE_YEAR, "born"),
     ("d", _BEGUN, r"\s\d", "died"),
     ("d", "^", _YEAR, "died"),
+    ("b B", rf"^|{_BEGUN}", _PLACE_AND_YEAR, "born"),
+    ("d", rf"^|{_BEGUN}", _PLACE_AND_YEAR, "died"),
     ("d", "", _SURE_YEAR, "died"),
     ("m", _BEGUN, r"\s\d", "married"),
     ("m", "^", _YEAR, "married"),
@@ -53,29 +63,86 @@ _ROWS = (
     ("r", "^", _YEAR, "reigned"),
     ("d", r"[a-z]\s", _BEATEN, "defeated"),
     ("def* bt*", r"[a-z]\s", _BEATEN, "beat"),
-    ("def", r"[A-Z][a-z]+\s", r"\s[A-Z][a-z]+\s(?:via|by)\b", "defeated"),
     ("L*", _TURNED, "", "left"),
     ("R*", _TURNED, "", "right"),
     ("L*", "", r"\sonto\b", "left"),
-    ("R*", "", r"\sonto\b", "right"),
     ("int", "", r"\s(?:temp|pressure)\b", "internal"),
     ("c", _CENTURY, "", "century"),
     ("c", "", r"\s?\d", "circa"),
     ("p", "", r"\s?(?:\d|[ivxlc]+\b)", "page"),
     ("n", r"(?:\b[Ss]ee|\b[Ss]upra|\b[Ii]nfra|\bat|&|\d,?)\s", r"\s?\d", "note"),
+    ("v", r"\d,?\s", r"\s?\d", "verse"),
     ("v", "", r"\s?\S", "versus"),
     ("v*", r"[\d%)]\s", r"\s[\d(]", "versus"),
     ("ch*", r"\b(?:TV|[Tt]elevision|[Ww]atch)\b.{0,14}|[ap]\.?m\.?(?:,|\son)\s", r"\s?\d", "channel"),
+    ("dev*", r"\b(?:[JS]r|[Ww]eb|[Gg]ame|[Ll]ead|[Aa]pp|[Ss]tack|[Jj]unior|[Ss]enior)\.?\s", "", "developer"),
+    (
+        "Ch",
+        r"\b(?:Baptist|Methodist|Lutheran|Presbyterian|Catholic|Episcopal|Christian|Community)\s",
+        "",
+        "Church",
+    ),
+    (
+        "no",
+        r"\b(?:[Mm]y|[Yy]our|[Hh]is|[Hh]er|[Tt]heir|[Oo]ur|[Rr]ef|[Ii]tem|[Ff]lat|[Oo]rder|[Aa]cct|[Tt]el)\.?\s",
+        r"\s\S",
+        "number",
+    ),
+    ("hwy*", r"\d\s", "", "highway"),
+    ("ff*", r"\d\s?", "", "and following"),
+    ("amend", r"\d(?:st|nd|rd|th)\s", "", "amendment"),
+    ("bet*", r"\b(?:St|Ave|Blvd|Rd|Street|Avenue)\.?\s", "", "between"),
+    ("Cat", "", r"\s(?:[Nn]o\b|#)", "catalog"),
+    ("rm*", "", r"\s\d{2,4}\b", "room"),
+    ("resp", "", r"\sto\b", "responding"),
+    ("reg", "", r"\s(?:opens|closes|ends|begins|starts|fees?|deadline|due|required|form)\b", "registration"),
+    ("est", r"\b[A-Z]{3}\s", "", "estimate"),
+    ("est", "", r"\sof\b", "estimate"),
+    ("adv*", r"\b(?:[Ww]ind|[Ff]lood|[Hh]eat|[Ff]rost|[Ww]inter|[Ss]torm|[Tt]ravel)\s", "", "advisory"),
+    ("Tab", "", r"\s\d", "table"),
+    ("pred", r"%\s", "", "predicted"),
+    ("rec", "", r":\s?\d", "recommended"),
+    ("arr*", "", _TRAVEL, "arrives"),
+    ("ed", r"\b(?:[Ll]td\.?|[Ll]imited|[Ss]pecial|\d(?:st|nd|rd|th))\s", "", "edition"),
+    ("resp", "", r"\s(?:for|of)\b", "responsibility"),
+    ("req", r"\b(?:upon|on|by)\s", "", "request"),
+    ("blt*", "", r"\s(?:in\s)?(?:1\d|20)\d\d", "built"),
+    ("ct*", r"\d[\s-]", r"\s(?:gold|diamonds?|sapphire|ruby|emerald|white|yellow|rose|tw\b)", "carat"),
+    ("ct*", r"\d[\s-]", "", "count"),
+    ("exp", "", r":\s[A-Z]", "experience"),
+    ("fr", "", r"\s[$£€]", "from"),
+    ("Gr", "", r"\s(?:K\b|\d)", "grade"),
+    ("min", r"(?:^|[:;,(]\s)", r"\s[A-Z][a-z]+", "minimum"),
+    ("est", r"\b(?:19|20)\d\d\s", r"\)", "estimate"),
+    ("Ar*", "", _TRAVEL, "arrives"),
+    ("Sch", r"\b(?:Elem|High|Middle|[JS]r|Prep|Primary|Law|Med)\.?\s", "", "School"),
+    ("Ps", "", r"\s\d", "Psalm"),
+    ("Tr", "", r"\s\d", "track"),
+    ("yrs*", "", r"\s(?:faithfully|truly|sincerely|ever|affectionately|respectfully|obediently)\b", "yours"),
+    ("Ex", "", r"\s[A-Z](?![\w'.])", "Exhibit"),
+    ("P", "", r"\d", "page"),
+    ("pres", r"\d\s?[-–]\s?", "", "present"),
+    ("bot*", "", r"\s(?:of\s(?:the\s)?)?\d", "bottom"),
+    ("reg*", "", r"\s(?:price|retail)\b", "regular"),
+    ("s", r"\b(?:[Uu]nder|[Bb]y|[Ii]n|[Ss]ee|[Pp]er)\s|\(", r"\s?\d", "section"),
+    ("lv*", "", r"\s\d{1,2}:\d\d", "leaves"),
+    ("ret*", "", r"\s\d{1,2}:\d\d", "returns"),
+    ("pt*", r"\b(?:[Ss]ave|[Dd]ew|[Mm]atch|[Ss]et|[Bb]reak|[Mm]elting|[Bb]oiling|[Ff]ocal)\s", "", "point"),
+    ("bapt", "", r"\s(?:\d|[A-Z][a-z]{2,8}\s\d)", "baptized"),
+    ("vol", "", r"\sof\b", "volume"),
+    ("occ", r"\b(?:dbl|double|sgl|single|max)\.?\s", "", "occupancy"),
     ("fl", _CENTURY, "", "Floor"),
     ("fl", "", _YEAR, "flourished"),
     ("gen", "", r"\s?\d", "generation"),
     ("press", "", r"\s\d+(?:\.\d+)?\s?(?:[kM]?Pa|atm|psi|bar)\b", "pressure"),
     ("col", "", r"\s?\d", "column"),
     ("vis", "", r"\s\d", "visibility"),
+    ("incl", r"[A-Za-z]\s", r"[),;]|$|\s(?:but|and|in|w/|with)\b", "included"),
+    ("Utd*", "", "", "United"),
     ("inc*", r"\(", r"\s", "including"),
-    ("sp spp", r"\b[A-Z][a-z]{3,}\s", "", "species"),
+    ("sp spp", r"\b[A-Z][a-z]{3,}\s|\d\s", "", "species"),
     ("adv*", r"[$£€]\d+\s", "", "advance"),
-    ("no", "", r"\sof\b(?!\scourse)|:\s?\d", "number"),
+    ("no", "", r"\sof\b(?!\scourse)|:\s?\S", "number"),
     ("nos", "", r"\sof\b(?!\scourse)|:\s?\d", "numbers"),
     ("nr", "", r"\s[a-z]", "near"),
     ("nr*", "", r"\s(?:[A-Z]|\d+(?:st|nd|rd|th)\b)", "near"),
@@ -97,10 +164,10 @@ _ROWS = (
     ("ch chap", "", r"\s\d{1,2}\s?(?:[-–&]|and\b)\s?\d", "chapters"),
     ("vol", "", r"\s\d{1,2}\s?(?:[-–&]|and\b)\s?\d", "volumes"),
     ("supp", "", r"\s\d", "supplement"),
-    ("L*", r"(?:^|[,;]\s|\bthen\s|\band\s)", _ONTO + "|" + _LIMB, "left"),
-    ("R*", r"(?:^|[,;]\s|\bthen\s|\band\s)", _ONTO + "|" + _LIMB, "right"),
-    ("L*", r"\b(?:[Oo]n|[Tt]he|of|in)\s", _LIMB, "left"),
-    ("R*", r"\b(?:[Oo]n|[Tt]he|of|in)\s", _LIMB, "right"),
+    ("L*", r"(?:^|[,;]\s|\bthen\s|\band\s)", _ONTO, "left"),
+    ("R*", r"(?:^|[,;]\s|\bthen\s|\band\s)", _ONTO, "right"),
+    ("L*", "", _LIMB, "left"),
+    ("R*", "", _LIMB, "right"),
     ("rev", r"\b[Pp]l(?:ea)?s[.e]?\s", "", "review"),
     (
         "temp",
@@ -144,11 +211,8 @@ _ROWS = (
     ("sp spd", r"\d[-\s]", "", "speed"),
     ("vol*", "", r"\s(?:ctrl|control|up\b|down\b|level|lvl|knob|btn)", "volume"),
     ("Dx* Tx* Rx*", "", r":\s", ""),
-    ("S", "", r"\sCt\.", "Supreme"),
     ("Ct", r"\b(?:S|Sup|Dist|Super|Cir)\.\s", "", "Court"),
     ("Ct", "", r"\s(?:of\b|App|Cl)", "Court"),
-    ("Reg", r"\bFed\.\s", "", "Register"),
-    ("Rec", r"\bCong\.\s", "", "Record"),
     ("cert", "", r"\s(?:den|gran)", "certiorari"),
     ("bx* cs rl", r"\d\s", "", ""),
     ("tel*", "", _NUMBER, "telephone"),
@@ -162,13 +226,11 @@ _ROWS = (
     ("ct*", r"\d\s", "", "count"),
     ("min", r"(?:^|[.;:]\s|\bprev\.\s|[Aa]pprove[ds]?\s|\bthe\s)", r"\sof\s(?:the\b|\d)", "minutes"),
     ("sq*", "", r"\sft\b", "square"),
-    ("pt", r"\b[Dd]ew\s", "", "point"),
     ("pt pts", "", r"\s?\d(?!\d*\.\d)", "part"),
     ("ph*", r"(?<!\w)[13][-\s]?", "", "phase"),
     ("conc", "", r"\s(?:slab|block|mix|wall|floor|pad)", "concrete"),
     ("gr", "", r"\s[1-4](?!\d)", "grade"),
     ("ref", "", r"\sno\b", "reference"),
-    ("no", r"\bref\.?\s", "", "number"),
     ("mtg*", "", r"\s(?:rates?\b|\d+\.\d)", "mortgage"),
     ("ep*", "", r"\s?\d", "episode"),
     ("Gm*", "", r"\s\d", "game"),
@@ -240,9 +302,10 @@ _ROWS = (
     ("req", "", r"\s#", "requisition"),
     ("rep", "", r"\s(?:rows?|rnds?|rounds?|steps?|from|until)\b", "repeat"),
     ("Rep", "", r"\s\d", "Republican"),
+    ("Rep", "", r"\sof\b", "Republic"),
     ("Co", "", _COUNTIES, "County"),
     ("Co", r"(?:^|,\s?|\b(?:in|of|from|near|to)\s)[A-Z][a-z]+\s", _STATE, "County"),
-    ("min", r"(?:[A-G][#b♭♯]?|\bflat|\bsharp)\s", "", "minor"),
+    ("min", r"\b(?:[A-G][#b♭♯]?|\bflat|\bsharp)\s", "", "minor"),
     ("Pt*", "", _OF_PATIENTS, "patient"),
     ("exp*", r"(?:\byrs?'?\.?|\byears?'?|\bmonths|\bhrs|\bwork|\bno|\+)\s", "", "experience"),
     ("exp", "", r"\s(?:w/|with\b|in\b|as\b|req|pref)", "experience"),
@@ -262,6 +325,7 @@ _ROWS = (
     ("Proc", "", r"\s(?:[A-Z]{2}|of\b|[A-Z][a-z]*\.)", "Proceedings"),
     ("inv*", "", r"\s(?:date|total|amt|amount|due)\b", "invoice"),
     ("min", _CENTURY, "", "minute"),
+    ("apt*", "", r"\s#?\d{1,4}(?![\d.])", "apartment"),
     ("apt*", r"(?:BR|bdrm|bedroom|BD|bd|\bstudio)\s", "", "apartment"),
     ("conf*", "", r"\s(?:#|[Nn]o\b|code\b)", "confirmation"),
     ("conf*", "", r"\s(?:[Rr]m|[Rr]oom|[Cc]all|[Cc]tr|[Cc]enter|[Cc]entre)\b", "conference"),

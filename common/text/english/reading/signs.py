@@ -37,6 +37,10 @@ _POWER_OF_SUM = re.compile(
     r"\^[({]\s{0,9}([-−]?[A-Za-zα-ω\d]{1,3}(?:\s?[-+−*/×]?\s?[A-Za-zα-ω\d]{1,3}){1,3})\s{0,2}[)}]"
 )
 _ION = re.compile(r"([⁰¹²³⁴⁵⁶⁷⁸⁹]?)([⁺⁻])(?![⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ])|\^([1-9]?)([+-])(?!\s?[\w.(])")
+_IPA_SIGNS = "[ˈˌːəɪʊɛɔɑʃʒθðŋɹʌɜɡ]"
+_IPA = re.compile(
+    rf"(?:/[^/\s]{{0,20}}{_IPA_SIGNS}[^/\d]{{0,40}}/|\[[^\]\s]{{0,20}}{_IPA_SIGNS}[^\]\d]{{0,40}}\])(?!\w)"
+)
 _PER_AMOUNT = re.compile(
     r"\s?\d+(?:\.\d+)?\s?(?:[mdc]?[lL]|[cmk]?m[²³23]?|k?g|mg|hrs?|h|min|days?|mi|lb|oz|tsp|tbsp)(?!\w)"
 )
@@ -69,6 +73,7 @@ _BEFORE_OPERATOR = frozenset("0123456789)")
 _NUMBER_WORDS = words("one two three four five six seven eight nine ten eleven twelve noon midnight")
 _BEFORE_DOLLARS = _NUMBER_WORDS | words("in of into many cost costs")
 _LENGTHS = re.compile(r"\d{1,5}(?:\.\d+)?\s?(?:\"|″|in|cm|mm|m|ft|inch|inches|feet)")
+_GRID = re.compile(r"\s?\d+\s(?:factorial|design|matrix|matrices|grid|array|board|table)\b")
 _LARGE_SIZE = re.compile(r"\d{3,4}\s×\s\d{3,4}\s?")
 _STARRED = words("hotel hotels rated rating ratings review reviews resort resorts service out")
 _DECIMALS = re.compile(r"\d{1,4}(?![\w.]\d)")
@@ -96,11 +101,15 @@ _REGIONAL_A, _REGIONAL_Z = "\U0001f1e6", "\U0001f1ff"
 _MAX_CLUSTER = 24  # characters of one emoji
 _EQUATION_FOLLOWS = re.compile(r"[\d.]{1,12}\s?[=+*×÷−]")
 _IONS = words("Cl Br OH CN SCN NO2 NO3 HCO3 HS HSO4 MnO4 ClO4")
-_NOW = words("present now today date")
+_NOW = words("present pres now today date")
 _DECADE = re.compile(r"'\d\ds?(?!\w)")
 _RATING = re.compile(r"(?:4\.00?|5\.0|5|10|100)(?!\w|[.,/]\d)")
 _SHORT_MONTHS = [*(name[:3] for name in tables.MONTHS), "Sept"]
 _MONTH = "|".join([*tables.MONTHS, *_SHORT_MONTHS])
+_BLANK_PARTS = re.compile(r"_{2,}(?:\s?[-/.]\s?_{2,})+")
+_CODE_NUMBERED = re.compile(r"\s[A-Z]{1,5}\d\w*")
+_POUNDS_OF = re.compile(r"\s(?:test|line|paper|bag|bags|propane|dumbbells?|kettlebells?)\b")
+_ORDINAL_AHEAD = re.compile(r"\s\d{1,4}(?:st|nd|rd|th)\b")
 _DATE_AHEAD = re.compile(
     rf"\s?(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\.?,?\s)?(?:\d{{1,2}}\s)?(?:{_MONTH})\b\.?\s\d"
 )
@@ -324,7 +333,8 @@ def dash(cursor: Cursor) -> Reading | None:
         after.isdecimal() or _TIME_AHEAD.match(text, end)
     ):
         return Reading("to", end)
-    if cursor.previous.lower() in _FULL_WEEKDAYS and following.lower() in _FULL_WEEKDAYS:
+    is_day = cursor.previous.lower() in _FULL_WEEKDAYS or "/" in cursor.previous[1:]  # "Mon 5/6-Fri 5/10"
+    if is_day and following.lower() in _FULL_WEEKDAYS | tables.WEEKDAYS.keys():
         return Reading("to", end)
     if _is_numeral_range(cursor, following) or _CLAUSES.match(text, cursor.at - 2):
         return Reading("to", end)
@@ -352,7 +362,8 @@ def dash(cursor: Cursor) -> Reading | None:
         return Reading("to" if is_range else "", end)
     if not before and after.isspace():  # an item of a list
         return Reading("", end)
-    if cursor.is_equation and _is_variable(following) and cursor.previous in _BEFORE_TERM:
+    is_term = _is_variable(following) or (len(following) < 4 and following.isalpha() and after.isalpha())
+    if cursor.is_equation and is_term and cursor.previous in _BEFORE_TERM:
         return Reading("minus", end)  # "y = -x"
     if dashes == "-" and before in ("", " ", "`", "'") and _is_flag(cursor, following, end):
         return Reading("dash", end)
@@ -369,6 +380,7 @@ def dash(cursor: Cursor) -> Reading | None:
         is_minus = (
             following[:1].isdecimal()
             and not _DATE_AHEAD.match(text, end)
+            and not _ORDINAL_AHEAD.match(text, end)
             and (has_digit or cursor.previous[:1] == "^" or len(cursor.previous) == 1)
         )
         is_term = _is_variable(cursor.previous) or cursor.previous[:1] in tables.SUPERSCRIPTS
@@ -409,7 +421,10 @@ def drawn_line(cursor: Cursor) -> Reading | None:
     if char not in _DRAWN:
         return None
     end = _row(cursor, char)
+    if char == "_" and (parts := _BLANK_PARTS.match(cursor.text, start)):  # "___-__-____"
+        return Reading("blank", parts.end())
     is_heading = char == "#" and (start == 0 or cursor.text[start - 1] == "\n")
+    is_heading = is_heading and not cursor.text.startswith("# of ", start)
     return Reading("blank" if char == "_" else "", end) if is_heading or end - start > 2 else None
 
 
@@ -529,6 +544,12 @@ def _hash(cursor: Cursor, end: int) -> str | None:
     """Press #, INV#1043, PO# 77; not the sharp of "F#4"."""
     if end - cursor.at == 1 and _is_key(cursor):
         return "pound"
+    if end - cursor.at == 1 and cursor.text.startswith(" of ", end):  # "# of users"
+        return "number"
+    if _CODE_NUMBERED.match(cursor.text, end):  # "Conf. # ABC123"
+        return "number"
+    if cursor.touches_word and cursor.previous.isdecimal() and _POUNDS_OF.match(cursor.text, end):
+        return "pound"
     is_named = cursor.touches_word and len(cursor.previous) > 1 and cursor.previous.isalpha()
     return "number" if is_named and _is_before_number(cursor, end) else None
 
@@ -546,6 +567,8 @@ def _tilde(cursor: Cursor, end: int) -> str | None:
 def _slash(cursor: Cursor, end: int) -> str | Reading | None:
     """1.5%/mo, 500 mg/5 mL, 3/$10, 8 / 2, 4.5/5, 1/x, π/2."""
     text, before, following = cursor.text, cursor.previous, cursor.next(end)
+    if text[end : end + 2] == "* " or text[max(cursor.at - 2, 0) : end] == " */":  # of a comment
+        return Reading("", end)
     is_counted = before[:1].isdecimal() and before[-1:] in ("x", "%")
     if is_counted and following == "d":
         return Reading("per day", end + 1)
@@ -604,8 +627,10 @@ def _section(cursor: Cursor, end: int) -> str:
     return tables.SYMBOLS[cursor.char] + ("s" if end - cursor.at > 1 else "")
 
 
-def _compared(cursor: Cursor, end: int) -> str | None:
-    """<5."""
+def _compared(cursor: Cursor, end: int) -> str | Reading | None:
+    """<5; ">>" of another speaker, in subtitles."""
+    if end - cursor.at == 2 and cursor.char == ">" and cursor.previous in ("", "]"):
+        return Reading("", end)
     return {"<": "less than", ">": "greater than"}[cursor.char] if _is_before_number(cursor, end) else None
 
 
@@ -650,6 +675,12 @@ _OF_SYMBOLS: dict[str, Callable[[Cursor, int], str | Reading | None]] = {
 }
 
 
+def transcription(cursor: Cursor) -> Reading | None:
+    """Darwin (/ˈdɑːrwɪn/; 1809), Worcester ([ˈwʊstər]): how a word is said, behind it."""
+    ipa = _IPA.match(cursor.text, cursor.at) if cursor.previous in ("(", ";") else None
+    return cursor.leave_out(ipa.end()) if ipa else None
+
+
 def flag(cursor: Cursor) -> Reading | None:
     """🇺🇸"""
     if not _REGIONAL_A <= cursor.char <= _REGIONAL_Z:
@@ -672,7 +703,11 @@ def named(cursor: Cursor) -> Reading:
         is_one = cursor.previous == "1" or cursor.next(start + 1).islower()  # "a 5★ hotel"
         return Reading("star" if is_one else "stars", start + 1)
     if char == "×" and not cursor.is_equation:
-        is_size = _LENGTHS.fullmatch(cursor.previous) or _LARGE_SIZE.fullmatch(text[start - 5 : start + 6])
+        is_size = (
+            _GRID.match(text, start + 1)
+            or _LENGTHS.fullmatch(cursor.previous)
+            or _LARGE_SIZE.fullmatch(text[start - 5 : start + 6])
+        )
         if is_size:
             return Reading("by", start + 1)  # "3 in × 5 in", "2796 × 1290"
     if char in tables.SYMBOLS and char not in tables.EMOJI:

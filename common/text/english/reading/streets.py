@@ -54,6 +54,8 @@ _SENTENCE_ENDS = (".", ",", ";", ":", "?", "!", ")", "&", '"', "(", "-", "–", 
 _FULL_KINDS = frozenset(tables.STREETS.values())
 _SMALL_KINDS = words("st str ave av blvd rd ln hwy pkwy")
 _ALSO_NAMES = words("Pl Ct Ter Cir Sq Way Pt Trl")
+_EXCLAIMED = words("Well Okay Yeah Yes Thanks Sorry Hello Hey Wow Please Look Wait Mom Dad Man God")
+_ORDINALS = words("first third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth")
 _COUNTY_ROADS = words("Rd Road Hwy Highway Rte Route")
 _NO_NAMES = words("dr mr mrs ms st the a an my our your his her their this that is was")
 _CITIES = words("""Chicago Boston Houston Phoenix Dallas Austin Denver Seattle Portland Atlanta Miami Detroit
@@ -101,9 +103,8 @@ def direction(cursor: Cursor) -> Reading | None:
         return None
     end, following = m.end(), cursor.next(m.end())
     is_two = m[1] is not None
-    if cursor.previous.lower().rstrip("s") in ("wind", "gust") and (
-        following[:1].isdecimal() or following == "at"
-    ):
+    before = cursor.earlier if cursor.previous == ":" else cursor.previous
+    if before.lower().rstrip("s") in ("wind", "gust") and (following[:1].isdecimal() or following == "at"):
         return Reading(
             "".join(_DIRECTIONS[letter] for letter in (m[1], m[2], m[3]) if letter).capitalize(), end
         )
@@ -170,7 +171,7 @@ def designator(cursor: Cursor) -> Reading | None:
     if (
         name == "Floor"
         and cursor.previous[-2:] in ("st", "nd", "rd", "th")
-        and cursor.previous[0].isdecimal()
+        and (cursor.previous[0].isdecimal() or cursor.previous.lower() in _ORDINALS)
     ):
         return Reading(name + (cursor.last_stop(end) if cursor.behind_word == "." else ""), end)
     is_lettered = name in ("Apartment", "Suite", "Room", "Building", "Floor")
@@ -235,7 +236,10 @@ def state(cursor: Cursor) -> Reading | None:
     following = cursor.next(cursor.word_end)
     if word == "MD" and not has_code and cursor.earlier not in _CITIES_OF_MD:  # a doctor
         return None
-    if word in tables.STATES_ALSO_WORDS and (cursor.is_shouted or not following[:1].isdecimal()):
+    is_place = is_behind_comma and word != "OK" and following in ("", ",", ".", ")", ";")
+    is_place = is_place and cursor.earlier[1:].islower() and cursor.earlier not in _EXCLAIMED
+    is_place = is_place or following[:1].isdecimal()
+    if word in tables.STATES_ALSO_WORDS and (cursor.is_shouted or not is_place):
         return None
     if following[:1].isupper() or cursor.behind_word in ("'", "-", "&"):
         return None

@@ -53,12 +53,13 @@ _UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm 
     piece; µL μL uL: microliter; mM: millimolar; µM μM: micromolar; nM: nanomolar; ng: nanogram; kDa:
     kilodalton; pct: percent; cts: cent; sqft: square foot; sqm: square meter; Mbit: megabit; kbit:
     kilobit; Gbit: gigabit; Sv: sievert; mSv: millisievert; µSv μSv: microsievert; cwt: hundredweight;
-    doz.: dozen; nts.: night; pk.: pack; pr.: pair; mt: metric ton; mK: millikelvin; µK: microkelvin; GAL:
+    doz.: dozen; nts. nt.: night; pk.: pack; pr.: pair; mt: metric ton; mK: millikelvin; µK: microkelvin; GAL:
     gallon; reb rebs: rebound; ast: assist; bd: bed; ba: bath; BR: bedroom; ov: over; wkt wkts: wicket;
     mag: magnitude; ppg: point per
     game; rpg: rebound per game; apg: assist per game; dm: decimeter; mEq:
     milliequivalent; kVA: kilovolt-amp; VA: volt-amp; bp: base pair;
-    kbp: kilobase pair; Mbp: megabase pair; sf: square foot; dBm: decibel-milliwatt; Å Å: angstrom; sh.:
+    ga.: gauge; spd.: speed; kbp: kilobase pair; Mbp: megabase pair; sf: square foot; dBm:
+    decibel-milliwatt; Å Å: angstrom; sh.:
     share""")
 UNITS = {unit.rstrip("."): name for unit, name in _UNITS.items()}
 STOPPED_UNITS = frozenset(unit[:-1] for unit in _UNITS if unit[-1] == ".")
@@ -67,19 +68,20 @@ LIKE_UNITS = _pairs("""Pct PCT: pct; KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm
     mL; MG: mg; LB LBS Lbs: lb; OZ Oz: oz; FT: ft; YD YDS: yd; KMH Kmh: kmh; KPH: kph; MPH Mph: mph; PSI:
     psi; HR HRS Hrs: hr; MIN MINS: min; SEC SECS: s; HZ hz: Hz; KHZ khz Khz: kHz; MHZ mhz Mhz: MHz; GHZ
     ghz Ghz: GHz; mb: MB; gb Gig: GB; tb: TB; mbps MBPS: Mbps; BA: ba; BD: bd; gbps
-    GBPS: Gbps; KBPS: kbps; kw KW: kW;
+    SF: sf; GBPS: Gbps; KBPS: kbps; kw KW: kW;
     kwh KWH Kwh: kWh; mw: MW; db: dB; v: V; w: W; mah MAH: mAh; gms gm: g; ltr ltrs: L; mtr mtrs: m; MI:
     mi; gals: gal; qts: qt; TBSP Tbsp: tbsp; TSP: tsp; PPM: ppm; KCAL: kcal; CC: cc""")
 # What something happens or is paid per, behind a slash.
 PERIODS = words("s mi km sec min hr hour day wk week mo month yr year")
-PER_ONLY = _pairs(
-    "d: day; nt: night; y: year; pp: person; p: person; u: unit; sh: share; cs: case; grp: group"
-)
+PER_ONLY = _pairs("""d: day; nt: night; y: year; pp: person; p: person;
+    u: unit; sh: share; cs: case; grp: group; qtr: quarter""")
 # These stand for a unit only where they touch the number ("5in"): apart from it they are words or letters.
 TOUCHING_UNITS = words("Ki Mi Gi Ti BA BD in t au AU MP IU mo v w CC mw MI")
 PLURALS = {
     **{
         "percent": "percent",
+        "gauge": "gauge",
+        "speed": "speed",
         "foot": "feet",
         "inch": "inches",
         "hertz": "hertz",
@@ -167,7 +169,13 @@ _ABBREVIATIONS = _pairs("""pk: Park; dr+: Doctor; st: Saint; req: required; sm: 
     weight; ht: height; pkt: packet; reg#: Regulation; utils: utilities; ref#: reference; bal: balance;
     pop~: population; dep~: deputy; cont: continued; std~: standard; vers: version; secy: Secretary;
     treas: Treasurer; chm: Chairman; cpo+: Chief Petty Officer; suppl: supplement; tol: tolerance; thm:
-    theorem; alt: altitude; cu: cubic; plc: PLC; stat#: Statutes; addl: additional; admin~:
+    theorem; alt: altitude; cu: cubic; plc: PLC; stat#: Statutes; addl: additional; chaps#: chapters; dk#:
+    Deck; rdg: reading;
+    bro+~: Brother; vv#:
+    verses; rms: rooms;
+    vu: view;
+    cvr: cover; blk: block; subd:
+    subdivision; admin~:
     administration; appl: applied; avail: available; cert~: certificate; cmte: committee; coll~: college;
     desc: description; diff~: difference; disc~: discount; dwg: drawing; equip: equipment; idx: index;
     imp~: important; instr: instructions; mach~: machine; mech: mechanical; neg: negative; perm~:
@@ -188,8 +196,8 @@ _ABBREVIATIONS = _pairs("""pk: Park; dr+: Doctor; st: Saint; req: required; sm: 
     industrial; lang~: language; lib~: library; liq: liquid; manuf: manufacturing; mdse: merchandise;
     meas: measured; mgt: management; mun~: municipal; neurol: neurology; nom~: nominal; obs: observed;
     offs~: offices; opp~: opposite; ord~: order; orgs: organizations; payt: payment; pers~: personnel;
-    philos: philosophy; pos~: position; poss~: possible; prec: preceding; presby~: Presbyterian; profs~:
-    professors; psych~: psychology; publ: published; quals: qualifications; recs: recommendations; regs~:
+    philos: philosophy; pos~: position; poss~: possible; prec: preceding; presby~: Presbyterian; psych~:
+    psychology; publ: published; quals: qualifications; recs: recommendations; regs~:
     regulations; relig~: religion; rept: report; reqs: requirements; req'ts: requirements; resid:
     residential; rev'd: reversed; sci~: science; sig~: signature; stmts: statements; sup~: superior;
     tech~: technical; techs~: technicians; telecom~: telecommunications; theol: theology; twp: township;
@@ -232,14 +240,16 @@ _ABBREVIATIONS = _pairs("""pk: Park; dr+: Doctor; st: Saint; req: required; sm: 
     headquarters; lgth: length; mktg: marketing; pwr: power; whs: warehouse; hdlg: handling; rgn: region;
     cmpd: compound; brdg: bridge; grp: group; amts: amounts""")
 # Cut short without a full stop too; none of them is a word, and most have no vowel to be said by.
-_SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: accounts; amt: amount; appt:
+_SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: accounts; pks: packs;
+    rgds: regards;
+    amt: amount; appt:
     appointment; appts: appointments; approx+: approximately; asst+: assistant; bldg: building; bldgs:
     buildings; blvd: Boulevard; dept: department; depts: departments; govt: government; intl:
     international; mgmt: management; mgr+: manager; msg: message; msgs: messages; mtg: meeting; natl:
     national; pkg: package; pkgs: packages; qty: quantity; rcvd: received; sgt+: Sergeant; wk: week; wks:
     weeks; yr: year; yrs: years; hrs: hours; mins: minutes; secs: seconds; lbs: pounds; tbsp: tablespoon;
     tsp: teaspoon; qtr: quarter; mth: month; mths: months; tkt: ticket; tkts: tickets; govts: governments;
-    vs+: versus; wkly: weekly; yrly: yearly; utd: United; abt: about; stn: station; ea: each; ctrl:
+    vs+: versus; wkly: weekly; yrly: yearly; abt: about; stn: station; ea: each; ctrl:
     control; cmd: command; flt: flight; flts: flights; dbl: double; mkt: market; chk: check; wknd:
     weekend; wknds: weekends; mtn: mountain; mtns: mountains; bdrm: bedroom; bdrms: bedrooms; bsmt:
     basement; pwd: password; reqd: required; rqd: required; rdbt: roundabout; sngl: single; hdwd:
@@ -264,7 +274,18 @@ SHORTENED = _pairs("""gov't: government; gov'ts: governments; int'l: internation
     dep't: department; ass'n: association; cont'd: continued; req'd: required;
     exp'd: experienced; appr'd: approved; rec'd:
     received; sec'y: secretary; reg'n: regulation; p'ship: partnership; s'holder: shareholder; soc'y:
-    society; ass't: assistant; aff'g: affirming; rev'g: reversing; o'er: over; ne'er: never""")
+    society; ass't: assistant; b'day: birthday; b'days: birthdays; add'l: additional; m'f'g: manufacturing;
+    aff'g: affirming; rev'g: reversing; o'er: over; ne'er: never""")
+# With a slash for what is left out.
+SLASHED = _pairs("""w/o: without; w/: with; c/o: care of; n/a: NA; y/o: year old; r/t: round trip;
+    w/out: without;
+    w/in: within; w/e: week ending; w/c: week commencing; b/c: because; b/w: between; a/k/a: also known as;
+    d/b/a: doing business as; f/k/a: formerly known as; w/v: weight by volume; w/w: weight by weight;
+    v/v: volume by volume; r/o: rule out; w/u: workup; d/t: due to; c/w: consistent with; s/s: signs and
+    symptoms; f/u: follow up; d/c: discontinue; h/o: history of; s/p: status post; y/y: year over year;
+    m/m: month over month; q/q: quarter over quarter; p/h: per hour; p/w: per week; p/m: per month; p/u:
+    pickup; s/h: shipping and handling; o/n: overnight; w/d: withdrawal; ac/dc: AC DC; tcp/ip: TCP IP;
+    p/a: per annum; km/h: kilometers per hour; m/s: meters per second""")
 # Written without their apostrophe.
 SHORTENED |= {
     word.replace("'", ""): word
@@ -298,7 +319,7 @@ BOOKS |= dict.fromkeys(
     Nehemiah Esther Job Psalm Psalms Proverbs Ecclesiastes Isaiah Jeremiah Lamentations Ezekiel Daniel Hosea
     Joel Amos Obadiah Jonah Micah Nahum Habakkuk Zephaniah Haggai Zechariah Malachi Matthew Mark Luke John
     Acts Romans Corinthians Galatians Ephesians Philippians Colossians Thessalonians Timothy Titus Philemon
-    Hebrews James Peter Jude Revelation Surah Sura Quran Koran"""),
+    Hebrews James Peter Jude Revelation Surah Sura Quran Qur'an Koran"""),
     "",
 )
 _MARKED = _SHORT_FORMS | _ABBREVIATIONS
@@ -315,6 +336,9 @@ ABBREVIATIONS = {
 # Those with which a sentence may go on.
 CUT_SHORT = frozenset((*ABBREVIATIONS, *WEEKDAYS, *map(str.lower, STREETS))) - IN_MESSAGES.keys()
 CUT_SHORT |= {other.lower() for other, unit in LIKE_UNITS.items() if unit in STOPPED_UNITS}
+TITLES = {
+    f"{key.title()}s": f"{ABBREVIATIONS[key]}s" for key in words("prof gen sen rep gov col capt lt rev amb")
+}
 STATES_WITH_STOP = _pairs("""Ill: Illinois; Pa: Pennsylvania; Va: Virginia; Ga: Georgia; Md: Maryland;
     Mo: Missouri; Ky: Kentucky; La: Louisiana; Del: Delaware; Kan: Kansas; Neb: Nebraska; Ore: Oregon;
     Wash: Washington; Wyo: Wyoming; Vt: Vermont; Cal: California; Ind: Indiana; Miss: Mississippi; Mont:
@@ -338,7 +362,8 @@ ACRONYM_WORDS = words("""NASA NATO UNESCO UNICEF OPEC AIDS LASER RADAR SONAR SCU
     DARPA SWAT RAM ROM PIN SIM COVID SARS NASDAQ CRISPR BIOS LAN WAN ASEAN MENSA NIMBY YOLO FOMO ERISA DACA
     HIPAA LIDAR MIDI PIXAR IKEA FIAT EPCOT UNIX CAD DRAM POTUS FLOTUS ICANN""")
 ACRONYMS = _pairs("""JPEG JPG: jay peg; SQL: sequel; WYSIWYG: wizzy wig; OK: okay; TOEFL: toe full; ASCII:
-    askey; iOS: IOS; arXiv: archive; YoY: year over year; IMDb: IMDB;
+    askey; iOS: IOS; siRNA: SI RNA; miRNA: MI RNA; cfDNA: CF DNA; arXiv: archive; YoY: year over year; IMDb:
+    IMDB;
     CoV: COV; QoQ: quarter over quarter; MoM: month over month; pKa: PKA; PCIe:
     PCI E; NVMe: NVME; NOAA: Noah; SCSI: scuzzy; PhD: PHD; MSc: MSC; BSc: BSC; WWI WW1: World War
     One; WWII WW2: World War Two; GIF: giff; FICA: fie ka; MOMA: moma; SCOTUS: scotus; IPv4: IPV four;
@@ -439,7 +464,8 @@ SILENT = frozenset('"*_`«»‹›“”„‟•·‣⁃◦▪▫■□●○�
 JOINER = "\u200d"
 # Variation selectors, the keycap, skin tones.
 EMOJI_PARTS = frozenset("\ufe0f\ufe0e\u20e3\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff")
-EMOJI = _pairs("""😀 😃 😄 😁: grinning face; 😆: laughing face; 😅: nervous laugh; 😂: tears of joy; 🤣:
+EMOJI = _pairs("""☑: checked;
+    😀 😃 😄 😁: grinning face; 😆: laughing face; 😅: nervous laugh; 😂: tears of joy; 🤣:
     rolling on the floor laughing; 😊 ☺: smiling face; 🙂: slight smile; 🙃: upside-down smile; 😉: winking
     face; 😍: heart eyes; 🥰: smiling with hearts; 😘: blowing a kiss; 😎: smiling with sunglasses; 🤔:
     thinking face; 😐: neutral face; 🙄: rolling eyes; 😏: smirk; 😢: crying face; 😭: loudly crying face; 😡

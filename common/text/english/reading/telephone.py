@@ -17,16 +17,19 @@ _ZERO_IN_BRACKETS = re.compile(r"\(0\d{0,4}\)\s?\d{2,8}(?:[ -]\d{3,8}){0,3}(?!\w
 _DIGITS = re.compile(r"\d+")
 _LETTERS_OR_DIGITS = re.compile(r"[A-Z]+|\d+")
 _DIALLED = re.compile(
-    r"(?:call|dial|text|tele|phone|fax|ring|\bsms|cell|mobile|hotline|number|emergenc)\w*\b[^\d.!?]{0,24}$"
+    r"(?:call|dial|text|tele|phone|fax|ring|\bsms|cell|mobile|\btty|\btdd|relay|hotline|number|emergenc)\w*\b[^\d.!?]{0,24}$"
     r"|(?:^|[\s|])[tfpmc]:\s$",
     re.IGNORECASE,
 )
 _SHORT_CODES = words("911 999 112 411 101 988 211 311 511 611 711 811")
 _OTHER_CODE = re.compile(r"\s(?:or|and)\s(\d{3})(?!\w)")
 _CALLS = words("call calls caller callers operator operators dispatcher dispatchers hotline tape tapes")
-_CODES = words("""isbn issn pmid oclc ssn pin passcode password cvv cvc otp ext extension x zip postcode
-    squawk arxiv p/n s/n""")
-_CODED = _CODES | words("code account routing serial order tracking reference confirmation id member policy")
+_CODES = words("""isbn issn pmid oclc ssn pin passcode password cvv cvc otp ext extension zip postcode upc
+    ean cpt npi ndc vin imei squawk arxiv p/n s/n""")
+_CODED = _CODES | words(
+    "code account routing serial order tracking reference confirmation id member policy ref "
+    "invoice claim booking"
+)
 _OTHER_CODES = words("error status exit response return tax penal civil criminal building http")
 _LINKS = words(": is no number code")
 _ENDING = re.compile(r"\b(?:end(?:ing|s|ed)?(?:\s(?:in|with))?|last\s(?:four|4)(?:\sdigits)?(?:\sare|:)?)\s$")
@@ -36,6 +39,7 @@ _TIES = words("to of in by on at or am pm yr mo km cm mm kg lb oz ft hr wk")
 _MANY_OF_CODE = re.compile(r"\d{3}")
 _LOOK_BACK = 40  # characters
 _MANY_DIGITS = 10  # as many in a row are a telephone number, unless it ends in noughts
+_CITY_ABROAD = re.compile(r"\s[A-Z]\w+(?:,\s[A-Z][a-z]|[.;]?$|\n)")
 _STATE_NAMES = frozenset(tables.STATES.values())
 
 
@@ -132,8 +136,12 @@ def code(cursor: Cursor, m: re.Match) -> str:
         is_code = True
     elif len(number) >= _MANY_DIGITS:
         is_code = not number.endswith("000")
-    elif before in _CODES or (before in _LINKS and cursor.earlier.lower() in _CODED):
+    elif (
+        before in _CODES or cursor.previous == "x-" or (before in _LINKS and cursor.earlier.lower() in _CODED)
+    ):
         is_code = True
+    elif before == ":" and cursor.earlier == "#":
+        is_code = len(number) > 4
     elif before == "box":
         is_code = cursor.previous == "Box"
     elif before == "#":
@@ -184,13 +192,15 @@ def extension(cursor: Cursor, m: re.Match) -> str:
 
 @form(r"(\d{5})(?:-(\d{4}))?(?![\w-]|[.,]\d)")
 def zip_code(cursor: Cursor, m: re.Match) -> str:
-    """Boston, MA 02108-1234."""
+    """Boston, MA 02108-1234; 31 Rue Cler, 75007 Paris, France."""
     if (cursor.earlier if cursor.previous == ":" else cursor.previous).lower() in ("zip", "zipcode"):
         return say.digits(m[1]) + (f", {say.digits(m[2])}" if m[2] else "")
     is_apart = cursor.previous == "," and not cursor.next(m.end())[:1].islower()  # "Boise, ID, 83702"
     state = (cursor.earlier if is_apart else cursor.previous).replace(".", "")
-    is_behind_state = state in tables.STATES or state in ("DC", "NYC")
-    if not is_behind_state and not (m[2] and cursor.previous in _STATE_NAMES):
+    is_behind_state = state in tables.STATES or state in ("DC", "NYC", "USA")
+    is_abroad = cursor.previous == "," and _CITY_ABROAD.match(cursor.text, m.end())
+    is_abroad = is_abroad and (cursor.earlier[:1].isdecimal() or cursor.earlier[:1].isupper())
+    if not is_behind_state and not is_abroad and not (m[2] and cursor.previous in _STATE_NAMES):
         return ""
     return say.digits(m[1]) + (f", {say.digits(m[2])}" if m[2] else "")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading.cursor import Cursor, Rule, form
@@ -28,13 +29,14 @@ _TIMED = words(
     rest wait elapsed eta"""
 )
 _COOKED = re.compile(
-    r"\b(?:[Bb]ake|[Bb]roil|[Ss]immer|[Bb]oil|[Cc]ook|[Oo]ven|[Rr]oast|[Ff]ry|[Mm]icrowave|[Ss]team)\b"
+    r"\b(?:[Bb]ake|[Bb]roil|[Ss]immer|[Bb]oil|[Cc]ook|[Oo]ven|[Rr]oast|[Rr]est|[Cc]hill|[Pp]roof|[Ff]ry|[Mm]icrowave|[Ss]team)\b"
 )
 _LATE = words("late early delay left remaining")
 _WHILE = words("in every for after within")
 _LASTING = words("in for every after within x ×")
 _HOURS = re.compile(r"\d\s?(?:h|hrs?|s|secs?)\b")
 _SUBJECTS = words("the a I he she it we they his her my our ,")
+_EXPECTED = words("ETA ETD STA STD ATA ATD")
 _BEFORE_TIME = words("arr dep at by until till from before after since around about to and between , (")
 
 
@@ -69,6 +71,8 @@ def time(cursor: Cursor, m: re.Match) -> str:
         )
         said = f"{counted(hour, 'hour')} {counted(minute, 'minute')}"
         return said + ("" if is_whole else f" and {seconds}") + zone
+    if m[0] == "0:00" and not cursor.at:  # of a video's chapters
+        return "zero minutes"
     if not minute and not half and cursor.next(m.end()) in ("left", "remaining"):  # of a game
         return counted(hour, "minute")
     is_named = not minute and cursor.next(m.end()).lower() in _WHOLE  # "12:00 noon"
@@ -118,6 +122,13 @@ def military_time(cursor: Cursor, m: re.Match) -> str:
     return f"{said} hours" if said else ""
 
 
+@form(r"([01]\d|2[0-3])([0-5]\d)(?![\w.]|[,:/-]\d)")
+def expected_time(cursor: Cursor, m: re.Match) -> str:
+    """ETD 0915, ETA: 1140."""
+    before = cursor.earlier if cursor.previous == ":" else cursor.previous
+    return _military(replace(cursor, previous="at"), m[1], m[2]) if before in _EXPECTED else ""
+
+
 @form(r"([01]\d|2[0-3])([0-5]\d)\s?(GMT|UTC|CET|CEST|BST|IST|EST|EDT|CST|CDT|PST|PDT|JST|Zulu)(?!\w)")
 def zoned_time(cursor: Cursor, m: re.Match) -> str:
     """0306 GMT, 1430 UTC."""
@@ -131,6 +142,13 @@ def _military(cursor: Cursor, hour: str, minute: str) -> str:
         return ""
     oh = "oh " if hour[0] == "0" and hour != "00" else ""
     return f"{oh}{say.cardinal(int(hour))} {say.two_digits(int(minute)) if minute != '00' else 'hundred'}"
+
+
+@form(r"([01]\d|2[0-3])([0-5]\d)\s?[-–]\s?([01]\d|2[0-4])([0-5]\d)\s?(?:hours|hrs|h)(?!\w)")
+def military_range(cursor: Cursor, m: re.Match) -> str:
+    """1300-1500 hrs."""
+    first, last = (_military(replace(cursor, previous=""), *pair) for pair in (m.group(1, 2), m.group(3, 4)))
+    return f"{first} to {last} hours"
 
 
 @form(
@@ -255,6 +273,8 @@ TIMES: tuple[Rule, ...] = (
     dotted_hour,
     hour,
     military_time,
+    military_range,
+    expected_time,
     zoned_time,
     early_time,
     short_half,

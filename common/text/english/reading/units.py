@@ -73,10 +73,12 @@ _POLES = {"N": " north", "S": " south", "E": " east", "W": " west"}
 _POLE = re.compile(r"\s?([NSEW])(?!\w)")
 _PLACED = words("lat latitude long lon lng longitude")
 _TURNS = words("angle angles turn turns rotation view heat bend panorama arc swing")
-_SIZES = words("tall wide long deep high thick taller wider longer shorter overnight x × by of")
+_SIZES = words(
+    "apart above below tall wide long deep high thick taller wider longer shorter overnight x × by of"
+)
 _SCALES = {"C": " Celsius", "F": " Fahrenheit", "K": " Kelvin", "": ""}
 # What a number with its unit describes: "a 35mm film" is of thirty-five millimeters.
-_THINGS = words("""film lens camera monitor screen display tv television battery cable cord gun pistol plug
+THINGS = words("""film lens camera monitor screen display tv television battery cable cord gun pistol plug
     socket outlet hose pipe bolt drill disk drive motor engine bulb adapter charger supply circuit wheel
     wheels tire tires bottle bag can jar tank pack radius run race sprint walk hike ride dash swim drive
     trip pizza blade knife laptop tablet thermometer caliber cannon mortar freestyle hurdles backstroke
@@ -84,7 +86,17 @@ _THINGS = words("""film lens camera monitor screen display tv television battery
     breaststroke butterfly medley relay final individual read break nap delay warning wait stay interval
     intervals timeout countdown vial syringe ampule dose pill tablet capsule mug jug carton crate keg
     sachet container bucket sack rope chain ladder bottles
-    lot cans jars bags packs boxes tubes pouches cartons""")
+    lot cans jars bags packs boxes tubes pouches cartons
+    breaker reload cooldown service clock format support hotline fuse panel burger patty batt
+    USB LED SSD HDD HDMI GaN""")
+_BY_FOLLOWS = re.compile(r"\s?[x×]\s?\d+(?:\.\d+)?\s?[wdh]\b")
+_POSTCODE = re.compile(r"[A-Z]{1,2}\d{1,2}[A-Z]?")
+_COOKED = re.compile(r"\b(?:[Ss]immer|[Bb]ake|[Cc]hill|[Rr]oast|[Pp]roof|[Rr]est (?:the )?dough)\b")
+_BEDROOMS = re.compile(r"\d\s?(?:BR|BD|bd|bed)")
+_BODY = words("arm leg knee hip shoulder ankle wrist hand foot eye ear lung side breast elbow")
+_LONG_THING = re.compile(
+    r"\s(?:long|wide|deep|tall|high)\s(?:run|ride|walk|hike|swim|drive|rope|cable|cord|pole|wall|hole)\b"
+)
 _AMP_THINGS = words("input output at per each max min fuse current circuit breaker plug charger supply load")
 # Before a number and a letter that belong together: "Apt 4B", "Bus 42A".
 LETTERED = words("""# § §§ apt apartment unit suite ste room rm flat gate seat row section figure fig exhibit
@@ -97,8 +109,10 @@ ROADS = words("I US SR CR FM Hwy Highway Route Rte Rt Interstate Road Exit")
 _LABEL = re.compile(r":\s|/(?:(?![KVANL])[A-Z]|9)(?!\w)")  # "H: 78 L: 61", "32-4 K/D", "9.4 K/9"
 _BEFORE_FEET = ("ft", "ft.", "foot", "feet", "'")
 _YEAR = re.compile(r"1[1-9]\d\d(?!\d)\s|20\d\d\s")
+_TIMED = words("prep cook total time bake duration runtime rest chill wait delay elapsed")
 _LOOK_BACK = 200  # characters in which an open quotation mark is looked for
-_PERIODS = words("second minute hour day week month year night person item unit share dozen capita customer")
+_PERIODS = words("""second minute hour day week month year night person item unit share dozen capita customer
+    group household player team student employee user head cell animal""")
 
 
 def unit_name(symbol: str) -> str | None:
@@ -143,7 +157,7 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
     ):
         return (" foot" if is_one else " feet"), match.end()
     if match := _FLUID_OUNCE.match(text, end):
-        is_one = is_one or cursor.next(match.end()) in _THINGS
+        is_one = is_one or cursor.next(match.end()) in THINGS
         return f" fluid {'ounce' if is_one else 'ounces'}", _past_stop(cursor, match.end())
     if match := _DOTTED_UNIT.match(text, end):
         name = tables.UNITS[match[1].replace(".", "")]
@@ -170,14 +184,14 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
     if not match or not name:
         return "", end
     gap, square, _, power = match.groups()
-    if match[3] in ("pc", "bp", "bps", "nm") and (special := _said_in_business(cursor, match)):
+    if match[3] in ("pc", "bp", "bps", "nm", "m") and (special := _said_by_neighbours(cursor, match, is_one)):
         return special, match.end()
     if power in ("2", "3") and not _raised(name, power).endswith(name):  # "DIN 933 A2"
         return "", end
     if match[3] in _NO_HOURS or not _is_unit(cursor, match):
         return "", end
     end = _past_stop(cursor, match.end())
-    is_one = is_one or gap == "-" or cursor.next(end) in _THINGS
+    is_one = is_one or gap == "-" or cursor.next(end) in THINGS or _LONG_THING.match(text, end) is not None
     if below := _BELOW.match(cursor.text, end):  # "5 s⁻¹"
         return f" per {_raised(name, below[1])}", below.end()
     product, per, end = _terms(cursor, end)
@@ -219,8 +233,11 @@ def _raised(name: str, power: str) -> str:
     return name + {"2": " squared", "3": " cubed", "4": " to the fourth"}.get(count, "")
 
 
-def _said_in_business(cursor: Cursor, match: re.Match) -> str:
-    """ "43pc" is percent, "25bps" is basis points beside rates; "" where they are units."""
+def _said_by_neighbours(cursor: Cursor, match: re.Match, is_one: bool) -> str:
+    """ "Prep: 15 m" is minutes, "43pc" percent, "25bps" basis points beside rates; "" for other units."""
+    if match[3] == "m":
+        is_timed = (cursor.previous == ":" and cursor.earlier.lower() in _TIMED) or cursor.is_near(_COOKED)
+        return (" minute" if is_one else " minutes") if is_timed else ""
     if match[3] == "pc":
         return "" if match[1] or cursor.next(match.end()) in _OF_PIECES else " percent"
     around = cursor.text[max(cursor.at - 80, 0) : match.end() + 80]
@@ -240,10 +257,20 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
         return False
     if gap and len(symbol) < 3 and symbol.isupper() and _LABEL.match(cursor.text, match.end()):
         return False
+    if symbol in "wdh" and (
+        _BY_FOLLOWS.match(cursor.text, match.end()) or cursor.previous in ("x", "×")
+    ):  # "48w x 30d"
+        return False
     if not gap and len(symbol) == 1 and cursor.previous.rstrip(".").lower() in LETTERED:
         return False  # "Bus 42A"
     if not gap and len(symbol) == 1 and cursor.previous[-1:] == "-" and cursor.previous[0].isupper():
         return False  # "F-35A"
+    if symbol in ("BD", "BA") and _POSTCODE.fullmatch(cursor.previous):
+        return False  # "TW8 9BD"
+    if symbol == "HP" and cursor.text[max(cursor.at - 1, 0)] in "+-−":
+        return False  # of a game
+    if symbol == "L" and following in _BODY:
+        return False  # "BP 142/88 L arm"
     if symbol == "ac" and not gap:
         return False  # "4ac"
     if cursor.char == "0" and not gap and symbol in "LRCNSEW" and cursor.text[cursor.at + 1] != ".":
@@ -262,7 +289,8 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
     )
     is_month = symbol == "mo" and (gap == "-" or cursor.text.startswith(".", match.end()))
     is_apart = gap and not is_month  # "a 12-mo contract", "24 mo."
-    if symbol in tables.TOUCHING_UNITS and is_apart and not (square or is_inch):
+    is_home = symbol in ("BA", "BD") and cursor.is_near(_BEDROOMS)
+    if symbol in tables.TOUCHING_UNITS and is_apart and not (square or is_inch or is_home):
         return False
     if len(symbol) > 1 or not symbol.isupper():
         return True

@@ -62,7 +62,6 @@ _AND = re.compile(r"&([A-Z]{1,3})(?!\w)")
 _BLOOD = re.compile(r"\b(?:[Bb]lood|Rh|[Dd]onors?)\b")
 _LETTERED = words("""seats rows sections parts options groups items exhibits schedules lots units zones levels
     columns rooms lines teams steps figures tables classes categories""")
-_CLOSINGS = words("faithfully truly sincerely ever affectionately respectfully obediently")
 # What never follows an article; "a to-do list" goes on.
 _NO_NOUN = re.compile(
     r"\s(?:(?:to|is|are|was|and|or|equals|for|of|with|from|by|as|plus|minus|times|keys?|button)(?![\w'-])|[=+×]\s)"
@@ -71,6 +70,7 @@ _LETTER_FOLLOWS = re.compile(r",\s(?:and\s|or\s)?[b-z](?!\w)")
 _OR = words("he his him she her")
 _PRONOUNS = {("he", "him"), ("she", "her"), ("him", "his"), ("her", "hers")}
 _SHORT_FORMS = tables.SHORT_FORMS | tables.SHORTENED
+_NO_ACRONYMS = words("QTY AMT ACCT APPT ATTN")
 _BEHIND_NAMES = {"Jr": "Junior", "Sr": "Senior"}
 # A word in small letters before a blank, which is no Roman numeral; and what a rule or `plain` changes.
 _SHORTEST_WORDS = "|".join(sorted(SMALL_WORDS - _NOT_ORDINARY - {"am"}))
@@ -83,6 +83,10 @@ _DIMENSIONS = words("L W H D Ø")
 _LENGTH_ENDS = ("'", '"', "′", "″")
 _SIZE_FOLLOWS = re.compile(r"\s?\d")
 _PERIODS = words("second minute hour day week month year person night")
+_RATED_BY = words("day week month year night hour minute person")
+_COUNTED_BY = words("group household team player student")
+_NO_RATES = _RATED_BY | words("morning evening weekend noon date time quarter season days nights")
+_DIGIT_BEFORE = re.compile(r"\d")
 _DOSES = words("mg mcg g kg ng mL mmol mol IU min")
 _COUNTDOWN = words("minute minutes second seconds hour hours day days")
 _DAYS_FOLLOW = re.compile(r"\s\d{1,3}\s(?:days?|weeks?|wks?|months?)\b")
@@ -96,6 +100,10 @@ def version(cursor: Cursor, m: re.Match) -> str:
     """v2.0, v1.2.3-beta.4; not V8, v₀."""
     is_variable = cursor.is_equation and m[0][1:].isdecimal()
     is_variable = is_variable or (m[0][1] == " " and cursor.previous[-1:] in "0123456789%)")  # "4% v 5%"
+    is_verse = (
+        m[0][1] == "." and cursor.previous == "," and cursor.earlier[-1:].isdecimal()
+    )  # "Psalm 23, v. 4"
+    is_variable = is_variable or is_verse
     return "" if cursor.touches_word or is_variable else f"version {said_version(*m.groups())}"
 
 
@@ -291,6 +299,22 @@ def letters_and_decimal(cursor: Cursor, m: re.Match) -> str:
     return f"{letter_name(m[1].upper())} {say.decimal(m[2])}"
 
 
+@form(r"([IVX]{1,4})\.([ivx]{1,5})(?:\.(\d{1,4}))?(?!\w|\.\w)")
+def act_and_scene(cursor: Cursor, m: re.Match) -> str:
+    """III.i, II.iii.57: of a play."""
+    act, scene = say.roman(m[1]), say.roman(m[2].upper())
+    if cursor.touches_word or cursor.is_equation or not act or not scene:
+        return ""
+    return f"{say.cardinal(act)} {say.cardinal(scene)}{' ' + say.integer(m[3]) if m[3] else ''}"
+
+
+@form(r"([cmkd]?m|in|ft|mi|yd)([²³])(?!\w)")
+def bare_area(cursor: Cursor, m: re.Match) -> str:
+    """Cm², in³."""
+    is_bare = not (cursor.touches_word or cursor.is_equation or cursor.previous[-1:].isdecimal())
+    return f"{'square' if m[2] == '²' else 'cubic'} {plural_unit(unit_name(m[1]) or '')}" if is_bare else ""
+
+
 def joined_capitals(cursor: Cursor) -> Reading | None:
     """R&D, AT&T."""
     if cursor.behind_word != "&" or not cursor.word.isupper():
@@ -329,7 +353,17 @@ def plain_word(cursor: Cursor) -> Reading | None:
             return Reading(
                 f"{plural_unit(unit_name(word) or '')} per {below}", end + 1 + len(following), left_out
             )
-        if following in tables.PERIODS and word.lower() not in tables.PERIODS:  # "req/s"
+        is_rate = (
+            following in _RATED_BY
+            and word.lower() not in _NO_RATES
+            and _DIGIT_BEFORE.search(text, max(cursor.at - 30, 0), cursor.at)
+        )  # "8 hrs. of sleep/night"
+        is_rate = is_rate or (following in _COUNTED_BY and cursor.previous.isdecimal())  # "12 mice/group"
+        if (
+            is_rate
+            or following == "capita"
+            or (following in tables.PERIODS and word.lower() not in tables.PERIODS | {"n"})
+        ):  # "req/s"
             return Reading(
                 f"{spoken} per {unit_name(following) or following}", end + 1 + len(following), left_out
             )
@@ -427,6 +461,8 @@ WORDS: tuple[Rule, ...] = (
         difference,
         quotient,
         letters_and_decimal,
+        act_and_scene,
+        bare_area,
         in_notation,
         numero,
         word_with_digits,
@@ -456,9 +492,9 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
     if full and not (is_name and word.lower() in tables.IN_MESSAGES):
         if full in ("can't", "won't") and not _is_negated(cursor, end):
             full = word.lower()
-        if full == "years" and cursor.next(end) in _CLOSINGS:  # of a letter
-            full = "yours"
-        return full if word.islower() else word if word.isupper() and len(word) < 5 else full.capitalize()
+        is_acronym = word not in _NO_ACRONYMS or not cursor.is_after_blank or cursor.behind_word in ("_", "-")
+        is_acronym = word.isupper() and len(word) < 5 and is_acronym
+        return full if word.islower() else word if is_acronym else full.capitalize()
     if word in _BEHIND_NAMES and cursor.previous:
         return _BEHIND_NAMES[word]
     if len(word) == 2 and cursor.is_equation and word[0].islower() and word not in SMALL_WORDS:  # "F = ma"
