@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from shlex import quote
 
 from melforge.common.cli import options
 from melforge.common.cli.serve import require_server
@@ -41,5 +42,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     server = uvicorn.Server(uvicorn.Config(make_recorder(kept), log_config=None, access_log=False))
     server.run(sockets=[listening])
     recorded = sum(row["recorded"] for row in kept.rows())
-    print(f"{args.folder} has {counted(recorded, 'recording')}: melforge voice clone {args.folder} NAME")
+    clone = f"melforge voice clone {quote(str(args.folder))} NAME"
+    print(f"{args.folder} has {counted(recorded, 'recording')}: {clone}")
     return 0

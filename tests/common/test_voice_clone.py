@@ -19,8 +19,15 @@ def test_another_voice_is_not_overwritten(tmp_path, melforge):
     assert (
         status == 2 and errors == f"error: {tmp_path / 'bob'} is another voice already: give another name\n"
     )
-    status, _, errors = melforge("voice", "clone", tmp_path, "ann", "--minutes", "0")
-    assert status == 2 and "--minutes must be a number above 0" in errors
+    for words, why in {
+        ("--minutes", "0"): "--minutes must be a number above 0",
+        ("--from", "nobody"): "unknown voice 'nobody'",  # before the recordings are prepared
+        ("--from", "voices/hazel/waveglow/weights.safetensors"): "holds no config",
+        ("--device", "gpu"): "--device 'gpu': give cpu or cuda",
+        ("--ear", "nobody"): "unknown ear 'nobody'",
+    }.items():
+        status, out, errors = melforge("voice", "clone", tmp_path, "ann", *words)
+        assert status == 2 and why in errors and not out
 
 
 @pytest.mark.align
