@@ -30,6 +30,7 @@ VOICE_FILE = "voice.yaml"
 LEXICON_FILE = "lexicon.yaml"  # which a voice may have beside it
 SCALE = "#scale"  # behind the name of an int8 tensor: what each of its rows is multiplied with
 WEIGHTS = "weights.safetensors"  # of a model, in the folder of a run, a voice, an ear or a cache
+SHIPPED = ("hazel", "orchard", "rowan")  # the first one that is there is the default
 
 
 @dataclass(frozen=True)
@@ -186,10 +187,14 @@ def models_in(name_or_path: str | Path | None) -> list[str]:
 
 
 def folders_in(homes: Iterable[Path], file: str) -> dict[str, Path]:
-    """The voices or ears in these folders, those of each sorted by name: the folders in it that have such a
-    file. Of one name the last is taken.
+    """The voices or ears in these folders, of each the shipped ones first and sorted by name: the folders in
+    it that have such a file. Of one name the last is taken.
     """
-    found = (path.parent for home in homes for path in sorted(home.glob(f"*/{file}")))
+
+    def order(path: Path) -> tuple[bool, str]:
+        return path.parent.name not in SHIPPED, path.parent.name
+
+    found = (path.parent for home in homes for path in sorted(home.glob(f"*/{file}"), key=order))
     return {folder.name: folder for folder in found}
 
 

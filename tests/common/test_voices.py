@@ -74,6 +74,10 @@ def test_an_installed_package_keeps_a_users_own_apart(kind, load, listed, file, 
     monkeypatch.delenv("XDG_DATA_HOME")
     monkeypatch.setattr("os.path.expanduser", lambda path: path)  # as where a container's user has no home
     assert listed() == shipped and load().folder == usual.folder
+    for name in ("a", shipped[0]):
+        shutil.copytree(usual.folder, tmp_path / "checkout" / name)
+    monkeypatch.setenv(f"MELFORGE_{kind.upper()}", str(tmp_path / "checkout"))
+    assert listed() == [shipped[0], "a"] and load().folder.name == shipped[0]  # in one folder too
 
 
 def test_a_voice_is_found_by_name_path_or_alone(tiny_voice, monkeypatch):
