@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     require_takes(args.folder)
     for package in ("torch", "pocketsphinx", "pyworld", "soxr"):
         require_package(package, "cloning a voice", "train")
-    voice = place_of("voices", args.name)
+    voice = place_of("voices", args.name).absolute()  # so that it is no name, as "./ann" would become
     work = args.work or Path("clones") / voice.name
     made = work / "voice.txt"
     if (voice / VOICE_FILE).exists() and not (made.is_file() and made.read_text("utf-8") == str(voice)):
@@ -87,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         made.write_text(str(voice), encoding="utf-8")
         about = ["--description", args.description, "--licence", args.licence]
         ear = ["--ear", args.ear] if args.ear else []
-        voice_make.main([str(voice) if "/" in args.name else args.name, "--run", str(run), *about, *ear])
+        voice_make.main([str(voice), "--run", str(run), *about, *ear])
         finish(0.5)
         status = voice_check.main([str(voice), "--corpus", str(corpus), *ear])
         spoken = _speak(voice, work / "sentences")

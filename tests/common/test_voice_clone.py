@@ -42,7 +42,8 @@ def test_recordings_become_a_voice_that_is_heard(tmp_path, monkeypatch, melforge
         soundfile.write(folder / f"{number}.wav", audio.samples * (1 - number / 50), audio.sampling_rate)
         (folder / f"{number}.txt").write_text(audio.text)
     monkeypatch.setattr(voice_clone, "STEPS", 4)
-    words = ("voice", "clone", folder, voice, "--work", work, "--from", "hazel", "--ear", "none")
+    monkeypatch.chdir(tmp_path)
+    words = ("voice", "clone", folder, "./ann", "--work", work, "--from", "hazel", "--ear", "none")
     words += ("--device", "cpu", "--licence", "CC0")
     look = Tuning.look
 

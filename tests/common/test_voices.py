@@ -60,6 +60,8 @@ def test_an_installed_package_keeps_a_users_own_apart(kind, load, listed, file, 
     monkeypatch.setattr("sys.platform", "linux")
     shipped, usual = listed(), load()
     assert place_of(kind, "ann") == usual.folder.parent / "ann"  # in a checkout beside those shipped
+    with pytest.raises(InputError, match=f"{shipped[0]} is shipped: give another name, or {usual.folder} to"):
+        place_of(kind, shipped[0])
     monkeypatch.setattr(voices, "IN_CHECKOUT", False)
     assert listed() == shipped
     own = place_of(kind, "a")
@@ -78,6 +80,13 @@ def test_an_installed_package_keeps_a_users_own_apart(kind, load, listed, file, 
         shutil.copytree(usual.folder, tmp_path / "checkout" / name)
     monkeypatch.setenv(f"MELFORGE_{kind.upper()}", str(tmp_path / "checkout"))
     assert listed() == [shipped[0], "a"] and load().folder.name == shipped[0]  # in one folder too
+
+
+def test_a_path_is_no_name(tiny_voice, tmp_path, monkeypatch):
+    shutil.copytree(tiny_voice, tmp_path / "hazel")
+    monkeypatch.chdir(tmp_path)
+    assert {load_voice(one).name for one in ("./hazel", Path("./hazel"))} == {"tiny"}
+    assert load_voice("hazel").name == "hazel" and load_voice(Path("orchard")).name == "orchard"
 
 
 def test_a_voice_is_found_by_name_path_or_alone(tiny_voice, monkeypatch):
