@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from shlex import quote
 
@@ -19,8 +20,8 @@ example:
 
 OPTIONS = """
   folder DIR           for the recordings: wavs/ and metadata.csv, which melforge voice prepare and clone read
-  --sentences FILE     sentences to read in place of those shipped, one a line
-  --port N=8000        port of the page on this machine; 0 for any free one
+  --sentences PATH     sentences to read in place of those shipped, one a line
+  --port PORT=8000     port of the page on this machine; 0 for any free one
 """
 
 
@@ -36,11 +37,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     sentences = [text for line in given if (text := " ".join(line.replace("|", " ").split()))]
     if not sentences:
         raise InputError(f"{args.sentences} holds no sentences: write one a line")
-    kept = RecordingFolder(args.folder, sentences)
     listening = listen("127.0.0.1", args.port)
+    kept = RecordingFolder(args.folder, sentences)
     print(f"http://127.0.0.1:{listening.getsockname()[1]} in a browser of this machine; Ctrl-C ends it")
     server = uvicorn.Server(uvicorn.Config(make_recorder(kept), log_config=None, access_log=False))
-    server.run(sockets=[listening])
+    with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises it again once it has ended
+        server.run(sockets=[listening])
     recorded = sum(row["recorded"] for row in kept.rows())
     clone = f"melforge voice clone {quote(str(args.folder))} NAME"
     print(f"{args.folder} has {counted(recorded, 'recording')}: {clone}")
