@@ -70,7 +70,7 @@ def test_an_installed_package_keeps_a_users_own_apart(kind, load, listed, file, 
     assert listed() == [*shipped, "a"] and load().folder == usual.folder
     assert load("a").folder == own and next(iter(load("a").models.values())).words[1] == "a"
     own.rename(own.with_name(shipped[0]))  # of one name the user's is taken, and stays the first
-    assert listed() == shipped and load().folder == own.with_name(shipped[0])
+    assert listed() == shipped and load().folder == own.with_name(shipped[0]) == place_of(kind, shipped[0])
     words = [next(iter(load(one).models.values())).words[1] for one in (None, usual.folder)]
     assert words == [shipped[0], str(usual.folder)]
     monkeypatch.delenv("XDG_DATA_HOME")
