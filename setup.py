@@ -6,21 +6,21 @@ pyproject.toml holds all that can stand there: its `packages.find` cannot give p
 import re
 from pathlib import Path
 
-from setuptools import find_namespace_packages, find_packages, setup
+from setuptools import find_namespace_packages, setup
 
 ROOT = Path(__file__).resolve().parent
 DATA = ("voices", "ears", "hparams")  # folders of files, without modules
 
 
 def package_folders(root: Path) -> dict[str, str]:
-    """Installed packages and their folders: every folder of `root` with an `__init__.py` is one."""
+    """Installed packages and their folders: those of `root` with an `__init__.py`, those of data, and all in
+    them: of a folder of data inside that is no package setuptools would warn.
+    """
     found = {"melforge": "melforge"}
-    for folder in sorted(path.parent.name for path in root.glob("*/__init__.py")):
-        if folder != "melforge":
-            inner = (f"{folder}.{name}" for name in find_packages(str(root / folder)))
-            found |= {f"melforge.{name}": name.replace(".", "/") for name in (folder, *inner)}
-    for folder in DATA:
-        inner = (f"{folder}.{name}" for name in find_namespace_packages(str(root / folder)))
+    code = {path.parent.name for path in root.glob("*/__init__.py")} - {"melforge"}
+    for folder in (*sorted(code), *DATA):
+        inside = find_namespace_packages(str(root / folder), exclude=["*__pycache__"])
+        inner = (f"{folder}.{name}" for name in inside)
         found |= {f"melforge.{name}": name.replace(".", "/") for name in (folder, *inner)}
     return found
 

@@ -44,7 +44,11 @@ def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
     def calling(*given: Parameters.args, **named: Parameters.kwargs) -> Result:
         if getattr(_call, "is_ours", False):
             return function(*given, **named)
-        for name, value in signature.bind(*given, **named).arguments.items():
+        try:
+            bound = signature.bind(*given, **named)
+        except TypeError as error:
+            raise TypeError(f"{function.__qualname__}(): {error}") from None
+        for name, value in bound.arguments.items():
             several = signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
             for one in value if several else (value,):
                 if name in hints() and not fits(one, hints()[name]):

@@ -13,10 +13,11 @@ class InputError(ValueError):
 
 
 def close_matches(word: str, names: Iterable[str], cutoff: float, most: int = 1) -> list[str]:
-    """The names most like a word, the nearest first; `cutoff` is the least ratio of difflib, from 0 to 1."""
+    """The names most like a word in any case, the nearest first; `cutoff` is the least ratio of difflib."""
     import difflib  # for errors only: it takes a while to import
 
-    return difflib.get_close_matches(word, names, most, cutoff)
+    folded = {name.casefold(): name for name in names}
+    return [folded[one] for one in difflib.get_close_matches(word.casefold(), folded, most, cutoff)]
 
 
 LONGEST_NAME = 200  # characters of one that does not exist: comparing a longer one takes long

@@ -128,7 +128,12 @@ def decode_text(raw: bytes, where: str) -> str:
 def text_lines(content: str) -> list[tuple[int, str]]:
     """The lines of a file of texts with their numbers, without blank ones and those that begin with `# `."""
     lines = [(number, line.rstrip("\r")) for number, line in enumerate(content.split("\n"), start=1)]
-    return [(n, line) for n, line in lines if line.strip() not in ("", "#") and not line.startswith("# ")]
+    return [(number, line) for number, line in lines if is_text(line)]
+
+
+def is_text(line: str) -> bool:
+    """Of a file of texts: neither blank nor a comment."""
+    return line.strip() not in ("", "#") and not line.startswith("# ")
 
 
 def read_text(path: Path) -> str:

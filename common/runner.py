@@ -67,7 +67,7 @@ def require_controls(controls: Controls, *sources: ModelSource) -> None:
             have = "have" if len(with_it) > 1 else "has"
             why = f"{' and '.join(with_it)} {have} it, not {' or '.join(models)}"
             if not set(models).isdisjoint(with_it):
-                why = "this voice has one speaker"
+                why = "this voice has one speaker, others have more (melforge list)"
             raise InputError(f"the control {name!r} would change nothing: {why}")
     for source in sources:
         if "speaker" in source.controls:

@@ -16,7 +16,7 @@ import numpy as np
 from melforge.common.arguments import checked
 from melforge.common.arrays import Array
 from melforge.common.audio.sound_files import write_audio
-from melforge.common.errors import InputError
+from melforge.common.errors import InputError, close_matches
 from melforge.common.registry import MODELS
 from melforge.common.text import Unspoken, Utterance
 from melforge.common.text.split import BREAK, Pause
@@ -147,7 +147,7 @@ def speaker_shares(speaker: int | str, names: Sequence[str]) -> np.ndarray:
         return next((known.index(str(given)) for known in orders if str(given) in known), None)
 
     shares = np.zeros(len(names))
-    mixed = isinstance(speaker, str) and number(speaker) is None and ":" in speaker
+    mixed = isinstance(speaker, str) and number(speaker) is None and any(sign in speaker for sign in ":,")
     for part in str(speaker).split(",") if mixed else [speaker]:
         who, share = part, 1.0
         if mixed:
@@ -160,7 +160,9 @@ def speaker_shares(speaker: int | str, names: Sequence[str]) -> np.ndarray:
                 raise InputError(f"speaker {part!r} is no NAME:SHARE, with a share of 0 to 1e9")
         if (found := number(who)) is None:
             all_of = f"0 to {len(names) - 1}" if list(names) == ids else ", ".join(names)
-            raise InputError(f"speaker {who!r} does not exist: this model has {len(names)} ({all_of})")
+            near = close_matches(str(who), names, 0.5)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise InputError(f"speaker {who!r} does not exist: {hint}this model has {len(names)} ({all_of})")
         shares[found] += share
     if not shares.any():
         raise InputError(f"speaker {speaker!r}: all shares are 0")

@@ -12,7 +12,7 @@ from typing import Any
 
 from melforge.common.audio.sound_files import FORMATS
 from melforge.common.errors import InputError, require_package
-from melforge.common.files import folded
+from melforge.common.files import folded, is_text
 
 TEXT_COLUMN = "text"
 ID_COLUMNS = ("id", "name", "output", "file")  # the first one that a table has
@@ -132,8 +132,8 @@ Row = Callable[[], TableText]  # an InputError where it is bad
 
 
 def _read_lines(table: Table) -> Iterator[Row]:
-    lines = ((number, line.strip()) for number, line in _lines(table.path))
-    return (partial(TableText, str(number), line) for number, line in lines if line)
+    lines = _lines(table.path)
+    return (partial(TableText, str(number), line.strip()) for number, line in lines if is_text(line))
 
 
 def _read_csv(table: Table) -> Iterator[Row]:

@@ -74,6 +74,13 @@ def threads(text: str) -> int:
     return number
 
 
+def port(text: str) -> int:
+    """0 is any free one."""
+    if (number := not_negative(text)) > 65535:
+        raise argparse.ArgumentTypeError(f"must be 65535 at most, not {number}")
+    return number
+
+
 def local(text: str) -> str:
     """A path: as one, s3://bucket/run would be the folder "s3:" here."""
     if is_address(text.rpartition("=")[2]):
@@ -96,12 +103,13 @@ def written(text: str) -> str:
 
 
 not_negative = partial(positive, least=0)
-SHOWN = {"N0": "N", "PATH": "FILE"}  # words of a table that --help has not
+SHOWN = {"N0": "N", "PATH": "FILE", "PORT": "N"}  # words of a table that --help has not
 # What a value is by the word for it in a table; by other words it is text. A FILE may be "-", or NAME=FILE.
 TYPES: dict[str, Callable[[str], Any]] = {
     **{"N": positive, "N0": not_negative, "X": float, "SECONDS": seconds, "SHARE": share, "THREADS": threads},
     **{"FILE": local, "PATH": local_path, "DIR": local_path, "HZ": positive, "US": not_negative},
     "TEXT": written,
+    "PORT": port,
 }
 
 

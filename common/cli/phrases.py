@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 NAME_COLUMNS = ("name", "output", "file")
 SINGLE = "speech"
-SSML = (".ssml", ".xml")  # of files
+DOCUMENTS = (".ssml", ".xml", ".md", ".html", ".htm")  # files whose lines are one text
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def read_phrases(source: str, is_document: bool = False, output: str | None = No
     where = "stdin" if source == "-" else source
     content = read_whole(source)
     lines = text_lines(content)
-    is_table, is_document = source.lower().endswith(".tsv"), is_document or source.lower().endswith(SSML)
+    is_table, is_document = source.lower().endswith(".tsv"), is_document or source.lower().endswith(DOCUMENTS)
     if lines and (is_document or (len(lines) > 1 and not is_table and _is_one_sound(output))):
         return [Phrase(SINGLE, content, where)]
     if not lines:

@@ -47,7 +47,7 @@ text:
   words [TEXT]       the same, without --text
   -i, --input TEXTS  .txt with a phrase a line (line N makes N.wav; lines that begin with "# " are left out),
         .tsv with name and text, - for stdin; the lines of .txt and stdin are one text where -o is - or one
-        sound file; a table: below
+        sound file, those of .md, .html and .ssml always; a table: below
   -o, --output OUT   sound file (.wav .flac .ogg .mp3 .opus .aac), folder, or - for wav on stdout
         (default: speech.wav; for many phrases: the folder speech)
 {options.MODEL_OPTIONS}{options.CONTROLS}{bulk.OPTIONS}

@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import math
 import os
+import shlex
 import shutil
 import sys
 import time
@@ -21,6 +22,8 @@ import numpy as np
 from melforge.common.cli import options, voice_check, voice_make
 from melforge.common.errors import InputError, require_package
 from melforge.common.text import ACCENTS
+from melforge.common.training.corpus.takes import require_takes
+from melforge.common.weights.ears import find_ear
 from melforge.common.weights.voices import VOICE_FILE, place_of
 
 MINUTES, STEPS = 10.0, 3000  # of the training: whichever ends first
@@ -58,9 +61,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     if not 0 < args.minutes < float("inf"):
         raise InputError(f"--minutes must be a number above 0, not {args.minutes:g}")
+    require_takes(args.folder)
     for package in ("torch", "pocketsphinx", "pyworld", "soxr"):
         require_package(package, "cloning a voice", "train")
-    voice = place_of("voices", args.name)
+    voice = place_of("voices", args.name).absolute()  # so that it is no name, as "./ann" would become
     work = args.work or Path("clones") / voice.name
     made = work / "voice.txt"
     if (voice / VOICE_FILE).exists() and not (made.is_file() and made.read_text("utf-8") == str(voice)):
@@ -68,7 +72,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     from melforge.common.training.corpus.cutting import seconds_of
     from melforge.common.training.corpus.dataset import too_short
     from melforge.common.training.corpus.takes import find_takes
+    from melforge.common.training.fine_tune import find_starts, require_fitting, widest_voice
 
+    for source in find_starts(args.start or widest_voice(), (), args.device):  # before the long part
+        require_fitting(source, args.folder, ACCENTS[args.accent])
+    find_ear(args.ear)
     takes = [take for take in find_takes(args.folder) if take.text]
     speech = sum(map(seconds_of, takes))
     if why := too_short(speech):
@@ -79,14 +87,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         made.write_text(str(voice), encoding="utf-8")
         about = ["--description", args.description, "--licence", args.licence]
         ear = ["--ear", args.ear] if args.ear else []
-        voice_make.main([str(voice) if "/" in args.name else args.name, "--run", str(run), *about, *ear])
+        voice_make.main([str(voice), "--run", str(run), *about, *ear])
         finish(0.5)
         status = voice_check.main([str(voice), "--corpus", str(corpus), *ear])
         spoken = _speak(voice, work / "sentences")
         finish(1.0)
     print("\nhear them:", *(f"  {path}" for path in spoken), sep="\n")
     print(f"the voice's card: {voice / 'README.md'}\nthe recordings' report: {corpus / 'report.md'}")
-    print(f'next: melforge speak --voice {args.name} --text "Hello." -o hello.wav')
+    print(f'next: melforge speak --voice {shlex.quote(args.name)} --text "Hello." -o hello.wav')
     return status
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
+from shlex import quote
 
 from melforge.common.cli import options
 from melforge.common.cli.serve import require_server
@@ -18,8 +20,8 @@ example:
 
 OPTIONS = """
   folder DIR           for the recordings: wavs/ and metadata.csv, which melforge voice prepare and clone read
-  --sentences FILE     sentences to read in place of those shipped, one a line
-  --port N=8000        port of the page on this machine; 0 for any free one
+  --sentences PATH     sentences to read in place of those shipped, one a line
+  --port PORT=8000     port of the page on this machine; 0 for any free one
 """
 
 
@@ -35,11 +37,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     sentences = [text for line in given if (text := " ".join(line.replace("|", " ").split()))]
     if not sentences:
         raise InputError(f"{args.sentences} holds no sentences: write one a line")
-    kept = RecordingFolder(args.folder, sentences)
     listening = listen("127.0.0.1", args.port)
+    kept = RecordingFolder(args.folder, sentences)
     print(f"http://127.0.0.1:{listening.getsockname()[1]} in a browser of this machine; Ctrl-C ends it")
     server = uvicorn.Server(uvicorn.Config(make_recorder(kept), log_config=None, access_log=False))
-    server.run(sockets=[listening])
+    with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises it again once it has ended
+        server.run(sockets=[listening])
     recorded = sum(row["recorded"] for row in kept.rows())
-    print(f"{args.folder} has {counted(recorded, 'recording')}: melforge voice clone {args.folder} NAME")
+    clone = f"melforge voice clone {quote(str(args.folder))} NAME"
+    print(f"{args.folder} has {counted(recorded, 'recording')}: {clone}")
     return 0

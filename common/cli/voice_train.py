@@ -6,6 +6,7 @@ import argparse
 import math
 from collections.abc import Sequence
 from dataclasses import fields
+from shlex import quote
 
 from melforge.common.cli import options
 from melforge.common.errors import InputError, require_torch
@@ -28,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     fine_tune(
         args.corpus, settings, args.start, args.model, args.resume, args.learning_rate, align=args.align
     )
-    print(f"melforge voice make NAME --run {args.output} makes a voice of it")
+    print(f"melforge voice make NAME --run {quote(str(args.output))} makes a voice of it")
     return 0
 
 

@@ -136,7 +136,7 @@ def _unknown(flag: str, known: Iterable[str], positional: Sequence[str]) -> str:
     way_out = f"; did you mean {names[near]}?" if near else ""
     if positional and not near:
         way_out = f"; without an option it takes {' '.join(positional)}"
-    return f"unknown option {flag}{way_out}"
+    return f"unknown option {flag}{way_out}" + ("" if near else "; --help lists all")
 
 
 def _place(words: list[str], options: Sequence[Option], values: Entries) -> None:

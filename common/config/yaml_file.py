@@ -107,7 +107,9 @@ def _value(parser: Any, name: str) -> Any:
         start = parser.peek_event()
         key, line = _value(parser, name), start.start_mark.line + 1
         if not isinstance(key, str):
-            raise _error(f"the key {key!r} is not text", start)
+            word = getattr(start, "value", None)
+            is_word = f": YAML reads {word} so; write it in quotes" if word else ""
+            raise _error(f"the key {key!r} is not text{is_word}", start)
         if key in section:
             raise _error(f"{key} stands here a second time (first in line {lines[key]})", start)
         section[key] = _value(parser, name)

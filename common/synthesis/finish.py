@@ -44,7 +44,7 @@ def _fade(size: int) -> np.ndarray:
 
 
 def join_utterances(
-    audio: Sequence[np.ndarray],
+    audio: list[np.ndarray],
     pauses: Sequence[float],
     rate: int,
     volumes: Sequence[float | np.ndarray],
@@ -52,18 +52,16 @@ def join_utterances(
 ) -> tuple[np.ndarray, list[int]]:
     """A text's utterances, float32 [S] each, finished and in order, and the sample at which each begins.
 
-    `lead`: seconds of silence before them.
+    `lead`: seconds of silence before them. The list is emptied on the way: a book's samples are gigabytes.
     """
-    finished, starts, position = (
-        [np.zeros(round(lead * rate), np.float32)] if lead else [],
-        [],
-        round(lead * rate),
-    )
-    for samples, pause, volume in zip(audio, pauses, volumes, strict=True):
-        starts.append(position)
-        finished.append(soft_clip(finish(samples, rate, volume, pause=pause)))
-        position += len(finished[-1])
-    return np.concatenate(finished) if len(finished) > 1 else finished[0], starts
+    sizes = [len(samples) + round(pause * rate) for samples, pause in zip(audio, pauses, strict=True)]
+    starts = np.cumsum([round(lead * rate), *sizes]).tolist()
+    joined = np.empty(starts.pop(), np.float32)
+    joined[: starts[0] if starts else None] = 0
+    audio.reverse()
+    for start, size, pause, volume in zip(starts, sizes, pauses, volumes, strict=True):
+        joined[start : start + size] = soft_clip(finish(audio.pop(), rate, volume, pause=pause))
+    return joined, starts
 
 
 def volumes_of(styles: Sequence[Style], durations: np.ndarray, hop: int, rate: int) -> np.ndarray | float:

@@ -15,7 +15,7 @@ from melforge.common.config.deployment import Deployment
 from melforge.common.config.hparams import shown
 from melforge.common.engines import Engine
 from melforge.common.errors import InputError, require_torch, unknown, with_article
-from melforge.common.registry import KIND_WORDS, get_model
+from melforge.common.registry import KIND_WORDS, MODELS, get_model
 from melforge.common.stages import plan_of
 from melforge.common.stages.choose import (
     KERNELS,
@@ -27,7 +27,7 @@ from melforge.common.stages.choose import (
 )
 from melforge.common.synthesis.driver import Driver
 from melforge.common.synthesis.stage_engines import StageEngines
-from melforge.common.weights.voices import ModelSource, load_voice
+from melforge.common.weights.voices import ModelSource, list_voices, load_voice
 
 
 def choose_sources(
@@ -44,6 +44,8 @@ def choose_sources(
     """
     for kind, name in wanted.items():
         if name is not None:
+            if name not in MODELS and name in list_voices():
+                raise InputError(f"{name} is a voice, no {KIND_WORDS[kind]}: give voice {name}")
             get_model(name, kind)
     sources = {}
     for text in [checkpoints] if isinstance(checkpoints, str | Path) else checkpoints:

@@ -149,14 +149,14 @@ class TextQueue:
         """The utterances' audio in order, with their pauses."""
         parts = [job.parts.pop(i) for i in range(len(job.parts))]
         rate, utterances = self.models.sampling_rate, job.text.utterances
+        samples, spoken = [part.samples for part in parts], [part.spoken for part in parts]
+        del parts  # the samples go while they are joined
         with job.clock.stage("join"):
-            samples = [part.samples for part in parts]
-            volumes = [job.volumes(i, part.spoken.durations) for i, part in enumerate(parts)]
+            volumes = [job.volumes(i, one.durations) for i, one in enumerate(spoken)]
             pauses = [gap.seconds for gap in job.gaps]
             joined, starts = join_utterances(samples, pauses[1:], rate, volumes, lead=pauses[0])
         job.clock.audio = len(joined) / rate
         job.clock.first_audio = job.clock.total
-        spoken = [part.spoken for part in parts]
         return Audio(
             text=job.text.text,
             samples=joined,

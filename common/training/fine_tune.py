@@ -53,14 +53,10 @@ def fine_tune(
     if ranks.asked() > 1:
         raise InputError("melforge voice train is one process: begin it without torchrun")
     start = start or widest_voice()
-    models = models or [tunable(*load_voice(start).models)[0]]
-    for model in models:
-        if model not in tunable(model):
-            raise InputError(unknown("model to train", model, tunable()))
+    sources = find_starts(start, models, settings.device)
     labels = load_labels(corpus)
     if why := too_short(labels.seconds):
         raise InputError(f"{corpus} has {why}")
-    sources = [find_start(start, model) for model in models]
     for source in sources:
         require_fitting(source, corpus, labels.frontend)
         run = settings.out / source.model
@@ -75,7 +71,7 @@ def fine_tune(
         out = settings.out / source.model
         own = replace(settings, out=out, resume=out / LAST if resume else None)
         vocoder = vocoder_beside(start, source)
-        if vocoder and not any(get_model(model).kind == "vocoder" for model in models):
+        if vocoder and not any(get_model(one.model).kind == "vocoder" for one in sources):
             tell_copies(corpus, labels, vocoder)
         run = tuning(corpus, own, source, facts_of(corpus, labels, source), vocoder, learning_rate, align)
         run.run(lambda share, before=number: progress((before + share) / len(sources)))
@@ -94,11 +90,33 @@ def tunable(*models: str) -> list[str]:
     return [model for model in models if model in found] if models else found
 
 
+def find_starts(start: str | None, models: Sequence[str], device: str) -> list[ModelSource]:
+    """What a training begins with: these models of a voice, or without names its acoustic one or a file's.
+
+    An InputError also for a device that is not there.
+    """
+    from melforge.common.training.loop import pick_device
+
+    pick_device(device)
+    if not models:
+        file = weights_file(start)
+        models = [read_checkpoint(file).model] if file else tunable(*load_voice(start).models)[:1]
+    for model in models:
+        if model not in tunable(model):
+            raise InputError(unknown("model to train", model, tunable()))
+    return [find_start(start, model) for model in models]
+
+
+def weights_file(start: str | None) -> Path | None:
+    """The file that a start names, if it is no voice."""
+    path = Path(start or "")
+    return path if path.is_file() and path.suffix != ".yaml" else None
+
+
 def find_start(start: str | None, model: str) -> ModelSource:
     """The weights of a voice, or of a file."""
-    if start is not None and Path(start).is_file() and Path(start).suffix != ".yaml":
-        return read_checkpoint(Path(start), model)
-    return load_voice(start).source(model)
+    file = weights_file(start)
+    return read_checkpoint(file, model) if file else load_voice(start).source(model)
 
 
 def require_fitting(source: ModelSource, corpus: Path, frontend: str) -> None:

@@ -18,7 +18,7 @@ import torch
 from melforge.common.audio.contract import MelContract
 from melforge.common.config.typed import require_shares
 from melforge.common.engines.cuda_graphs import capture
-from melforge.common.errors import InputError
+from melforge.common.errors import InputError, counted
 from melforge.common.files import written_whole
 from melforge.common.training import ranks
 from melforge.common.training.corpus.batches import Drawn
@@ -381,13 +381,13 @@ class Run:
         recipe = trainer.recipe
         rates = recipe.learning_rate, recipe.final_learning_rate, recipe.warm_up_steps
         self.schedule = Schedule(*rates, settings.steps, settings.minutes)
-        if ranks.is_first():
-            self.folder.mkdir(parents=True, exist_ok=True)
-        self.log = Log(self.folder)
         if settings.resume:
             state = load_checkpoint(settings.resume, trainer.device)
             with fitting(settings.resume):
                 self.load_state_dict(state)
+        if ranks.is_first():
+            self.folder.mkdir(parents=True, exist_ok=True)
+        self.log = Log(self.folder)
         ranks.take_from_first(trainer.networks.values())
         ranks.draw_apart(self.seed, self.schedule.step)
 
@@ -459,7 +459,9 @@ def run_training(settings: RunSettings, trainer: Trainer, log_every: int = 500) 
         if ranks.is_first() and (step % log_every == 0 or step in (1, 10, 100)):
             values = {name: loss.item() for name, loss in losses.items()}
             run.log.write(step, {**values, **trainer.validate(), "rate": run.rate})
-    if ranks.is_first() and run.log.path.exists():
-        run.log.plot()
+    if ranks.is_first():
+        if run.log.path.exists():
+            run.log.plot()
+        print(f"{run.folder / WEIGHTS}: the weights after {counted(run.schedule.step, 'step')}", flush=True)
     trainer.forget_graphs()
     ranks.leave()

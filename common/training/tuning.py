@@ -92,7 +92,7 @@ class Tuning(Run):
             self.save_weights()
         else:
             self.without_gain += 1
-            if self.without_gain == PATIENCE:
+            if self.without_gain >= PATIENCE:
                 print(f"no gain in {PATIENCE} looks at the held-out data: the run ends here")
                 self.stopped = True
 
@@ -139,6 +139,7 @@ class Tuning(Run):
         super().load_state_dict(state)
         for name, value in state["tuning"].items():
             setattr(self, name, value)
+        self.looks = min(self.looks, int(self.schedule.progress() * LOOKS))  # of a run that is made longer
 
 
 def summary_writer(folder: Path) -> Any:

@@ -146,4 +146,4 @@ def _by_item(count: int, numbers: Sequence[int], made: Sequence[Any]) -> list[An
 
 
 def _joined(audio: Sequence[np.ndarray], item: Mels, rate: int) -> np.ndarray:
-    return join_utterances(audio, item.pauses, rate, [item.controls.volume] * len(audio))[0]
+    return join_utterances([*audio], item.pauses, rate, [item.controls.volume] * len(audio))[0]

@@ -30,6 +30,7 @@ VOICE_FILE = "voice.yaml"
 LEXICON_FILE = "lexicon.yaml"  # which a voice may have beside it
 SCALE = "#scale"  # behind the name of an int8 tensor: what each of its rows is multiplied with
 WEIGHTS = "weights.safetensors"  # of a model, in the folder of a run, a voice, an ear or a cache
+SHIPPED = ("hazel", "orchard", "rowan")  # the first one that is there is the default
 
 
 @dataclass(frozen=True)
@@ -159,11 +160,14 @@ def homes_of(kind: str) -> tuple[Path, ...]:
 
 def place_of(kind: str, name: str) -> Path:
     """Where a voice or an ear of this name is made: in its home, or at the path that the name is. An
-    InputError for an address.
+    InputError for an address, and for the name of a shipped one, which would be written over.
     """
     if is_address(name):
         raise InputError(f"{name} {NO_ADDRESS}")
-    return Path(name) if "/" in name else homes_of(kind)[-1] / name
+    folder = Path(name) if "/" in name else homes_of(kind)[-1] / name
+    if IN_CHECKOUT and name in SHIPPED and folder.exists():
+        raise InputError(f"{name} is shipped: give another name, or {folder} to write over it")
+    return folder
 
 
 def list_voices() -> list[str]:
@@ -186,10 +190,14 @@ def models_in(name_or_path: str | Path | None) -> list[str]:
 
 
 def folders_in(homes: Iterable[Path], file: str) -> dict[str, Path]:
-    """The voices or ears in these folders, those of each sorted by name: the folders in it that have such a
-    file. Of one name the last is taken.
+    """The voices or ears in these folders, of each the shipped ones first and sorted by name: the folders in
+    it that have such a file. Of one name the last is taken.
     """
-    found = (path.parent for home in homes for path in sorted(home.glob(f"*/{file}")))
+
+    def order(path: Path) -> tuple[bool, str]:
+        return path.parent.name not in SHIPPED, path.parent.name
+
+    found = (path.parent for home in homes for path in sorted(home.glob(f"*/{file}"), key=order))
     return {folder.name: folder for folder in found}
 
 
@@ -206,7 +214,8 @@ def find_folder(what: str, name_or_path: str | Path | None, homes: Iterable[Path
     """
     available = folders_in(homes, file)
     name = str(next(iter(available)) if name_or_path is None else name_or_path)
-    if name in available:
+    is_path = isinstance(name_or_path, Path) and (name_or_path / file).is_file()  # Path("./ann") is "ann"
+    if name in available and not is_path:
         return available[name]
     path, noun = fetch_folder(name) if is_address(name) else Path(name), what.split()[1]
     folder = path.parent if path.name == file else path

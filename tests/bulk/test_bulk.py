@@ -85,6 +85,11 @@ def test_every_table_gives_its_texts(suffix, tmp_path):
     assert table.scan() == 3
 
 
+def test_comments_of_a_text_file_are_no_texts(tmp_path):
+    (tmp_path / "in.txt").write_text("# A phrase a line\n\nOne.\n#\n#5 is alive.\n")
+    assert list(Table(tmp_path / "in.txt")) == [TableText("3", "One."), TableText("5", "#5 is alive.")]
+
+
 def test_columns_may_have_any_name_and_cells_several_lines(tmp_path):
     path = tmp_path / "in.csv"
     path.write_bytes(b'\xef\xbb\xbfkey,sentence\r\na.wav,"One\r\nline."\r\n\r\nb,\r\n')

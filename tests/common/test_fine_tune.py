@@ -108,6 +108,13 @@ def test_tensorboard_is_given_numbers_sounds_and_pictures(corpus, tiny_voice, tm
     assert seen["flush"] and len(seen["close"]) == 1
 
 
+def test_a_finished_run_that_is_made_longer_is_looked_at_again(corpus, tiny_voice, tmp_path):
+    for words in (("2",), ("4", "--resume")):
+        train(corpus, tmp_path, tiny_voice, "--learning-rate", "0.01", "--steps", *words)
+    lines = (tmp_path / "fastpitch" / "losses.csv").read_text().splitlines()
+    assert [line.partition(",")[0] for line in lines] == ["step", "1", "2", "3", "4"]
+
+
 def test_a_resumed_run_ends_as_one_that_was_never_interrupted(corpus, tiny_voice, tmp_path, monkeypatch):
     words = "--steps", "4", "--learning-rate", "0.001", "--save-minutes", "1e-9"
     step, seen = FastPitchTrainer.step, []

@@ -555,6 +555,13 @@ def test_controls_are_checked(control, message):
         Controls(**control)
 
 
+def test_a_wrong_name_of_an_argument_or_a_model_names_the_call_and_the_way_out(tts):
+    with pytest.raises(TypeError, match=r"TextToSpeech.speak\(\): got an unexpected keyword argument 'pace'"):
+        tts.speak("Hello.", pace=2)
+    with pytest.raises(InputError, match="hazel is a voice, no acoustic model: give voice hazel"):
+        TextToSpeech.load("hazel")
+
+
 def test_controls_may_be_numbers_of_numpy(tts):
     asked = Controls(pace=np.float32(1.25), seed=np.int64(3), pitch_flatten=np.bool_(True))
     assert asked == Controls(pace=1.25, seed=3, pitch_flatten=True)

@@ -384,6 +384,7 @@ def test_what_a_run_cannot_begin_with_is_named(option, file, message, half_done,
     words = "--steps", 1, option, str(tmp_path / file)
     with pytest.raises(InputError, match=message):
         train(hifigan_train, tmp_path / "new", *words)
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("words", [["--steps", "-5"], ["--steps", 0], ["--seed", "-1", "--steps", 1]])

@@ -19,8 +19,15 @@ def test_another_voice_is_not_overwritten(tmp_path, melforge):
     assert (
         status == 2 and errors == f"error: {tmp_path / 'bob'} is another voice already: give another name\n"
     )
-    status, _, errors = melforge("voice", "clone", tmp_path, "ann", "--minutes", "0")
-    assert status == 2 and "--minutes must be a number above 0" in errors
+    for words, why in {
+        ("--minutes", "0"): "--minutes must be a number above 0",
+        ("--from", "nobody"): "unknown voice 'nobody'",  # before the recordings are prepared
+        ("--from", "voices/hazel/waveglow/weights.safetensors"): "holds no config",
+        ("--device", "gpu"): "--device 'gpu': give cpu or cuda",
+        ("--ear", "nobody"): "unknown ear 'nobody'",
+    }.items():
+        status, out, errors = melforge("voice", "clone", tmp_path, "ann", *words)
+        assert status == 2 and why in errors and not out
 
 
 @pytest.mark.align
@@ -35,7 +42,8 @@ def test_recordings_become_a_voice_that_is_heard(tmp_path, monkeypatch, melforge
         soundfile.write(folder / f"{number}.wav", audio.samples * (1 - number / 50), audio.sampling_rate)
         (folder / f"{number}.txt").write_text(audio.text)
     monkeypatch.setattr(voice_clone, "STEPS", 4)
-    words = ("voice", "clone", folder, voice, "--work", work, "--from", "hazel", "--ear", "none")
+    monkeypatch.chdir(tmp_path)
+    words = ("voice", "clone", folder, "./ann", "--work", work, "--from", "hazel", "--ear", "none")
     words += ("--device", "cpu", "--licence", "CC0")
     look = Tuning.look
 

@@ -60,6 +60,8 @@ def test_an_installed_package_keeps_a_users_own_apart(kind, load, listed, file, 
     monkeypatch.setattr("sys.platform", "linux")
     shipped, usual = listed(), load()
     assert place_of(kind, "ann") == usual.folder.parent / "ann"  # in a checkout beside those shipped
+    with pytest.raises(InputError, match=f"{shipped[0]} is shipped: give another name, or {usual.folder} to"):
+        place_of(kind, shipped[0])
     monkeypatch.setattr(voices, "IN_CHECKOUT", False)
     assert listed() == shipped
     own = place_of(kind, "a")
@@ -68,12 +70,23 @@ def test_an_installed_package_keeps_a_users_own_apart(kind, load, listed, file, 
     assert listed() == [*shipped, "a"] and load().folder == usual.folder
     assert load("a").folder == own and next(iter(load("a").models.values())).words[1] == "a"
     own.rename(own.with_name(shipped[0]))  # of one name the user's is taken, and stays the first
-    assert listed() == shipped and load().folder == own.with_name(shipped[0])
+    assert listed() == shipped and load().folder == own.with_name(shipped[0]) == place_of(kind, shipped[0])
     words = [next(iter(load(one).models.values())).words[1] for one in (None, usual.folder)]
     assert words == [shipped[0], str(usual.folder)]
     monkeypatch.delenv("XDG_DATA_HOME")
     monkeypatch.setattr("os.path.expanduser", lambda path: path)  # as where a container's user has no home
     assert listed() == shipped and load().folder == usual.folder
+    for name in ("a", shipped[0]):
+        shutil.copytree(usual.folder, tmp_path / "checkout" / name)
+    monkeypatch.setenv(f"MELFORGE_{kind.upper()}", str(tmp_path / "checkout"))
+    assert listed() == [shipped[0], "a"] and load().folder.name == shipped[0]  # in one folder too
+
+
+def test_a_path_is_no_name(tiny_voice, tmp_path, monkeypatch):
+    shutil.copytree(tiny_voice, tmp_path / "hazel")
+    monkeypatch.chdir(tmp_path)
+    assert {load_voice(one).name for one in ("./hazel", Path("./hazel"))} == {"tiny"}
+    assert load_voice("hazel").name == "hazel" and load_voice(Path("orchard")).name == "orchard"
 
 
 def test_a_voice_is_found_by_name_path_or_alone(tiny_voice, monkeypatch):

@@ -141,9 +141,10 @@ def test_shares_of_a_mix():
         *((mix, f"{part!r} is no NAME:SHARE, with a share of 0 to 1e9") for mix, part in {
             "ann:1e308,ben:1e308": "ann:1e308",
             "ann:x": "ann:x", "ann:0.5,ben": "ben", "ann:nan": "ann:nan", "ann:-1,ben:2": "ann:-1",
-            "ann:inf": "ann:inf", ":1": ":1", "ann:1,": "",
+            "ann:inf": "ann:inf", ":1": ":1", "ann:1,": "", "ann,ben": "ann",
         }.items()),
         ("ann:0,ben:0", "all shares are 0"),
+        ("Ann", "speaker 'Ann' does not exist: did you mean 'ann'?"),
     ],
 )  # fmt: skip
 def test_a_wrong_mix_names_what_is_wrong(given, message):

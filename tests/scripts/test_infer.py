@@ -270,6 +270,12 @@ def test_strict_refuses_what_cannot_be_spoken(infer, fails):
     assert "cannot be spoken" in fails("--text", "Hello \ue000 there.", "--strict")
 
 
+def test_a_markdown_file_is_one_text_with_its_headings(infer, tmp_path):
+    (tmp_path / "page.md").write_text("# Chapter One\n\nIt was a dark\nnight.\n\n## Chapter Two\n")
+    shown = infer("-i", "page.md", "--show-text").stdout.splitlines()[::2]
+    assert shown == ["Chapter One", "It was a dark night.", "Chapter Two"]
+
+
 def test_ssml(infer, fails, tmp_path):
     (tmp_path / "talk.ssml").write_text("<speak>\n<s>One.</s>\n<s>Two <x>three</x>.</s>\n</speak>")
     result = infer("-i", "talk.ssml", "-o", "x.wav")

@@ -1,7 +1,12 @@
 """The page of `melforge voice record`: what it keeps, what it says of it, and who may use it."""
 
 import itertools
+import os
 import shutil
+import signal
+import socket
+import subprocess
+import sys
 import threading
 from contextlib import contextmanager
 
@@ -12,7 +17,7 @@ import pytest
 from melforge.common.audio.sound_files import encode_audio, read_audio
 from melforge.common.errors import InputError
 from melforge.common.training.corpus.takes import find_takes
-from tests.serve.conftest import PATIENCE, wait_for
+from tests.serve.conftest import PATIENCE, ROOT, wait_for
 
 pytestmark = pytest.mark.serve
 RATE = 48_000
@@ -49,6 +54,40 @@ def recording(folder, texts=TEXTS):
     finally:
         server.should_exit = True
         thread.join(PATIENCE)
+
+
+def test_ctrl_c_ends_it_and_says_what_comes_next(tmp_path):
+    (tmp_path / "own.txt").write_text("One | is said.\n")
+    words = ("voice", "record", "my room", "--sentences", "own.txt", "--port", "0")
+    command = subprocess.Popen(
+        [sys.executable, "-m", "melforge", *words],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with command:
+        assert command.stdout
+        address = command.stdout.readline().split()[0]
+        wait_for(lambda: "One is said." in httpx.get(f"{address}/sentences").text)
+        command.send_signal(signal.SIGINT)
+        assert command.communicate()[0] == "my room has 0 recordings: melforge voice clone 'my room' NAME\n"
+    assert command.returncode == 0
+
+
+def test_sentences_of_ones_own_are_read_before_a_folder_is_made(tmp_path, melforge):
+    folder, own = tmp_path / "recordings", tmp_path / "own.txt"
+    own.write_text("\n")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for text, number, why in (
+            ("\n", 0, f"{own} holds no sentences"),
+            ("One.\n", port, f"port {port}"),
+            ("One.\n", 65536, "--port must be 65535 at most, not 65536"),
+        ):
+            own.write_text(text)
+            status, _, errors = melforge("voice", "record", folder, "--sentences", own, "--port", number)
+            assert status == 2 and why in errors and not folder.exists(), errors
 
 
 def test_recordings_become_a_folder_that_is_read_and_gone_on_with(tmp_path):

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -90,7 +91,7 @@ def read_report(corpus: Path) -> Report:
         return json.loads((corpus / REPORT).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise FileNotFoundError(
-            f"{corpus / REPORT} not found: melforge voice prepare FOLDER -o {corpus} writes it"
+            f"{corpus / REPORT} not found: melforge voice prepare FOLDER -o {quote(str(corpus))} writes it"
         ) from None
     except ValueError:
         raise InputError(f"{corpus / REPORT} is damaged: run melforge voice prepare again") from None
@@ -142,13 +143,15 @@ def next_steps(report: Report, corpus: Path | str) -> list[tuple[str, str]]:
     """Commands, each with what it takes; of a corpus on which nothing is trained, what to do instead."""
     if report["too_short"]:
         return [("", f"record more, and prepare it again: there are {report['too_short']}")]
-    return [(words.format(corpus=corpus), about) for words, about in NEXT_STEPS]
+    return [(words.format(corpus=quote(str(corpus))), about) for words, about in NEXT_STEPS]
 
 
 def by_outcome(defects: Sequence[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
+    """What lines that are left out have, also what alone would not leave them out, and what others have."""
+    gone = {one["name"] for one in defects if one["left_out"]}
     return [
-        ("left out:", [one for one in defects if one["left_out"]]),
-        ("used, but look at them:", [one for one in defects if not one["left_out"]]),
+        ("left out:", [one for one in defects if one["name"] in gone]),
+        ("used, but look at them:", [one for one in defects if one["name"] not in gone]),
     ]
 
 
@@ -167,7 +170,8 @@ def as_markdown(report: Report, has_plot: bool) -> str:
         for kind, (about, may_keep) in KINDS.items():
             own = [one for one in some if one["kind"] == kind]
             if own:
-                force = f" (`--keep {kind}` uses them)" if may_keep and own[0]["left_out"] else ""
+                may_keep = may_keep and any(one["left_out"] for one in own)
+                force = f" (`--keep {kind}` uses them)" if may_keep else ""
                 out += [f"### {kind}: {about}{force}", ""]
                 out += [f"- `{one['source']}`: {one['sentence']}" for one in own] + [""]
     steps = (

@@ -15,7 +15,7 @@ from melforge.common.training.corpus.alignment import PhoneTimes
 from melforge.common.training.corpus.dataset import CorpusAudio, load_labels
 from melforge.common.training.corpus.defects import KINDS
 from melforge.common.training.corpus.from_recordings import prepare_recordings
-from melforge.common.training.corpus.report import read_report
+from melforge.common.training.corpus.report import by_outcome, read_report
 
 RATE, HOP = 22_050, 256
 TEXT = "This is the sentence number {}."
@@ -127,6 +127,13 @@ def test_good_recordings_become_a_corpus_of_the_known_form(folder, aligner, tmp_
 
 
 NOISE = np.random.default_rng(3).standard_normal(RATE * 3).astype(np.float32)
+
+
+def test_all_defects_of_a_line_that_is_left_out_stand_together():
+    defects = [{"name": name, "left_out": gone} for name, gone in (("a", True), ("b", False), ("a", False))]
+    assert [[one["name"] for one in some] for _, some in by_outcome(defects)] == [["a", "a"], ["b"]]
+
+
 DEFECTS = {  # name: the recording, its rate, its text or None, kind, part of the sentence, left out
     "slow-rate": (voice(rate=8_000), 8_000, None, "rate", "8000 Hz: nothing is heard above 4 kHz", True),
     "low-rate": (voice(rate=16_000), 16_000, None, "rate", "16000 Hz", False),
