@@ -331,7 +331,7 @@ def test_a_body_in_tiny_chunks_is_read_a_few_at_a_time(server, monkeypatch):
 
 
 def test_a_form_of_escapes_alone_does_not_hold_the_loop(server, monkeypatch):
-    body, kind = b"text=" + b"%41" * 300_000, {"content-type": "application/x-www-form-urlencoded"}
+    body, kind = b"text=" + b"%41" * 170_000, {"content-type": "application/x-www-form-urlencoded"}
     with server.client() as client:
 
         def requested():

@@ -47,6 +47,7 @@ CONFIGURABLE = (*OWN_CONTROLS, "speed", "retries", "markup", "phonemes")  # by a
 ARPABET = re.compile(r"[A-Z]{1,2}[0-2]?(?:\s+[A-Z]{1,2}[0-2]?)*")
 ZERO_SHOT = "this server clones no voices from a prompt: leave {} out; `melforge voice clone` makes a voice"
 LONGEST_DICTIONARY, LONGEST_NUMBER = 1 << 16, 64  # characters
+LONGEST_ENCODED = 1 << 19  # bytes of a form: a dictionary's characters may have nine each
 MOST_CONFIGURED = 2 * MOST_FIELDS
 URL_ENCODED = "application/x-www-form-urlencoded"
 
@@ -179,11 +180,11 @@ def value_of(text: str) -> Any:
 async def read_fields(request: Request, most: int, turn: asyncio.Lock) -> dict[str, str]:
     """A form's fields, whichever way it is encoded; 400 for a file, which could only be a voice's prompt.
 
-    One at a time is decoded: a megabyte of %41 needs 50 while it is.
+    One at a time is decoded: escapes take sixty times their size meanwhile.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == URL_ENCODED:
-        text = (await read_body(request, most)).decode(errors="replace")
+        text = (await read_body(request, min(most, LONGEST_ENCODED))).decode(errors="replace")
         try:
             async with turn:
                 fields = await asyncio.to_thread(urllib.parse.parse_qsl, text, max_num_fields=MOST_FIELDS)
