@@ -29,6 +29,7 @@ _BY = re.compile(r"(?:x\d+){1,3}(?:[cmk]?m|ft|in|px|s)?")
 _OF_NORMS = re.compile(rf"\b(?:{'|'.join(NORMS).upper()})\W{{0,3}}(?:[A-Z]+\W)?$")
 _OF_WEIGHT = re.compile(r"\b(?:weigh|lost|gained|heavy|lbs?\b)")
 _OF_GOALS = re.compile(r"\d\+\d{1,2}['′]|\b\d\s?[-–]\s?\d\b(?!\d)|\b(?:[Gg]oals?|[Ss]ub|pen|HT|FT)\b")
+_SUBSTITUTED = re.compile(r"\sfor\s[A-Z]")
 _BEFORE_TO = words("""able back come easy glad go going good got hard happy have like listen love need nice
     ready talk time trying used want way""")
 _ITS = words("the my your ur")
@@ -383,11 +384,9 @@ def minute_of_game(cursor: Cursor, m: re.Match) -> str:
     if m[1]:
         return f"{say.cardinal(int(m[1]))} plus {say.cardinal(int(m[2]))}"
     is_scorer = cursor.previous[:1].isupper() or cursor.previous in (",", "(", "pen")
-    is_scored = is_scorer and cursor.is_near(_OF_GOALS)
-    is_scored = is_scored or (
-        is_scorer and re.match(" for [A-Z]", cursor.text[m.end() :]) is not None
-    )  # a substitution
-    return _counted(m[2], "minute") if is_scored else ""
+    if is_scorer and (cursor.is_near(_OF_GOALS) or _SUBSTITUTED.match(cursor.text, m.end())):
+        return _counted(m[2], "minute")
+    return ""
 
 
 @form(r"(\d{1,2})\s?yo(?!\w)")
