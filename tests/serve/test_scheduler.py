@@ -6,11 +6,12 @@ import math
 import os
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from melforge.common.serve.niceness import urgent
+from melforge.common.serve.niceness import hurry, urgent
 from melforge.common.serve.pairs import CHUNKS
 from melforge.common.serve.scheduler import (
     LONG,
@@ -399,12 +400,31 @@ def test_a_text_that_is_no_book_is_heard_while_all_workers_are_busy():
     assert isinstance(first, Hanging) and isinstance(second, Hanging)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="threads have no niceness of their own")
+def niceness():
+    return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+
+own_niceness = pytest.mark.skipif(sys.platform != "linux", reason="threads have no niceness of their own")
+
+
+@own_niceness
+def test_who_is_in_a_hurry_starts_others_who_are_not():
+    def hurried():
+        hurry()
+        with ThreadPoolExecutor(1) as other:
+            return niceness(), other.submit(niceness).result()
+
+    usual = niceness()
+    with urgent(True):
+        first = niceness()
+    with ThreadPoolExecutor(1) as thread:
+        own, others = thread.submit(hurried).result()
+    assert own == first and others == (0 if first < 0 else usual)
+
+
+@own_niceness
 @pytest.mark.parametrize("length, starters", [(0, 1), (LONG + 1, 1), (0, 0)])
 def test_only_first_chunks_go_before_others_where_the_system_allows_it(length, starters):
-    def niceness():
-        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-
     async def test(scheduler):
         found = []
 
