@@ -23,15 +23,6 @@ def change_niceness(change: int) -> bool:
     return False
 
 
-def hurry() -> None:
-    """This thread goes before others for good, if that is allowed, but nothing that it starts."""
-    if sys.platform == "linux":
-        with suppress(OSError):
-            policy = os.sched_getscheduler(0) | os.SCHED_RESET_ON_FORK
-            os.sched_setscheduler(0, policy, os.sched_getparam(0))
-            change_niceness(URGENT)
-
-
 @contextmanager
 def urgent(wanted: bool) -> Iterator[None]:
     """This thread goes before others meanwhile, if that is `wanted` and allowed."""
@@ -41,3 +32,16 @@ def urgent(wanted: bool) -> Iterator[None]:
     finally:
         if changed:
             change_niceness(-URGENT)
+
+
+@contextmanager
+def hurried() -> Iterator[None]:
+    """This thread goes before others meanwhile, if that is allowed, but nothing that it starts."""
+    allowed = False
+    if sys.platform == "linux":
+        with suppress(OSError):
+            policy = os.sched_getscheduler(0) | os.SCHED_RESET_ON_FORK
+            os.sched_setscheduler(0, policy, os.sched_getparam(0))
+            allowed = True
+    with urgent(allowed):
+        yield

@@ -23,7 +23,7 @@ from melforge.common.serve.handing import Handed
 from melforge.common.serve.keys import Access
 from melforge.common.serve.logs import exit_now, set_up_logging
 from melforge.common.serve.metrics import log
-from melforge.common.serve.niceness import hurry
+from melforge.common.serve.niceness import hurried
 from melforge.common.serve.pairs import LoadOptions, Pairs
 from melforge.common.serve.service import Service
 from melforge.common.serve.settings import ServeSettings
@@ -110,7 +110,6 @@ def wyoming_uri(settings: ServeSettings) -> str | None:
 def make_service(settings: ServeSettings, options: LoadOptions, access: Access) -> Service:
     """In an event loop."""
     sys.setswitchinterval(SWITCHING_SECONDS)
-    hurry()  # all callers wait for this thread
     keep_little_freed_memory()
     pairs = Pairs(options, settings.pairs, settings.memory_limit)
     workers = settings.workers or options.workers(settings.processes)
@@ -183,6 +182,7 @@ async def answer(service: Service, listening: socket.socket | None, wyoming: str
     settling = asyncio.create_task(settle(service, over))
     try:
         async with AsyncExitStack() as stack:
+            stack.enter_context(hurried())  # all callers wait for this thread
             if wyoming is not None:
                 from melforge.common.serve.protocols.wyoming import serving_wyoming
 

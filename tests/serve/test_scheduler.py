@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from melforge.common.serve.niceness import hurry, urgent
+from melforge.common.serve.niceness import hurried, urgent
 from melforge.common.serve.pairs import CHUNKS
 from melforge.common.serve.scheduler import (
     LONG,
@@ -409,17 +409,17 @@ own_niceness = pytest.mark.skipif(sys.platform != "linux", reason="threads have 
 
 @own_niceness
 def test_who_is_in_a_hurry_starts_others_who_are_not():
-    def hurried():
-        hurry()
-        with ThreadPoolExecutor(1) as other:
-            return niceness(), other.submit(niceness).result()
+    def in_a_hurry():
+        with hurried(), ThreadPoolExecutor(1) as other:
+            meanwhile = niceness(), other.submit(niceness).result()
+        return *meanwhile, niceness()
 
     usual = niceness()
     with urgent(True):
         first = niceness()
     with ThreadPoolExecutor(1) as thread:
-        own, others = thread.submit(hurried).result()
-    assert own == first and others == (0 if first < 0 else usual)
+        own, others, behind = thread.submit(in_a_hurry).result()
+    assert own == first and others == (0 if first < 0 else usual) and behind == usual
 
 
 @own_niceness
