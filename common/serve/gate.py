@@ -85,9 +85,9 @@ class Gate:
             record["client"] = client[0]
         scope[RECORD] = record
         asks_for_room = scope.get("method") == "POST" and scope["path"] in ADMITTED
-        if scope["path"] not in PROBES:
-            await self._turn(self._refusals if asks_for_room and self.service.is_full else self._turns)
-        status, span = 0, None
+        is_probe = scope["path"] in PROBES
+        status, span, asking = 0, None, None
+        turns = self._refusals  # until nothing more can be refused here
 
         async def sending(message: Message) -> None:
             nonlocal status
@@ -106,7 +106,7 @@ class Gate:
         try:
             require_one_length(headers)
             require_known_site(scope, headers, self._hosts, self._origins)
-            guarded = scope["path"].startswith(GUARDED) and scope["path"] not in PROBES
+            guarded = scope["path"].startswith(GUARDED) and not is_probe
             authorization = headers.get(b"authorization") or bearer_of(scope)
             if token := token_of(self.service, scope["path"], authorization):
                 scope[TOKEN], scope[CALLER] = token, token.key
@@ -117,16 +117,19 @@ class Gate:
                 span = self._begin_span(scope, headers)
                 if trace := span.trace_id if span else trace_of(headers):
                     record["trace_id"] = trace
-                ASKING.set(Asking(scope[CALLER], scope["path"].rpartition("/")[2], span))
-                if asks_for_room:
-                    self.service.require_room()
-            else:
-                ASKING.set(None)
+                leave = self.service.hold_place(scope[CALLER]) if asks_for_room else None
+                asking = Asking(scope[CALLER], scope["path"].rpartition("/")[2], span, leave)
+            ASKING.set(asking)
+            turns = self._turns
+            if not is_probe:
+                await self._turn(turns)
             await self.app(scope, receiving, sending)
         except Left:
             record["end"] = "disconnect"
             self.service.metrics.left.inc()
         except Exception as error:
+            if turns is self._refusals and not is_probe:
+                await self._turn(turns)
             answer = error if isinstance(error, ApiError) else FAULT
             if answer.status == 401:
                 log("audit", logging.WARNING, **record, refused=str(answer))
@@ -137,6 +140,8 @@ class Gate:
             elif scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": POLICY})
         finally:
+            if asking is not None:
+                asking.leave_place()
             route = getattr(
                 scope.get("route"), "path", scope["path"] if scope["path"] in ADMITTED else "other"
             )

@@ -35,6 +35,8 @@ from melforge.common.serve.traces import tracing_by
 from melforge.common.serve.usage import ASKING, Asking, Usage, Used
 from melforge.common.speech import Controls
 
+COMING_SECONDS = 0.1  # for which a request whose body is not read yet has a place in the queue
+NOBODY = Counter[str]()
 TAKING_SECONDS = 30.0  # for the event loop, which may be about to end
 SLOW = 0.5  # times the usual speed: below it sentences' mels are so long that two take much memory
 ENCODING_THREADS = 4  # in addition to the one thread that owns a GPU
@@ -73,6 +75,7 @@ class Service:
         self._reading = asyncio.Lock()
         self.running = 0  # requests, and texts of batches
         self._by_key: Counter[str] = Counter()
+        self._coming: dict[object, str] = {}  # requests that may still be admitted, and their keys
         self._texts = TextAnalyser()
         self._loader = ThreadPoolExecutor(1, "load")
         self.hearing = Transcriber(settings, self.count)
@@ -126,10 +129,9 @@ class Service:
         `begun`: they belong to what is under way, which is finished before the server stops.
         """
         texts = len(asked)
-        self.require_room(texts, begun)
-        if self.keys and self._by_key[key] + texts > self.settings.key_requests:
-            message = f"this key has {self._by_key[key]} requests under way, of {self.settings.key_requests}"
-            raise ApiError(429, message, code="rate_limit_exceeded", headers=RETRY_AFTER)
+        if (asking := ASKING.get()) is not None:
+            asking.leave_place()
+        self._require_room(key, texts, begun)
         if self.keys:
             self._take_allowance(key, asked)
         self.running += texts
@@ -144,16 +146,28 @@ class Service:
                 del self._by_key[key]
             self.metrics.running.set(self.running)
 
-    @property
-    def is_full(self) -> bool:
-        return self.running >= self.settings.queue
+    def hold_place(self, key: str) -> Callable[[], object]:
+        """Holds a place in the queue for a request that comes, until the result is called, as it is admitted
+        or has ended. One that comes slowly loses it.
 
-    def require_room(self, texts: int = 1, begun: bool = False) -> None:
-        """503 if so many more texts cannot be taken."""
+        429 or 503 if there is none: of many who come together the last ones hear so at once.
+        """
+        self._require_room(key, 1, coming=Counter(self._coming.values()))
+        self._coming[place := object()] = key
+        leave = functools.partial(self._coming.pop, place, None)
+        asyncio.get_running_loop().call_later(COMING_SECONDS, leave)
+        return leave
+
+    def _require_room(self, key: str, texts: int, begun: bool = False, coming: Counter[str] = NOBODY) -> None:
+        """429 or 503 if so many more texts cannot be taken."""
+        running, of_key = self.running + coming.total(), self._by_key[key] + coming[key]
         if self.draining and not begun:
             raise overloaded("the server is about to stop")
-        if self.running + texts > self.settings.queue:
-            raise overloaded(f"{self.running} requests are being spoken or wait: try again later")
+        if running + texts > self.settings.queue:
+            raise overloaded(f"{running} requests are being spoken or wait: try again later")
+        if self.keys and of_key + texts > self.settings.key_requests:
+            message = f"this key has {of_key} requests under way, of {self.settings.key_requests}"
+            raise ApiError(429, message, code="rate_limit_exceeded", headers=RETRY_AFTER)
 
     def _take_allowance(self, key: str, asked: Sequence[Any]) -> None:
         """429 if this caller has had its requests or characters of the minute."""

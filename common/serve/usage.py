@@ -35,11 +35,18 @@ CHECKPOINT = 1000  # transactions after which SQLite's log of them is taken into
 
 @dataclass(frozen=True)
 class Asking:
-    """Who asks for what: an API key's owner ("" without keys), the kind of use, and the request's span."""
+    """Who asks for what: an API key's owner ("" without keys), the kind of use, the request's span, and what
+    gives its place among those that come back.
+    """
 
     key: str
     kind: str
     span: RequestSpan | None = None
+    leave: Callable[[], object] | None = None
+
+    def leave_place(self) -> None:
+        if self.leave is not None:
+            self.leave()
 
 
 # Of the request that a task works for, so that all protocols count alike; None: it is not counted.

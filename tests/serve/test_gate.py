@@ -7,6 +7,7 @@ import socket
 import threading
 from collections import Counter
 from contextlib import ExitStack
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
@@ -15,7 +16,9 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from melforge.common.serve.gate import REFUSALS, TURNS, Gate, host_name, known_hosts
+from melforge.common.serve.keys import ApiKey, digest_of, open_keys
 from melforge.common.serve.settings import ServeSettings
+from melforge.common.serve.usage import ASKING
 from tests.serve.conftest import JSON, PATIENCE, SPEECH, running, serving, speech, wait_for
 from tests.serve.test_api import require_error
 
@@ -94,6 +97,68 @@ def test_more_are_refused_in_a_round_than_begin(server, monkeypatch):
 
     asyncio.run(come())
     assert len(refused) == 100 and max(Counter(refused).values()) == REFUSALS > TURNS
+
+
+def test_of_those_who_come_together_as_many_are_taken_as_the_queue_has_room_for(server, monkeypatch):
+    """Whoever finds no place hears so before anybody's body is read."""
+    service = server.service
+    monkeypatch.setattr(service, "settings", replace(service.settings, queue=6, key_requests=5))
+    keys = [ApiKey(name, digest_of(name.encode())) for name in ("one", "two")]
+    monkeypatch.setattr(service, "keys", open_keys(service.settings, keys))
+    answers, admitted = Counter(), 0
+
+    async def come():
+        gone, read, never = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def answer():
+            nonlocal admitted
+            with service.admitted(ASKING.get().key, [None]):
+                admitted += 1
+                await gone.wait()
+
+        async def app(scope, receive, send):
+            await scope["body"].wait()
+            await asyncio.create_task(answer())
+            await send({"type": "http.response.start", "status": 200})
+
+        async def send(message):
+            answers[message.get("status")] += 1
+
+        async def ask(body=read, **wanted):
+            """So many with each key; returns when nothing more happens."""
+            for key, number in wanted.items():
+                headers = [(b"authorization", b"Bearer " + key.encode())]
+                scope = {"type": "http", "method": "POST", "path": SPEECH, "headers": headers, "body": body}
+                asking.extend(asyncio.create_task(gate(dict(scope), None, send)) for _ in range(number))
+            for _ in range(200):
+                await asyncio.sleep(0)
+
+        gate, asking = Gate(app, service), []
+        await ask(one=7, two=3, three=4)
+        assert answers == {429: 2, 503: 2, 401: 4, None: 8}
+        read.set()
+        await ask()
+        assert admitted == service.running == 6
+        gone.set()
+        await asyncio.wait(asking)
+        assert answers[200] == 6 and not service.running
+        gone.clear()
+        for number in (3, 1, 1):  # who is admitted has no other place
+            await ask(one=number)
+        assert admitted == 11
+        await ask(two=2)
+        assert admitted == 12 and answers[503] == 3
+        gone.set()
+        await asyncio.wait(asking)
+        await ask(never, one=4, two=2)
+        while admitted == 12:
+            await ask(two=1)
+            await asyncio.sleep(0.01)
+        never.set()
+        await asyncio.wait(asking)
+
+    asyncio.run(come())
+    assert not service.running
 
 
 def test_a_server_with_names_answers_at_its_address_as_a_cluster_s_probes_ask_it():
