@@ -24,14 +24,14 @@ def change_niceness(change: int) -> bool:
 
 
 @contextmanager
-def urgent(wanted: bool) -> Iterator[None]:
-    """This thread goes before others meanwhile, if that is `wanted` and allowed."""
-    changed = wanted and change_niceness(URGENT)
+def urgent(wanted: bool, change: int = URGENT) -> Iterator[None]:
+    """This thread goes before others meanwhile, or behind them, if that is `wanted` and allowed."""
+    changed = wanted and change_niceness(change)
     try:
         yield
     finally:
         if changed:
-            change_niceness(-URGENT)
+            change_niceness(-change)
 
 
 @contextmanager

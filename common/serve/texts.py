@@ -12,16 +12,20 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 
 from melforge.common.runner import AnalysedText, TextToSpeech
+from melforge.common.serve.niceness import URGENT, change_niceness, urgent
 from melforge.common.text import OwnWords
 
 # Seconds for which a text lets others pass, for each of its characters: some hundred times what they take.
 PATIENCE = 1e-3
+BOOK = 1.0  # seconds: what is not due for so long does not go before those who speak
 
 Analysing = tuple[float, int, Iterator[AnalysedText | None], "Future[AnalysedText]"]
 
 
 class TextAnalyser:
-    """Analyses the texts of many callers in one thread, which leaves the processor to those who speak."""
+    """Analyses the texts of many callers in one thread, which leaves the processor to those who speak, but
+    where a first sound waits for it.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -45,15 +49,18 @@ class TextAnalyser:
         self._waiting.put((float("-inf"), -1, iter(()), ended))
 
     def _work(self) -> None:
+        hurries = change_niceness(URGENT)
         while True:
             waiting = self._waiting.get()
-            _, number, sentences, found = waiting
+            due, number, sentences, found = waiting
             if number < 0:
                 return
             if found.cancelled():
                 continue
+            is_book = due - self._clock() > BOOK
             try:
-                analysed = next(sentences)
+                with urgent(hurries and is_book, -URGENT):
+                    analysed = next(sentences)
             except Exception as error:
                 with suppress(InvalidStateError):  # it was cancelled meanwhile
                     found.set_exception(error)

@@ -7,7 +7,9 @@ import pytest
 
 from melforge.common.errors import InputError
 from melforge.common.runner import AnalysedText
+from melforge.common.serve.niceness import urgent
 from melforge.common.serve.texts import TextAnalyser
+from tests.serve.test_scheduler import niceness, own_niceness
 
 
 class Noting:
@@ -63,6 +65,21 @@ def test_what_is_cancelled_is_left_out():
     tts = Noting()
     gone, found = analyse(tts, ["gg", "ss"], lambda tasks: tasks[0].cancel())
     assert isinstance(gone, asyncio.CancelledError) and found.text == "ss" and tts.steps == ["w", "s", "s"]
+
+
+@own_niceness
+def test_short_texts_are_analysed_before_what_else_a_core_could_do_and_books_are_not():
+    class Noted(Noting):
+        def analysing(self, text, own_words=None, speaker=0):
+            for one in super().analysing(text):
+                found.setdefault(text[0], set()).add(niceness())
+                yield one
+
+    found, usual = {}, niceness()
+    with urgent(True):
+        first = niceness()
+    analyse(Noted(), ["s" * 50, "b" * 1100])
+    assert found == {"w": {first}, "s": {first}, "b": {usual}}
 
 
 def test_a_stopped_analyser_s_thread_ends():
