@@ -96,7 +96,7 @@ _CASES = (
     _Case(
         "", r"0.*|.*/0.*", "", "{codes}", lambda top, bottom: not (is_day(top, bottom) or is_day(bottom, top))
     ),
-    _Case(r"\b(?:grade|phase|class|type|category)\s", "", "", _SLASH),
+    _Case(r"\b(?:grades?|phase|class|type|category|years|windows|win|ios|android|debian)\s", "", "", _SLASH),
     # "1/5 Why I left", one of several posts
     _Case(r"\A", "1/(?:[5679]|10)", r"(?![^\w\s]?$|\s?[-–:=+×a-z,;.*%\"'″])", _OF),
     _Case(_PAGES, "", r"(?!\sof\b)", _OF),
