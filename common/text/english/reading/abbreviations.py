@@ -35,7 +35,7 @@ _NUMBERED_WITH_I = words("war part act book volume vol chapter scene phase type 
 _TITLES = {"Dr": "Doctor", "St": "Saint", "Mt": "Mount", "Prof": "Professor", "Ft": "Fort", "Sgt": "Sergeant"}
 _DISTRICT = re.compile(r"[NSEWCM]\.D\.")  # of a court
 _VERSE_FOLLOWS = re.compile(r"\.?(?=\s\d{1,3}:\d)")
-_CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}[-/ ]?\d")
+_CODE_FOLLOWS = re.compile(r"\s(?:[A-Z]{1,4}[-/ ]?\d|[A-HJ-Z](?=\.?$|[,;)]))")  # "Ste. B"
 _VALUE = re.compile(r":\s[$£€#]?\d")
 _NO_LABELS = tables.STOPPED_UNITS | words("mt ft st al")
 _NAME_FOLLOWS = re.compile(r" [A-Z][a-z]")

@@ -38,7 +38,9 @@ _BEFORE_QUANTITY = words("""to from over under nearly almost about some around r
 _POPULATED = words("pop population")
 _HALF_DAY = re.compile(r"\s?[apAP]\.?[mM]\b")
 _SET_FOLLOWS = re.compile(r"(?:\s?\(\d{1,2}(?:-\d{1,2})?\))?,?\s[0-7][-–][0-7](?![\w-])")
-_SET_BEFORE = re.compile(r"(?:\b[0-7][-–][0-7](?:\s?\(\d{1,2}(?:-\d{1,2})?\))?,?|\b[Ss]ets?(?:\s\w+)?:?)\s$")
+_SET_BEFORE = re.compile(
+    r"(?:\b[0-7][-–][0-7](?:\s?\(\d{1,2}(?:-\d{1,2})?\))?,?|\b[Ss]ets?(?:\s\w+)?:?)\s$|\b7-6\s\($"
+)
 _RECORD = re.compile(
     r"\s(?:(?:this|last)\sseason|at\shome|on\sthe\sroad|so\sfar|overall|since|against|vs|all-time)\b"
 )

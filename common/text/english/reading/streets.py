@@ -85,7 +85,9 @@ def house_number(cursor: Cursor, m: re.Match) -> str:
 
 @form(rf"(\d{{2,3}})-(\d{{2}})(?={_STREET}|{_NUMBERED_STREET})")
 def house_in_queens(cursor: Cursor, m: re.Match) -> str:
-    """42-10 Queens Blvd."""
+    """42-10 Queens Blvd.; 14-16 Mill Rd, two houses."""
+    if int(m[2]) - int(m[1]) in (1, 2, 4, 6):
+        return f"{say.short(m[1])} to {say.short(m[2])}"
     return f"{say.short(m[1])} {say.two_digits(int(m[2]))}"
 
 

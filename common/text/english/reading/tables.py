@@ -241,7 +241,7 @@ _ABBREVIATIONS = _pairs("""pk: Park; dr+: Doctor; st: Saint; req: required; sm: 
     cmpd: compound; brdg: bridge; grp: group; amts: amounts""")
 # Cut short without a full stop too; none of them is a word, and most have no vowel to be said by.
 _SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: accounts; pks: packs;
-    rgds: regards;
+    rgds: regards; cnr: corner;
     amt: amount; appt:
     appointment; appts: appointments; approx+: approximately; asst+: assistant; bldg: building; bldgs:
     buildings; blvd: Boulevard; dept: department; depts: departments; govt: government; intl:

@@ -19,8 +19,7 @@ _WHOLE = words("noon midnight midday")
 _TO_MINUTES = re.compile(r"\s?[-–]\s?(?:[1-9]|1[0-2]):(?!00)\d\d(?!\d|:)")
 _DEPARTS = re.compile(r"\b(?:leaves?|departs?|arrives?|starts?|begins?|kicks?\soff|meet|opens|ends)\sat\s$")
 _ANNOUNCED = re.compile(
-    r"\b(?:trains?|bus|ferry|coach|tram|doors|kick-?off|lunch|dinner|breakfast|meet|meeting|pick\syou|appointment|appt"
-    r"|dentist|school|concert|show|gets?\sin|back|home|closes|mass|matinee|starting|leaving|open)\b",
+    r"\b(?:train|bus|ferry|coach|tram|doors|kick-?off|lunch|dinner|breakfast|meet|appointment|dentist|school|concert|gets?\sin)",
     re.IGNORECASE,
 )
 _BEFORE_HOUR = words("at by until till from before after around about open doors lunch dinner kick-off :")
@@ -122,8 +121,8 @@ def _is_announced(cursor: Cursor, end: int) -> bool:
     before = "at" if before in ("-", "–") and "." in cursor.earlier else before  # "12.30-1.15"
     if before == "the" and _TO_PLACE.match(text, end):
         return True
-    is_near = _ANNOUNCED.search(text, max(cursor.at - 50, 0), cursor.at)
-    return bool(is_near and before in _BEFORE_HOUR and _BEHIND_HOUR.match(text, end))
+    is_said = before in _BEFORE_HOUR and _BEHIND_HOUR.match(text, end)
+    return bool(is_said and _ANNOUNCED.search(text, max(cursor.at - 50, 0), cursor.at))
 
 
 @form(rf"(\d{{1,2}}){_HALF}{_IN_ZONE}")

@@ -86,7 +86,7 @@ THINGS = words("""film lens camera monitor screen display tv television battery 
     breaststroke butterfly medley relay final individual read break nap delay warning wait stay interval
     intervals timeout countdown vial syringe ampule dose pill tablet capsule mug jug carton crate keg
     sachet container bucket sack rope chain ladder bottles
-    lot cans jars bags packs boxes tubes pouches cartons
+    lot tin tins cans jars bags packs boxes tubes pouches cartons
     breaker reload cooldown service clock format support hotline fuse panel burger patty batt
     USB LED SSD HDD HDMI GaN charging charge pump heater fridge backpack""")
 _BY_FOLLOWS = re.compile(r"\s?[x×]\s?\d+(?:\.\d+)?\s?[wdh]\b")
