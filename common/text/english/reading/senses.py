@@ -141,7 +141,7 @@ _ROWS = (
     ("inc*", r"\(", r"\s", "including"),
     ("sp spp", r"\b[A-Z][a-z]{3,}\s|\d\s", "", "species"),
     ("adv*", r"[$£€]\d+\s", "", "advance"),
-    ("no", "", r"\sof\b(?!\scourse)|:\s?\S", "number"),
+    ("no", "", r"\s(?:of\b(?!\scourse)|is\b)|:\s?\S", "number"),
     ("nos", "", r"\sof\b(?!\scourse)|:\s?\d", "numbers"),
     ("nr", "", r"\s[a-z]", "near"),
     ("nr*", "", r"\s(?:[A-Z]|\d+(?:st|nd|rd|th)\b)", "near"),

@@ -65,7 +65,7 @@ _FOODS = words("""flour sugar butter milk water oil salt vanilla honey cream ric
 _OF_TYPE = re.compile(
     r"\s?pts?\.?(?=\s(?:font|type|text|bold|italics?|Arial|Times|Helvetica|Calibri|Courier|Garamond)\b)"
 )
-_POINTS = re.compile(r"-pts?(?![\w-]|\.\S)(?:\.(?=\s[a-z]))?")  # a 12-pt font, a 3-pt shot
+_POINTS = re.compile(r"-(pt|pg)s?(?![\w-]|\.\S)(?:\.(?=\s[a-z]))?")  # a 12-pt font, a 3-pt shot
 _WITHOUT_STOP = re.compile(r"\s(c|C|T|t|pts?)\s(?=([a-z]{2,12})\b)")  # "3 T butter"
 _RECIPE_UNITS = {"c": "cup", "C": "cup", "T": "tablespoon", "t": "teaspoon", "pt": "pint", "pts": "pint"}
 _RECIPE_UNITS |= {"pkg": "package", "pkgs": "package"}
@@ -171,7 +171,7 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
     if "." in text[cursor.at : end] and (match := _POINTS_OF_PERCENT.match(text, end)):  # "0.4 pp"
         return " percentage points", match.end()
     if match := _POINTS.match(text, end):
-        return "-point", match.end()
+        return "-point" if match[1] == "pt" else "-page", match.end()
     if (match := _WITHOUT_STOP.match(text, end)) and match[2] in _FOODS:
         name = _RECIPE_UNITS[match[1]]
         return f" {name if is_one else plural_unit(name)}", match.end() - 1
