@@ -56,7 +56,7 @@ _WORD = re.compile(r"[^\W_]")
 _NEXT_WORD = re.compile(rf"\s*[{re.escape(_OPENING)}]*(\w{{0,24}}\.?)")
 _NUMERAL = re.compile(r"[IVXLC]{2,8}\.?|[VX]\.?")
 _NUMBER_FOLLOWS = re.compile(r"\s*[+(#$£€'’]?\d")
-_CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}[-/ ]?\d")
+_CODE_FOLLOWS = re.compile(r"\s(?:[A-Z]{1,4}[-/ ]?\d|[A-HJ-Z](?=\.?$|[,;)]))")  # "Ste. B"
 _INITIAL_FOLLOWS = re.compile(r"\s[A-Z]\.\s[A-Z]")
 _SUM_FOLLOWS = re.compile(r"\s[=+×÷/&]\s")  # "5! = 120", "1 + 2 + ... + n"
 _UNSAID = re.compile(r"[A-Z]?(?!x+$)[b-df-hj-np-tv-xz]{2,4}")  # cut short, and none of the tables: "prtd"

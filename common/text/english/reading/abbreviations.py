@@ -29,12 +29,13 @@ _SLASHED = re.compile(
     rf"(?:{'|'.join(sorted(tables.SLASHED, key=len, reverse=True))})(?![/\w])|w/(?!/)", re.IGNORECASE
 )
 _SLASHED_LETTERS = re.compile(r"[A-Z](?:/[A-Z]){1,3}(?![\w/.'+#])")
+_YES = re.compile(r"\b(?:[Yy]es|YES|[Aa]yes?):?\s\d")
 _BRACKETED_NUMBER = re.compile(r"\s\(\d")
 _NUMBERED_WITH_I = words("war part act book volume vol chapter scene phase type class world")
 _TITLES = {"Dr": "Doctor", "St": "Saint", "Mt": "Mount", "Prof": "Professor", "Ft": "Fort", "Sgt": "Sergeant"}
 _DISTRICT = re.compile(r"[NSEWCM]\.D\.")  # of a court
 _VERSE_FOLLOWS = re.compile(r"\.?(?=\s\d{1,3}:\d)")
-_CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}[-/ ]?\d")
+_CODE_FOLLOWS = re.compile(r"\s(?:[A-Z]{1,4}[-/ ]?\d|[A-HJ-Z](?=\.?$|[,;)]))")  # "Ste. B"
 _VALUE = re.compile(r":\s[$£€#]?\d")
 _NO_LABELS = tables.STOPPED_UNITS | words("mt ft st al")
 _NAME_FOLLOWS = re.compile(r" [A-Z][a-z]")
@@ -211,6 +212,7 @@ def book(cursor: Cursor) -> Reading | None:
 def numero(cursor: Cursor, m: re.Match) -> str:
     """Nº 5, n° 5, at No 10."""
     is_word = m[1] and (not cursor.previous or cursor.previous in ".!?:;-–—")
+    is_word = is_word or (m[1] and cursor.is_near(_YES))  # "Yes 9, No 2"
     return "" if cursor.touches_word or is_word else "number "
 
 

@@ -11,7 +11,7 @@ from melforge.common.text.english.reading.cursor import NUMBER, Cursor, N, Readi
 from melforge.common.text.english.reading.dates import month_day
 from melforge.common.text.english.reading.money import said_price
 from melforge.common.text.english.reading.units import LETTERED, bare_per_unit, singular_unit, unit_after
-from melforge.common.text.english.reading.word_classes import FINITE
+from melforge.common.text.english.reading.word_classes import CLOSED, FINITE
 from melforge.common.text.english.word_parts import words
 
 _RANGE = re.compile(rf"(?:-|\s?–\s?|—)({N})(?![-\d]|(?:st|nd|rd|th)\b)")
@@ -38,7 +38,17 @@ _BEFORE_QUANTITY = words("""to from over under nearly almost about some around r
 _POPULATED = words("pop population")
 _HALF_DAY = re.compile(r"\s?[apAP]\.?[mM]\b")
 _SET_FOLLOWS = re.compile(r"(?:\s?\(\d{1,2}(?:-\d{1,2})?\))?,?\s[0-7][-–][0-7](?![\w-])")
-_SET_BEFORE = re.compile(r"\b[0-7][-–][0-7](?:\s?\(\d{1,2}(?:-\d{1,2})?\))?,?\s$")
+_SET_BEFORE = re.compile(
+    r"(?:\b[0-7][-–][0-7](?:\s?\(\d{1,2}(?:-\d{1,2})?\))?,?|\b[Ss]ets?(?:\s\w+)?:?)\s$|\b7-6\s\($"
+)
+_RECORD = re.compile(
+    r"\s(?:(?:this|last)\sseason|at\shome|on\sthe\sroad|so\sfar|overall|since|against|vs|all-time)\b"
+)
+_STANDINGS = re.compile(r"[a-z]s \((?:[5-9]-[0-4]|\d\d-\d)\)")  # "the Rams (9-4)"
+_STOOD = words("are is was were went go are they're we're i'm he's she's")
+_AS_MUCH = words("further good full whole mere solid total few")  # "a good 10 km north"
+_AS_FAR = words("away ahead later late early earlier ago apart north south east west")
+_LETTERED = re.compile(r"[A-Z](?!\w)")
 _EXTENTS = words("tall high long wide deep thick")
 _OPEN = words("open hours daily")
 _HYPHENED = words("table figure fig exhibit ht height")  # "Table 2-1", not "Tables 2-4"
@@ -78,7 +88,9 @@ _TRACKS = words(
     "track lesson exercise episode day week step disc cd chapters tracks scene slide verse stanza"
 )
 _ROOMS = words("""room flight suite apartment apt highway route channel area unit bus interstate boeing airbus
-    building gate xbox hwy http error status line form rte ste rm office fahrenheit porsche port""")
+    building gate xbox hwy http error status line form rte ste rm office fahrenheit porsche port
+    chem chemistry econ economics math maths bio biology psych psychology hist history phys physics calculus
+    english sociology soc phil philosophy""")
 
 
 def amount(cursor: Cursor) -> Reading:
@@ -100,7 +112,7 @@ def amount(cursor: Cursor) -> Reading:
     is_pack = (
         is_pack and cursor.next(end + 1).islower() and cursor.next(end + 1) not in FINITE - {"can"}
     )  # "2 (14 oz) cans"
-    if unit[:1] == " " and not joint and (is_size or is_pack or cursor.previous.lower() in ("a", "an")):
+    if unit[:1] == " " and not joint and (is_size or is_pack or _is_described(cursor, end)):
         unit = f" {singular_unit(unit.strip())}"  # "a 10 km run"
     if joint != "by" and not unit and (times := _TIMES.match(text, end)):
         is_many = times[0] == "x" and (joint == "to" or "." in numbers[0]) and not cursor.is_equation
@@ -117,6 +129,7 @@ def amount(cursor: Cursor) -> Reading:
     is_bare = joint == "to" and not unit and not after
     named = (cursor.earlier if cursor.previous == ":" else cursor.previous).lower().rstrip(".")
     is_set = is_bare and (_is_set(cursor, numbers, end) or named in _HYPHENED)
+    is_set = is_set or (is_bare and cursor.previous == "(" and cursor.is_near(_STANDINGS))
     if (
         numbers == ["10", "4"]
         and is_bare
@@ -124,7 +137,7 @@ def amount(cursor: Cursor) -> Reading:
         and text[end : end + 1] in ("", ",", ".", "!")
     ):
         return Reading("ten four", end)  # of the radio
-    if is_bare and _is_code(cursor, numbers):  # "ISO-8859-1", "case #21-1484"
+    if is_bare and _is_code(cursor, numbers, end):  # "ISO-8859-1", "case #21-1484"
         code = " ".join(
             say.decimal(number)
             if "." in number
@@ -137,6 +150,8 @@ def amount(cursor: Cursor) -> Reading:
     are_hours = cursor.previous.lower() in _OPEN or cursor.previous[:3].lower() in tables.WEEKDAYS
     if is_set or (joint == "to" and numbers[0] == numbers[1] and not are_hours):  # "a 50-50 chance"
         joint = ""
+    elif is_bare and cursor.previous.lower() in _STOOD and _RECORD.match(text, end):  # "are 4-7 at home"
+        joint = "and"
     if not joint and (last := _TO_NOON.match(text, end)):  # "7-noon"
         unit, end = f" to {last[1]}", last.end()
     said = f" {joint} ".join(spoken).replace("  ", " ")
@@ -146,6 +161,16 @@ def amount(cursor: Cursor) -> Reading:
         unit, end = bare_per_unit(cursor, end)
     own = cursor.possessive(end)
     return Reading(f"{said}{after}{unit}{own}", end + len(own))
+
+
+def _is_described(cursor: Cursor, end: int) -> bool:
+    """Whether an article stands before: "a 10 km run", "a spare 20L jerry can"."""
+    if cursor.previous.lower() in ("a", "an"):
+        return True
+    is_between = cursor.previous.isalpha() and cursor.previous.islower() and cursor.previous not in _AS_MUCH
+    following = cursor.next(end)
+    is_thing = following.isalpha() and following not in CLOSED | FINITE | _AS_FAR
+    return is_between and is_thing and cursor.earlier.lower() in ("a", "an")
 
 
 def _numbers(cursor: Cursor) -> tuple[list[str], str, int]:
@@ -164,6 +189,8 @@ def _numbers(cursor: Cursor) -> tuple[list[str], str, int]:
             ranged = None
     is_code = ranged and len(ranged[1]) > 2 and ranged[1][0] == "0" and ranged[1][1] != "."  # "2024-0098"
     goes_on = ranged and _GOES_ON.match(text, ranged.end())  # "1-2/3", "5-3=2"
+    is_timed = cursor.previous[:3].lower() in tables.MONTH_NUMBERS  # "June 3 – 10am"
+    goes_on = goes_on or (ranged and is_timed and _HALF_DAY.match(text, ranged.end()))
     goes_on = goes_on or (ranged and _MONTH_FOLLOWS.match(text, ranged.end()))  # "1412 – 30 May 1431"
     if ranged and not is_code and not goes_on:
         return [numbers[0], ranged[1]], "to", ranged.end()
@@ -188,7 +215,7 @@ def _is_size(cursor: Cursor, first: str, by: re.Match) -> bool:
     return is_large or bool(unit_after(cursor, by.end(), is_one=False)[0])
 
 
-def _is_code(cursor: Cursor, numbers: list[str]) -> bool:
+def _is_code(cursor: Cursor, numbers: list[str], end: int) -> bool:
     """Whether a hyphen between two numbers is no range: behind letters, or where the second is far longer."""
     if (
         not all(number.replace(".", "").isdecimal() for number in numbers)
@@ -198,12 +225,14 @@ def _is_code(cursor: Cursor, numbers: list[str]) -> bool:
     named = cursor.previous.lower().rstrip(".")
     is_numbered = named in _NUMBERED or (len(numbers[1]) > 4 and numbers[1].isdecimal())  # "44-20193"
     is_apart = len(numbers[1]) - len(numbers[0]) > (len(numbers[1]) < 3)
-    is_apart = is_apart or (named not in _ROOMS and float(numbers[1]) < float(numbers[0]))  # "Office 9-5"
+    is_less = float(numbers[1]) < float(numbers[0])
+    is_apart = is_apart or (named not in _ROOMS and is_less)  # "Office 9-5"
     is_decimal = any("." in number for number in numbers)  # "Llama-3.1-70B"
     return (
         _is_behind_letters(cursor)
         or named in NORMS
         or named == "§"
+        or (is_less and _LETTERED.match(cursor.text, end) is not None)  # "Mail stop 4-2B"
         or (is_numbered and is_apart and not is_decimal)
     )
 
@@ -212,7 +241,7 @@ def _is_set(cursor: Cursor, numbers: list[str], end: int) -> bool:
     """Whether this is one of several scores in a row: "6-4, 2-6, 7-6 (5)"."""
     if any(len(number) > 1 or number > "7" for number in numbers):
         return False
-    start = max(cursor.at - 12, 0)
+    start = max(cursor.at - 16, 0)
     return bool(_SET_FOLLOWS.match(cursor.text, end) or _SET_BEFORE.search(cursor.text, start, cursor.at))
 
 

@@ -18,7 +18,8 @@ _SURNAME = re.compile(r"(?:Mac|Mc|O|De|La|Di|Van|Fitz|Le)[A-Z][a-z]+")
 NUMBERED = words("""chapter chap ch part volume vol book act scene section article appendix phase type class
     grade level figure table title war episode stage season round game mark element bowl verse canto unit
     lesson division tier corps wars quarter amendment psalm annex category apollo rocky version protocol page
-    p pp saturn gemini ares sc vatican gta fantasy""")
+    p pp saturn gemini artemis ares sc vatican gta fantasy""")
+_IN_HUNDREDS = words("chapter chap ch psalm canto verse sonnet")
 _REIGN = re.compile(
     r"\b(?:reign|rule[drs]?\b|king|queen|emperor|empress|pope|pharaoh|throne|crown|dynasty|died|death|monarch"
     r"|(?:sons?|daughter|brother|count)\sof|succe(?:ed|ss)|abdicat|duke|prince|earl\b|sultan|heir|bishop|caliph)",
@@ -214,6 +215,8 @@ def _said_roman(cursor: Cursor, base: str, number: int, end: int) -> str:
             return "one"
         is_number = not following[:1].islower() or following in _AFTER_NUMERAL_I
         return "one" if key in NUMBERED and is_number else ""
+    if base in ("C", "D", "L", "M") and key not in _IN_HUNDREDS:
+        return ""  # "Appendix C", "Part D"
     if key in NUMBERED and (base.isupper() or (len(base) > 1 and key in _ALSO_IN_SMALL)):
         return say.cardinal(number)
     if before in ("-", "–") and say.roman(cursor.earlier.upper()) is not None:  # "pp. xii–xiv"

@@ -59,11 +59,11 @@ BEFORE_DAYS = (
 
 
 @form(
-    r"(\d{4})([-/]|\.(?=\d\d\.\d\d))(\d{1,2})\2(\d{1,2})(?!\d|[-.]\d)"
+    r"(\d{4})([-/]|\.(?=\d\d\.\d\d)|(?<=20[0-3]\d)(?=[01]\d[0-3]\d(?!\w|[.,]\d)))(\d{1,2})\2(\d{1,2})(?!\d|[-.]\d)"
     r"(?:T(?=\d\d:\d\d))?"
 )
 def iso_date(cursor: Cursor, m: re.Match) -> str:
-    """2021-03-04, 2021-03-04T15:30:00Z."""
+    """2021-03-04, 2021-03-04T15:30:00Z, 20210304."""
     month, day = int(m[3]), int(m[4])  # 2023/2/30 is meant as a day, though there is none
     is_meant = 1 <= month <= 12 and 1 <= day <= 31
     spoken = f"{tables.MONTHS[month - 1]} {say.ordinal(day)}, {say.year(int(m[1]))}" if is_meant else ""
@@ -258,7 +258,7 @@ def season(cursor: Cursor, m: re.Match) -> str:
 
 
 @form(
-    r"(?:(10|100|1000|1,000)'?s(?=\s+of\b)|(\d{3}0|[02-9]0)('?)s(?!\w)|((?:1[5-9]|20)\d0)\s'?s(?!\w)"
+    r"(?:((?:10{1,3})(?='?s\s+of\b)|10{0,2},000(?='?s\b))'?s|(\d{3}0|[02-9]0)('?)s(?!\w)|((?:1[5-9]|20)\d0)\s'?s(?!\w)"
     r"|(1\d{3}|20\d\d)\s?[-–]\s?(\d{3}0|\d0)s(?!\w))"
 )
 def decade(cursor: Cursor, m: re.Match) -> str:
@@ -270,7 +270,7 @@ def decade(cursor: Cursor, m: re.Match) -> str:
     if m[2] and len(m[2]) == 2 and not m[3] and are_seconds(cursor, m.end()):
         return ""
     if m[1]:
-        return {"10": "tens", "100": "hundreds"}.get(m[1], "thousands")
+        return say.HUNDREDS[m[1]]
     if m[2] == "00":
         return "two thousands" if cursor.previous.lower() in ("the", "early", "late", "mid-", "mid") else ""
     return say.decade(int(m[2]))

@@ -22,7 +22,7 @@ from melforge.common.text.english.word_parts import words
 
 _SCIENTIFIC = re.compile(
     r"(?:(\d+(?:\.\d+)?)(?:[eE]|\s?[×x]\s?10(?:\^|(?=[⁻⁺⁰-⁹¹²³])))|10(?:\^(?=-)|(?=⁻)))"
-    r"([+-]?\d{1,4}|[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]{1,4})(?!\w)"
+    r"([+-]?\d{1,4}|[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]{1,4})(?!\w|-[\da-f]{4})"
 )
 _MAGNITUDES = words("k K M B T bn mn tn mln bln")
 _BY = re.compile(r"(?:x\d+){1,3}(?:[cmk]?m|ft|in|px|s)?")
@@ -319,6 +319,7 @@ def mixed(cursor: Cursor, m: re.Match) -> str:
         or unit_name(rest)
         or rest in tables.CURRENCY_CODES
         or rest in _MAGNITUDES
+        or rest == "fl"
         or _BY.fullmatch(rest)
     )
     if is_amount:
@@ -369,7 +370,8 @@ def sound(cursor: Cursor, m: re.Match) -> str:
     is_behind = (
         following in _BEHIND_SOUND or following.lower() in _DAYS or (word, following) == ("for", "the")
     )
-    return word if is_behind and before in known else ""
+    is_sure = word == "for" and following in ("u", "me", "ya") and before.islower()
+    return word if is_sure or (is_behind and before in known) else ""
 
 
 @form(r"(\d{1,2})D/(\d{1,2})N(?!\w)")

@@ -94,9 +94,13 @@ _CASES = (
     _Case("", r"\d+/0\d\d+|\d{4}/\d{3,4}", "", "{codes}"),
     _Case(r"[a-z][\w.]*-|/", "", "", "{codes}"),
     _Case(
-        "", r"0.*|.*/0.*", "", "{codes}", lambda top, bottom: not (is_day(top, bottom) or is_day(bottom, top))
+        "",
+        r"0(?!/(?:5|10)\Z).*|.*/0.*",
+        "",
+        "{codes}",
+        lambda top, bottom: not (is_day(top, bottom) or is_day(bottom, top)),
     ),
-    _Case(r"\b(?:grade|phase|class|type|category)\s", "", "", _SLASH),
+    _Case(r"\b(?:grades?|phase|class|type|category|years|windows|win|ios|android|debian)\s", "", "", _SLASH),
     # "1/5 Why I left", one of several posts
     _Case(r"\A", "1/(?:[5679]|10)", r"(?![^\w\s]?$|\s?[-–:=+×a-z,;.*%\"'″])", _OF),
     _Case(_PAGES, "", r"(?!\sof\b)", _OF),
@@ -105,7 +109,7 @@ _CASES = (
     _Case("", "", "", "{short} for {1}", lambda top, bottom: top > 30 and bottom <= 10, _CRICKET),
     _Case("", "", r"\s(?:stars|points|pts)\b", _OUT_OF, lambda top, bottom: bottom > 3),
     _Case(r"\(|:\s?", r"\d\d/100", r"(?!\s(?:of|inch|mm|dollars)\b)", _OUT_OF),
-    _Case("", "5/5|1[0-3]/10", "", _OUT_OF),
+    _Case("", "[05]/5|(?:0|1[0-3])/10", "", _OUT_OF),
     _Case(r"\A", "[1-9]/10", r"[,.!:;]|\s[-–]\s", _OUT_OF),
     _Case(_RATED, "", "", _OUT_OF, lambda top, bottom: _is_score(top, bottom)),
     _Case("", "", r"\s(?:people|times|would)\b", _OUT_OF, lambda top, bottom: _is_score(top, bottom)),
@@ -141,7 +145,13 @@ _CASES = (
         lambda top, bottom: 12 < top < bottom < 1000 and bottom not in (16, 32, 64, 100),
     ),
     # "12/15 files"
-    _Case("", "", _NOUNS, _OF, lambda top, bottom: top < bottom > 4 and not _is_quartered(bottom)),
+    _Case(
+        "",
+        "",
+        _NOUNS,
+        _OF,
+        lambda top, bottom: 4 < top == bottom or (top < bottom > 4 and not _is_quartered(bottom)),
+    ),
     _Case(
         "",
         r".*\d",

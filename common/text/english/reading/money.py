@@ -23,8 +23,6 @@ _MAGNITUDES = {
 }
 _JOINT = re.compile(r"(?:\s?[-–]\s?|—)([$£€¥₹]?)(?=\.?\d)")
 _HUNDREDS = re.compile(r"(10{2,3}|1,000|10,000|100,000)s(?!\w)")
-_HUNDRED = {"100": "hundreds", "1000": "thousands", "1,000": "thousands"}
-_HUNDRED |= {"10,000": "tens of thousands", "100,000": "hundreds of thousands"}
 _OF = re.compile(r"\sof\s(?:dollars|pounds|euros)")
 _CODE_BEHIND = re.compile(r"\s?(USD|CAD|AUD|NZD|HKD|SGD|MXN)(?!\w)")
 _CODED = {**tables.CURRENCIES, "USD": ["US dollar", "US dollars", "cent", "cents"]}
@@ -69,7 +67,7 @@ def price(cursor: Cursor, currency: str) -> Reading:
     if many := _HUNDREDS.match(cursor.text, cursor.at):
         several = tables.CURRENCIES.get(currency, tables.CURRENCIES["$"])[1]
         is_said = _OF.match(cursor.text, many.end())
-        return Reading(f"{_HUNDRED[many[1]]}{'' if is_said else f' of {several}'}", many.end())
+        return Reading(f"{say.HUNDREDS[many[1]]}{'' if is_said else f' of {several}'}", many.end())
     if notes := _NOTES.match(cursor.text, cursor.at):
         return Reading(say.decade(int(notes[1])), notes.end())
     prices = [_parse(cursor.text, cursor.at, currency)]
@@ -92,7 +90,8 @@ def said_price(cursor: Cursor, prices: list, currency: str) -> Reading:
         prices = [*prices[:-1], (*prices[-1][:2], code.end())]
     elif currency == "R$":
         one, many, cent, cents = tables.CURRENCIES["BRL"]
-    has_cents = cents and not any(magnitude for _, magnitude, _ in prices)
+    is_rate = cursor.text[max(cursor.at - 2, 0) : cursor.at + 1] == "= 0"  # "1 USD = 0.92 EUR"
+    has_cents = cents and not is_rate and not any(magnitude for _, magnitude, _ in prices)
     if has_cents and any(len(number.partition(".")[2]) == 2 for number, _, _ in prices):
         said = " to ".join(_with_cents(number, one, many, cent, cents) for number, _, _ in prices)
     else:
@@ -181,7 +180,7 @@ def pence(cursor: Cursor, m: re.Match) -> str:
 def _with_cents(number: str, one: str, many: str, cent: str, cents: str) -> str:
     whole, _, part = number.replace(",", "").partition(".")
     said = f"{say.decimal(number) if len(part) not in (0, 2) else say.integer(whole or '0')}"
-    said = f"{said} {one if whole == '1' and not part.strip('0') else one if whole == '1' else many}"
+    said = f"{said} {one if whole == '1' else many}"
     if len(part) == 2 and part != "00":
         small = f"{say.cardinal(int(part))} {cent if part == '01' else cents}"
         return f"{said} and {small}" if whole.strip("0") else small

@@ -16,6 +16,8 @@ _ORDINALS = {
     **{"one": "first", "two": "second", "three": "third", "five": "fifth", "eight": "eighth"},
     **{"nine": "ninth", "twelve": "twelfth"},
 }
+HUNDREDS = {"10": "tens", "100": "hundreds", "1000": "thousands", "1,000": "thousands"}
+HUNDREDS |= {"10,000": "tens of thousands", "100,000": "hundreds of thousands"}
 _FRACTIONS = {2: "half", 4: "quarter"}
 
 MAX_DIGITS = 18  # longer numbers are read digit by digit, unless commas part them

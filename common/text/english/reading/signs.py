@@ -41,6 +41,7 @@ _IPA_SIGNS = "[ˈˌːəɪʊɛɔɑʃʒθðŋɹʌɜɡ]"
 _IPA = re.compile(
     rf"(?:/[^/\s]{{0,20}}{_IPA_SIGNS}[^/\d]{{0,40}}/|\[[^\]\s]{{0,20}}{_IPA_SIGNS}[^\]\d]{{0,40}}\])(?!\w)"
 )
+_FUNCTIONS = words("sin cos tan sec csc cot sinh cosh tanh log exp det")
 _PER_AMOUNT = re.compile(
     r"\s?\d+(?:\.\d+)?\s?(?:[mdc]?[lL]|[cmk]?m[²³23]?|k?g|mg|hrs?|h|min|days?|mi|lb|oz|tsp|tbsp)(?!\w)"
 )
@@ -49,15 +50,16 @@ _TAG = re.compile(
     r"</?[a-zA-Z][\w:-]{0,40}(?:\s[^<>=]{1,40}=[^<>]{0,200}|\s[\w-]{1,40})?\s?/?>|<!--[^<>]{0,200}-->"
 )
 _PLACEHOLDER = re.compile(r"<([A-Za-z]{2,20}(?:[ _-][A-Za-z\d]{1,20}){0,4})>")
-_HTML = words("""abbr address article aside audio base bdi bdo big blockquote body br button canvas caption
-    center cite code col data dd del details dfn dialog div dl dt em embed fieldset figcaption figure font
-    footer form frame head header hgroup hr html iframe img input ins kbd label legend li link main map
-    mark menu meta nav noscript object ol optgroup option output param picture pre progress rp rt ruby
-    samp script section select small source span strike strong style sub summary sup svg table tbody td
-    template textarea tfoot th thead time title tr track tt ul var video wbr speak break prosody emphasis
+_HTML = words("""abbr address article aside audio bdi bdo big blockquote body br button canvas caption
+    center cite code dd del details dfn dialog div dl dt em fieldset figcaption figure font
+    footer form frame head header hgroup hr html iframe ins kbd label legend li main map
+    mark menu nav noscript ol optgroup option picture pre progress rp rt ruby
+    samp script section select small span strike strong style sub summary sup svg table tbody td
+    template textarea tfoot th thead time title tr tt ul var video wbr speak break prosody emphasis
     voice phoneme""")
 _ADDRESS = re.compile(r"@\w|://")
 _ENCLOSED_ADDRESS = re.compile(r"<[^<>\s@:]{1,64}(?:@|://)[^<>\s]{1,200}>")  # "<jo@example.com>"
+_COPYRIGHT = re.compile(r"©|\([cC]\)")
 _CITATION = re.compile(r"\[(?:[1-9]\d{0,2}|\^\w{1,20})\](?!: )")  # not "cron[811]: "
 _APOSTROPHE_YEAR = re.compile(r"'(\d0)s(?!\w)|'(\d\d)(?![\w'])")
 _PRIMES = re.compile(r"('{1,2})(?!\w)(\(?)")
@@ -115,6 +117,9 @@ _DATE_AHEAD = re.compile(
 )
 _DAY_AHEAD = re.compile(rf"\s?\d{{1,2}}(?:st|nd|rd|th)?\s(?i:{_MONTH})\b")
 _HALF_DAY = re.compile(r"\d\s?[ap]\.?m\.?$", re.IGNORECASE)
+# "30 mins - 2 hrs": units on both sides
+_MEASURE_BEFORE = re.compile(r"\d\s?([A-Za-z]{1,8})\.?\s$")
+_MEASURE_AHEAD = re.compile(r"\s\d[\d.,/½¼¾]{0,8}\s?([A-Za-z]{1,8})(?!\w)")
 _TIME_AHEAD = re.compile(r"\s?(?:\d{1,2}(?:[:.]\d\d)?\s?[ap]\.?m\b|noon\b|midnight\b|close\b)", re.IGNORECASE)
 _FULL_WEEKDAYS = frozenset(name.lower() for name in tables.WEEKDAYS.values())
 _ERAS = words("BC BCE AD CE B.C. A.D. AM PM a.m. p.m.")
@@ -184,6 +189,8 @@ def enclosed(cursor: Cursor) -> Reading | None:
         known = {*ARPABET, *BRITISH, *BRITISH_VOWELS} if cursor.is_british else {*ARPABET}
         is_known = set(match[1].split()) <= known
         return Reading(in_braces(match[1]), match.end()) if is_known else None
+    if cursor.previous.lower() == "copyright" and (match := _COPYRIGHT.match(text, cursor.at)):
+        return Reading("", match.end())
     if char == "[" and not cursor.is_after_blank and (match := _CITATION.match(text, cursor.at)):
         return cursor.leave_out(match.end(), "[")
     if char == "<" and _ENCLOSED_ADDRESS.match(text, cursor.at):
@@ -373,13 +380,14 @@ def dash(cursor: Cursor) -> Reading | None:
         return Reading("to", end)  # "8:30 - 9:30"
     is_era = cursor.previous in _ERAS and following[:1].isdecimal()  # "100 BC - 44 BC"
     is_days = cursor.earlier.lower() in tables.WEEKDAYS and following.lower() in tables.WEEKDAYS
-    if before.isspace() and after.isspace() and (is_era or is_days):
+    if before.isspace() and after.isspace() and (is_era or is_days or _are_measures(cursor, end)):
         return Reading("to", end)
     if before.isspace() and after.isspace():
         has_digit = any(char.isdecimal() for char in cursor.previous)
         is_minus = (
             following[:1].isdecimal()
             and not _DATE_AHEAD.match(text, end)
+            and not _TIME_AHEAD.match(text, end)
             and not _ORDINAL_AHEAD.match(text, end)
             and (has_digit or cursor.previous[:1] == "^" or len(cursor.previous) == 1)
         )
@@ -395,6 +403,16 @@ def dash(cursor: Cursor) -> Reading | None:
     if cursor.previous in _IONS and dashes == "-" and cursor.touches_word and not after.isalnum():
         return Reading("minus", end)
     return Reading("-" if dashes == "–" else "", end)
+
+
+def _are_measures(cursor: Cursor, end: int) -> bool:
+    first = _MEASURE_BEFORE.search(cursor.text, max(cursor.at - 12, 0), cursor.at)
+    last = _MEASURE_AHEAD.match(cursor.text, end)
+    return bool(first and last and not cursor.is_equation and _is_measure(first[1]) and _is_measure(last[1]))
+
+
+def _is_measure(word: str) -> bool:
+    return unit_name(word) is not None or word.removesuffix("s") in tables.UNITS.values()
 
 
 def _is_flag(cursor: Cursor, name: str, end: int) -> bool:
@@ -474,6 +492,11 @@ def power(cursor: Cursor) -> Reading | None:
         if match[1]
         else match[2] or match[3] or match[4]
     )
+    is_word = len(cursor.previous) > 2 and cursor.previous.isalpha() and not _is_measure(cursor.previous)
+    is_word = is_word and cursor.previous.lower() not in _FUNCTIONS | set(tables.GREEK.values())
+    is_word = is_word or cursor.previous[:1] in tables.CURRENCIES or cursor.previous in (".", ",", ";", "!")
+    if match[1] and is_word and not (cursor.is_equation or cursor.is_after_blank):
+        return cursor.leave_out(match.end())  # of a footnote: "the city¹", "$5.00²"
     minus, rest = "minus " if power[0] == "-" else "", power.lstrip("+-")
     said = minus + (say.decimal(rest) if "." in rest else _said_term(rest))
     if cursor.previous[-1:].isalnum() or cursor.previous[-1:] in (")", "∇", "∂"):

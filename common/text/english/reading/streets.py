@@ -9,6 +9,7 @@ from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.capitals import letter_name
 from melforge.common.text.english.reading.cursor import Cursor, Reading, form
 from melforge.common.text.english.reading.units import ROADS
+from melforge.common.text.english.reading.word_classes import PREPOSITIONS
 from melforge.common.text.english.word_parts import words
 
 _KIND = "|".join(
@@ -27,6 +28,7 @@ _NUMBERED_ROAD = (
 )
 _AT_HOUSE = re.compile(_DIRECTED_NAME)
 _HOUSE_BEFORE = re.compile(rf"(?<!\S)\d{{1,5}}[A-Z]?\s(?:{_DIRECTION}\s)?(?:{_NAME}\s){{1,4}}$")
+_COLLEGES = frozenset((*tables.STATES.values(), "Penn", "Boise", "Fresno", "Diego", "Jose"))
 _LOOK_BACK = 60  # characters
 _IS_STREET = re.compile(rf"(?:{_NAME}\s){{1,3}}?(?:{_KIND})(?!\w|'|-)|Broadway\b|{_ORDINAL}")
 _NUMBER = re.compile(r"\s?#?\s?\d")
@@ -83,7 +85,9 @@ def house_number(cursor: Cursor, m: re.Match) -> str:
 
 @form(rf"(\d{{2,3}})-(\d{{2}})(?={_STREET}|{_NUMBERED_STREET})")
 def house_in_queens(cursor: Cursor, m: re.Match) -> str:
-    """42-10 Queens Blvd."""
+    """42-10 Queens Blvd.; 14-16 Mill Rd, two houses."""
+    if int(m[2]) - int(m[1]) in (1, 2, 4, 6):
+        return f"{say.short(m[1])} to {say.short(m[2])}"
     return f"{say.short(m[1])} {say.two_digits(int(m[2]))}"
 
 
@@ -152,6 +156,10 @@ def street(cursor: Cursor) -> Reading | None:
         return None
     stop = cursor.behind_word == "."
     following = cursor.next(end + stop)
+    is_college = word == "St" and stop and cursor.previous in _COLLEGES
+    is_college = is_college and not (cursor.earlier.isdecimal() or cursor.earlier.lower() in PREPOSITIONS)
+    if is_college and (following.islower() or following.isdecimal()):
+        return Reading("State", end + 1)  # "Michigan St. won"
     if word in ("St", "Dr") and following[:1].isupper() and following not in _AFTER_STREET:
         return None
     if not stop and following[:1].isupper() and following not in _AFTER_STREET and word in _ALSO_NAMES:

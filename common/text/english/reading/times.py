@@ -18,6 +18,13 @@ _DATE = re.compile(r"\d{1,4}[-/.]\d|.*\d{4}$")
 _WHOLE = words("noon midnight midday")
 _TO_MINUTES = re.compile(r"\s?[-–]\s?(?:[1-9]|1[0-2]):(?!00)\d\d(?!\d|:)")
 _DEPARTS = re.compile(r"\b(?:leaves?|departs?|arrives?|starts?|begins?|kicks?\soff|meet|opens|ends)\sat\s$")
+_ANNOUNCED = re.compile(
+    r"\b(?:train|bus|ferry|coach|tram|doors|kick-?off|lunch|dinner|breakfast|meet|appointment|dentist|school|concert|gets?\sin)",
+    re.IGNORECASE,
+)
+_BEFORE_HOUR = words("at by until till from before after around about open doors lunch dinner kick-off :")
+_BEHIND_HOUR = re.compile(r"\s?(?:$|[,;!?)–-]|\.(?!\d)|(?:on|and|from|so|if|but|for|to|please)\b)")
+_TO_PLACE = re.compile(r"\s(?:from|to)\s[A-Z]")
 _RATIO = re.compile(r"\b(?:ratio|odds|scale|proportion|diluted|mixed)\b[^.!?]{0,12}$", re.IGNORECASE)
 _TO_HALF = re.compile(r"\s?[-–—]\s?\d{1,2}(?:[:.]\d\d)?\s?[AaPp]\.?\s?[Mm]\b")
 _TO_DOTTED_HALF = re.compile(r"\s?[-–]\s?\d{1,2}\.[0-5]\d\s?[AaPp]\.?\s?[Mm]\b")
@@ -95,16 +102,27 @@ def dotted_time(cursor: Cursor, m: re.Match) -> str:
     return clock(int(m[1]), int(m[2]), is_exact=True) + second + _half_day(cursor, m, m[4]) + _zone(m[5])
 
 
-@form(r"([01]?\d|2[0-3])\.([0-5]\d)(?![\w.]|,\d)")
+@form(r"([01]?\d|2[0-3])\.([0-5]\d)(?!\w|\.\w|,\d)")
 def dotted_hour(cursor: Cursor, m: re.Match) -> str:
     """At 8.30 tomorrow, the train leaves at 17.45."""
     is_departure = _DEPARTS.search(cursor.text, max(cursor.at - 20, 0), cursor.at)
     if _TO_DOTTED_HALF.match(cursor.text, m.end()):  # "8.00-9.30pm"
         return clock(int(m[1]), int(m[2]), is_exact=True)
-    is_time = is_departure or cursor.text.startswith(" o'clock", m.end())
+    is_time = is_departure or _is_announced(cursor, m.end())
+    is_time = is_time or cursor.text.startswith(" o'clock", m.end())
     is_time = is_time or (cursor.previous in ("At", "By") and cursor.next(m.end()) in _SUBJECTS)
     is_time = is_time or (cursor.previous.lower() == "at" and _DAYTIME_FOLLOWS.match(cursor.text, m.end()))
     return (_past_or_to(cursor, m[1], int(m[2])) or clock(int(m[1]), int(m[2]))) if is_time else ""
+
+
+def _is_announced(cursor: Cursor, end: int) -> bool:
+    """Whether "8.42" is a time: "the 8.42 from Leeds", "doors 7.30", "the train gets in at 17.45"."""
+    before, text = cursor.previous.lower(), cursor.text
+    before = "at" if before in ("-", "–") and "." in cursor.earlier else before  # "12.30-1.15"
+    if before == "the" and _TO_PLACE.match(text, end):
+        return True
+    is_said = before in _BEFORE_HOUR and _BEHIND_HOUR.match(text, end)
+    return bool(is_said and _ANNOUNCED.search(text, max(cursor.at - 50, 0), cursor.at))
 
 
 @form(rf"(\d{{1,2}}){_HALF}{_IN_ZONE}")

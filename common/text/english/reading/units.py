@@ -65,7 +65,7 @@ _FOODS = words("""flour sugar butter milk water oil salt vanilla honey cream ric
 _OF_TYPE = re.compile(
     r"\s?pts?\.?(?=\s(?:font|type|text|bold|italics?|Arial|Times|Helvetica|Calibri|Courier|Garamond)\b)"
 )
-_POINTS = re.compile(r"-pts?(?![\w-]|\.\S)(?:\.(?=\s[a-z]))?")  # a 12-pt font, a 3-pt shot
+_POINTS = re.compile(r"-(pt|pg)s?(?![\w-]|\.\S)(?:\.(?=\s[a-z]))?")  # a 12-pt font, a 3-pt shot
 _WITHOUT_STOP = re.compile(r"\s(c|C|T|t|pts?)\s(?=([a-z]{2,12})\b)")  # "3 T butter"
 _RECIPE_UNITS = {"c": "cup", "C": "cup", "T": "tablespoon", "t": "teaspoon", "pt": "pint", "pts": "pint"}
 _RECIPE_UNITS |= {"pkg": "package", "pkgs": "package"}
@@ -86,9 +86,9 @@ THINGS = words("""film lens camera monitor screen display tv television battery 
     breaststroke butterfly medley relay final individual read break nap delay warning wait stay interval
     intervals timeout countdown vial syringe ampule dose pill tablet capsule mug jug carton crate keg
     sachet container bucket sack rope chain ladder bottles
-    lot cans jars bags packs boxes tubes pouches cartons
+    lot tin tins cans jars bags packs boxes tubes pouches cartons
     breaker reload cooldown service clock format support hotline fuse panel burger patty batt
-    USB LED SSD HDD HDMI GaN""")
+    USB LED SSD HDD HDMI GaN charging charge pump heater fridge backpack""")
 _BY_FOLLOWS = re.compile(r"\s?[x×]\s?\d+(?:\.\d+)?\s?[wdh]\b")
 _POSTCODE = re.compile(r"[A-Z]{1,2}\d{1,2}[A-Z]?")
 _COOKED = re.compile(r"\b(?:[Ss]immer|[Bb]ake|[Cc]hill|[Rr]oast|[Pp]roof|[Rr]est (?:the )?dough)\b")
@@ -171,7 +171,7 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
     if "." in text[cursor.at : end] and (match := _POINTS_OF_PERCENT.match(text, end)):  # "0.4 pp"
         return " percentage points", match.end()
     if match := _POINTS.match(text, end):
-        return "-point", match.end()
+        return "-point" if match[1] == "pt" else "-page", match.end()
     if (match := _WITHOUT_STOP.match(text, end)) and match[2] in _FOODS:
         name = _RECIPE_UNITS[match[1]]
         return f" {name if is_one else plural_unit(name)}", match.end() - 1
@@ -191,7 +191,12 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
     if match[3] in _NO_HOURS or not _is_unit(cursor, match):
         return "", end
     end = _past_stop(cursor, match.end())
-    is_one = is_one or gap == "-" or cursor.next(end) in THINGS or _LONG_THING.match(text, end) is not None
+    is_one = (
+        is_one
+        or gap == "-"
+        or _is_of_thing(cursor, end, is_glued=not gap)
+        or _LONG_THING.match(text, end) is not None
+    )
     if below := _BELOW.match(cursor.text, end):  # "5 s⁻¹"
         return f" per {_raised(name, below[1])}", below.end()
     product, per, end = _terms(cursor, end)
@@ -202,6 +207,14 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
         name = plural_unit(name)
     rest, end = per_unit(cursor, end)
     return ("-" if gap == "-" else " ") + name + per + rest, end
+
+
+def _is_of_thing(cursor: Cursor, end: int, is_glued: bool) -> bool:
+    """Whether a unit that ends at `end` describes a thing: "50 m rope", "65W fast charging"."""
+    following = cursor.next(end)
+    if is_glued and following.islower() and following not in CLOSED | FINITE:
+        return following in THINGS or cursor.next(end + 1 + len(following)) in THINGS
+    return following in THINGS
 
 
 def _terms(cursor: Cursor, end: int) -> tuple[str, str, int]:
