@@ -23,9 +23,7 @@ Analysing = tuple[float, int, Iterator[AnalysedText | None], "Future[AnalysedTex
 
 
 class TextAnalyser:
-    """Analyses the texts of many callers in one thread, which leaves the processor to those who speak, but
-    where a first sound waits for it.
-    """
+    """Analyses the texts of many callers in one thread, which goes before those who speak, but for books."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -41,7 +41,7 @@ _IPA_SIGNS = "[ˈˌːəɪʊɛɔɑʃʒθðŋɹʌɜɡ]"
 _IPA = re.compile(
     rf"(?:/[^/\s]{{0,20}}{_IPA_SIGNS}[^/\d]{{0,40}}/|\[[^\]\s]{{0,20}}{_IPA_SIGNS}[^\]\d]{{0,40}}\])(?!\w)"
 )
-_FUNCTIONS = words("sin cos tan sec csc cot sinh cosh tanh log exp det")
+_OF_FORMULAS = words("sin cos tan sec csc cot sinh cosh tanh log exp det") | set(tables.GREEK.values())
 _PER_AMOUNT = re.compile(
     r"\s?\d+(?:\.\d+)?\s?(?:[mdc]?[lL]|[cmk]?m[²³23]?|k?g|mg|hrs?|h|min|days?|mi|lb|oz|tsp|tbsp)(?!\w)"
 )
@@ -493,7 +493,7 @@ def power(cursor: Cursor) -> Reading | None:
         else match[2] or match[3] or match[4]
     )
     is_word = len(cursor.previous) > 2 and cursor.previous.isalpha() and not _is_measure(cursor.previous)
-    is_word = is_word and cursor.previous.lower() not in _FUNCTIONS | set(tables.GREEK.values())
+    is_word = is_word and cursor.previous.lower() not in _OF_FORMULAS
     is_word = is_word or cursor.previous[:1] in tables.CURRENCIES or cursor.previous in (".", ",", ";", "!")
     if match[1] and is_word and not (cursor.is_equation or cursor.is_after_blank):
         return cursor.leave_out(match.end())  # of a footnote: "the city¹", "$5.00²"
