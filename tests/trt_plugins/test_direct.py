@@ -88,7 +88,10 @@ def test_a_kernel_runs_the_same_when_it_is_launched_again():
                 launch()
             wanted = torch.zeros(64, device="cuda")
             wanted[:count] = source[start : start + count] * 3 + free + (given or 0.0)
-            assert all(torch.allclose(one, wanted) and torch.equal(one, made[0]) for one in made)
+            near = [
+                torch.allclose(one, wanted, atol=1e-5) for one in made
+            ]  # a product and a sum may be one step
+            assert all(near) and all(torch.equal(one, made[0]) for one in made)
             known = graphs._ready[torch.cuda.current_device()][launch.kind()[0]]
             assert isinstance(known, Ready)
 
