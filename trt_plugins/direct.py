@@ -69,10 +69,8 @@ class Descriptor:
         self._what = where(address), number(KINDS[tiles.base.dtype]), number(axes)
         sizes, steps = where(start), where(start + 8 * axes)
         elements = (number * axes)(*[1] * axes)
-        how = map(
-            number, (0, made["swizzle"], PROMOTE_128_BYTES, 0)
-        )  # not interleaved; zeros beyond the edges
-        self._how = sizes, steps, (number * axes)(*block), elements, *how
+        how = 0, made["swizzle"], PROMOTE_128_BYTES, 0  # not interleaved; zeros beyond the edges
+        self._how = sizes, steps, (number * axes)(*block), elements, *map(number, how)
         self._encode = encode_tiled()
 
     def describe(self, tiles: Tiles) -> None:
@@ -107,11 +105,12 @@ class Ready:
         addresses += [end, end]  # 0: memory of its own, which no kernel of ours has
         start = slots - DESCRIPTOR_BYTES * count
         tiles = [(place, one) for place, one in enumerate(arguments) if isinstance(one, Tiles)]
-        self._tiles = [
-            (place, Descriptor(start + DESCRIPTOR_BYTES * at, how, one))
+        descriptors = {
+            place: Descriptor(start + DESCRIPTOR_BYTES * at, how, one)
             for at, ((place, one), how) in enumerate(zip(tiles, _described(made), strict=True))
-        ][::-1]
-        self._nested = [place for place, name in enumerate(signature) if isinstance(name, tuple)][::-1]
+        }
+        nested = {place: None for place, name in enumerate(signature) if isinstance(name, tuple)}
+        self._wide = sorted({**descriptors, **nested}.items(), reverse=True)  # the last first: places move
         self._memory, self._turn, self._slots = memory, threading.Lock(), slots - ctypes.addressof(memory)
         self._pack, self._numbers = struct.Struct("<" + layout).pack_into, itemgetter(*numbers)
         self._addresses = (ctypes.c_void_p * len(addresses))(*addresses)
@@ -125,12 +124,13 @@ class Ready:
         """On the current stream of the current device; addresses stand for tensors. It changes the list."""
         x, y, z = (*grid, 1, 1)[:3]
         with self._turn:
-            for place, descriptor in self._tiles:
-                tiles = arguments[place]
-                descriptor.describe(tiles)
-                arguments[place : place + 1] = None, *tiles.shape, *tiles.strides
-            for place in self._nested:
-                arguments[place : place + 1] = flat_values(arguments[place])
+            for place, descriptor in self._wide:
+                one = arguments[place]
+                if descriptor:
+                    descriptor.describe(one)
+                    arguments[place : place + 1] = None, *one.shape, *one.strides
+                else:
+                    arguments[place : place + 1] = flat_values(one)
             self._pack(self._memory, self._slots, *self._numbers(arguments))
             how = *self._block, self._stream_of(device), *self._parameters
             (status,) = self._launch(self._function, x, y, z, *how)
