@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
-import os
 import re
-import shutil
 import subprocess
 import tempfile
 import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cache
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, NamedTuple, cast, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -22,7 +17,7 @@ import torch
 from melforge.common.arrays import to_device
 from melforge.common.config.deployment import Bucket
 from melforge.common.engines.backends import kernel_kind
-from melforge.common.engines.limits import Limits, can_launch, elsewhere
+from melforge.common.engines.limits import Limits, elsewhere
 from melforge.common.engines.torch_engine import META
 from melforge.common.export.examples import examples_of
 from melforge.common.noise import Distribution
@@ -40,45 +35,20 @@ from melforge.trt_plugins.graphs import (
 from melforge.trt_plugins.hifigan.source_filter import join_source
 from melforge.trt_plugins.noise import draw
 from melforge.trt_plugins.transformer.length_regulator import expanding, regulating
-from melforge.trt_plugins.triton_cache import keep_kernels
+from melforge.trt_plugins.triton_setup import compiling_for, set_up
 
 # Bytes of a thread's stack that cost nothing: a few spilled registers, or tables of a sine. More are a sign
 # of slowness, unless a tile was measured with them, as HiFi-GAN's on sm_80 (its engine.py).
 STACK = 64
 
 
-class Target:
-    """What Triton asks of the GPU at hand, answered for another one: nothing can be launched."""
-
-    def __init__(self, limits: Limits):
-        self.limits = limits
-
-    def get_current_target(self) -> Any:
-        from triton.backends.compiler import GPUTarget
-
-        return GPUTarget("cuda", self.limits.architecture, 32)
-
-    def get_current_device(self) -> int:
-        return self.limits.architecture  # Triton keeps kernels by device
-
-    def get_current_stream(self, device: int) -> int:
-        return 0
-
-
 def compiled(launches: Iterable[TritonLaunch], limits: Limits) -> dict[str, Any]:
     """Triton's compiled kernels of these launches, by what distinguishes them, for a GPU of these limits."""
-    from triton.runtime.driver import driver
-
     made = {}
-    driver.set_active(cast(Any, Target(limits)))
-    try:
-        with compiling_together():
-            for launch in launches:
-                kernel = launch.kernel.warmup(*launch.for_triton, grid=launch.grid, **launch.options)
-                made[id(kernel)] = launch.kernel.__name__, kernel
-    finally:
-        if torch.cuda.is_available():
-            driver.reset_active()
+    with compiling_for(limits), compiling_together():
+        for launch in launches:
+            kernel = launch.kernel.warmup(*launch.for_triton, grid=launch.grid, **launch.options)
+            made[id(kernel)] = launch.kernel.__name__, kernel
     found = [(name, result_of(kernel)) for name, kernel in made.values()]
     return {f"{name}-{kernel.hash}": kernel for name, kernel in found}
 
@@ -155,8 +125,8 @@ def load_kernels(drivers: Sequence[Any]) -> None:
 
 @cache
 def begin() -> None:
-    """Has Triton's compiler named in a thread: `keep_kernels` says how."""
-    keep_kernels()
+    """Has Triton's compiler named in a thread: `set_up` says how."""
+    set_up()
     with suppress(ImportError):
         from triton.runtime.cache import triton_key
 
@@ -182,54 +152,7 @@ def run_once(engine: Any, source: ModelSource, bucket: Bucket | None, batch: int
     run(inputs)
 
 
-def compile_launchers(kernels: Iterable[Any]) -> None:
-    """Has Triton's C compiler make what launches these kernels, and its other C code, into the cache.
-
-    It is linked with the driver's library; where there is none, with one of its name that does nothing.
-    """
-    from triton import knobs
-    from triton.backends.nvidia import driver
-    from triton.backends.nvidia.driver import include_dirs, libraries, library_dirs
-
-    build: Any = importlib.import_module("triton.runtime.build")
-    load, source = build._load_module_from_path, Path(driver.__file__).with_name("driver.c").read_text()
-    build._load_module_from_path = lambda name, path: SimpleNamespace(launch=None)  # a GPU's driver is needed
-    try:
-        with tempfile.TemporaryDirectory() as folder, knobs.nvidia.scope():
-            if not has_driver():
-                _write_empty_driver(Path(folder), source + Path(driver.__file__).read_text())
-                knobs.nvidia.libcuda_path = folder
-            driver.compile_module_from_src(source, "cuda_utils", library_dirs(), include_dirs, libraries)
-            for kernel in kernels:
-                driver.CudaLauncher(kernel.src, kernel.metadata)
-    finally:
-        build._load_module_from_path = load
-        library_dirs.cache_clear()
-        driver.libcuda_dirs.cache_clear()
-
-
-def has_driver() -> bool:
-    """Whether Triton finds the library of a GPU's driver."""
-    from triton.backends.nvidia import driver
-
-    with suppress(AssertionError, OSError, subprocess.CalledProcessError):
-        return bool(driver.libcuda_dirs())
-    return False
-
-
-def _write_empty_driver(folder: Path, users: str) -> None:
-    """A library with the functions that these sources name: without, a linker would leave it out."""
-    names = sorted(set(re.findall(r"\bcu[A-Z]\w+", users)))
-    (folder / "cuda.c").write_text("".join(f"void {name}(void) {{}}\n" for name in names))
-    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
-    command = [str(compiler), "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", f"{folder}/libcuda.so.1"]
-    subprocess.run([*command, f"{folder}/cuda.c"], check=True)
-
-
 def compile_ahead(source: ModelSource, runs: Sequence[RunSize], limits: Limits) -> set[str]:
     """Compiles what a model's stages launch into Triton's cache; what distinguishes the kernels."""
-    keep_kernels()
-    kernels = compiled(launches_for(source, runs, limits), limits)
-    if can_launch():
-        compile_launchers(kernels.values())
-    return set(kernels)
+    set_up()
+    return set(compiled(launches_for(source, runs, limits), limits))

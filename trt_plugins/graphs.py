@@ -26,7 +26,7 @@ from melforge.common.engines.torch_engine import META, build_network
 from melforge.common.garbage import without_garbage_collection
 from melforge.common.stages import Stage
 from melforge.trt_plugins.direct import Ready, Tiles, ready
-from melforge.trt_plugins.triton_cache import keep_kernels
+from melforge.trt_plugins.triton_setup import set_up
 
 if TYPE_CHECKING:
     from melforge.common.weights.voices import ModelSource
@@ -60,7 +60,7 @@ class KernelModule:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
-        keep_kernels()
+        set_up()
         kernel = self.__dict__[name] = getattr(importlib.import_module(self._name), name)
         return kernel
 
@@ -124,11 +124,10 @@ class TritonLaunch(NamedTuple):
                 shape, strides = tuple(one.shape), one.stride()
                 raise ValueError(f"{self.kernel}: a tensor {shape} lies in memory by strides of {strides}")
 
-    def by_triton(self) -> Any:
-        """What Triton compiled for it."""
-        compiled = self.kernel[self.grid](*self.for_triton, **self.options)
+    def by_triton(self) -> None:
+        """Triton compiles what it has not met, and launches it."""
+        self.kernel[self.grid](*self.for_triton, **self.options)
         self._show()
-        return compiled
 
     @property
     def for_triton(self) -> list:
@@ -154,14 +153,16 @@ class TritonLaunch(NamedTuple):
         return (kernel.fn, odd, *kinds, *options, *values, *map(type, values)), given
 
     def run(self, kind: tuple, given: list) -> None:
-        """With what `kind` gave; by Triton where it is the first of its kind."""
+        """With what `kind` gave."""
         device = torch.cuda.current_device()
-        known = _ready[device].get(kind)
+        if kind not in _ready[device]:
+            compile_missing([self])
+        known = _ready[device][kind]
         if known:
             known(device, self.grid, given)
             self._show()
         else:
-            _ready[device][kind] = ready(self.by_triton(), self.arguments)
+            self.by_triton()
 
     def _show(self) -> None:
         if self.shows and calls_to_show():
@@ -223,22 +224,14 @@ def compiling_together() -> Iterator[tuple[ThreadPoolExecutor, Any]]:
 
 
 def compile_missing(launches: Iterable[TritonLaunch]) -> None:
-    """Compiles and loads the kernels that have not run yet, several at a time; a launch does its own alone.
+    """Compiles and loads the kernels that have not run yet, several at a time.
 
     A line on stderr says so where Triton's cache does not have them.
     """
     if _collected.get() is not None or not torch.cuda.is_initialized():  # Triton's interpreter has none
         return
-    from triton.runtime.errors import OutOfResources
-
     device = torch.cuda.current_device()
     made = _ready[device]
-
-    def load(kernel: Any) -> None:
-        """Also makes, by a C compiler, what launches kernels of such arguments."""
-        with torch.cuda.device(device), contextlib.suppress(OutOfResources):  # a launch says that
-            _ = result_of(kernel).run
-
     missing = {kind: one for one in launches if (kind := one.kind()[0]) not in made}
     if not missing:
         return
@@ -246,14 +239,14 @@ def compile_missing(launches: Iterable[TritonLaunch]) -> None:
         kernels = [
             one.kernel.warmup(*one.for_triton, grid=one.grid, **one.options) for one in missing.values()
         ]
-        loaded = [compilers.submit(load, kernel) for kernel in {id(k): k for k in kernels}.values()]
+        loaded = [
+            compilers.submit(lambda kernel, one: ready(result_of(kernel), one.arguments, device), *pair)
+            for pair in zip(kernels, missing.values(), strict=True)
+        ]
         if wait(mode.raw_futures, PATIENCE).not_done:
             count, folder = len(mode.raw_futures), os.environ["TRITON_CACHE_DIR"]
             print(f"compiling {count} kernels for this GPU into {folder}", file=sys.stderr)
-    for future in loaded:
-        future.result()
-    for (kind, one), kernel in zip(missing.items(), kernels, strict=True):
-        made[kind] = ready(result_of(kernel), one.arguments)
+    made.update({kind: future.result() for kind, future in zip(missing, loaded, strict=True)})
 
 
 def result_of(kernel: Any) -> Any:

@@ -95,7 +95,11 @@ def _load(source: Path, entry: str, device: int, macros: Macros) -> tuple[Any, A
     """A device's primary context, which PyTorch and TensorRT use too, and the kernel loaded in it."""
     context, module = _load_module(source, device, macros)
     function = checked(bindings("driver").cuModuleGetFunction(module, entry.encode()))
-    _allow_shared(context, function, device_limits(device).shared_bytes)
+    checked(bindings("driver").cuCtxPushCurrent(context))
+    try:
+        allow_shared(function, device_limits(device).shared_bytes)
+    finally:
+        checked(bindings("driver").cuCtxPopCurrent())
     return context, function
 
 
@@ -114,20 +118,16 @@ def _load_module(source: Path, device: int, macros: Macros) -> tuple[Any, Any]:
         checked(driver.cuCtxPopCurrent())
 
 
-def _allow_shared(context: Any, function: Any, most: int) -> None:
-    """Allows a kernel all dynamic shared memory that a block can have.
+def allow_shared(function: Any, most: int) -> None:
+    """Allows a kernel of the current context all dynamic shared memory that a block can have.
 
     Once: the limit is the function's, and launches of several threads would set it to what each needs.
     """
     driver = bindings("driver")
     kinds = driver.CUfunction_attribute
-    checked(driver.cuCtxPushCurrent(context))
-    try:
-        static = checked(driver.cuFuncGetAttribute(kinds.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function))
-        dynamic = kinds.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        checked(driver.cuFuncSetAttribute(function, dynamic, most - static))
-    finally:
-        checked(driver.cuCtxPopCurrent())
+    static = checked(driver.cuFuncGetAttribute(kinds.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function))
+    dynamic = kinds.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    checked(driver.cuFuncSetAttribute(function, dynamic, most - static))
 
 
 def compiled(source: Path) -> bytes | None:

@@ -14,7 +14,8 @@ UNKNOWN_SIZE = 0xFFFFFFFF  # in a wav header: until the stream ends
 
 def to_pcm16(audio: np.ndarray) -> np.ndarray:
     """Audio in [-1, 1] -> int16 as the published vocoders' scripts do (times 32768, truncated); saturates."""
-    return np.clip(np.asarray(audio, np.float32) * 32768.0, -32768, 32767).astype(np.int16)
+    scaled = np.multiply(audio, 32768.0, dtype=np.float32)
+    return np.clip(scaled, -32768, 32767, out=scaled).astype(np.int16)
 
 
 def wav_header(rate: int, data_bytes: int | None = None, channels: int = 1, coding: int = PCM) -> bytes:

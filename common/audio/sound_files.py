@@ -213,18 +213,20 @@ def write_sound(
 
     def blocks() -> Iterator[np.ndarray]:
         for start in range(0, len(audio), AT_ONCE):
-            yield audio[start : start + AT_ONCE].astype(np.float32)
+            yield np.asarray(audio[start : start + AT_ONCE], np.float32)
 
-    if bad := sum(np.count_nonzero(~np.isfinite(block)) for block in blocks()):
+    # A maximum is NaN where any sample is.
+    peak = float(np.max([[-block.min(), block.max()] for block in blocks()], initial=0.0))
+    if not np.isfinite(peak):
+        bad = sum(np.count_nonzero(~np.isfinite(block)) for block in blocks())
         raise ValueError(f"audio to write holds {bad} NaN or infinite samples of {audio.size}")
-    peak = max((float(np.max(np.abs(block))) for block in blocks()), default=0.0)
     if peak > 1.0:
         what = "scaled down as a whole so that it does not clip"
         warnings.warn(f"audio peaks at {peak:.2f}: {what}", stacklevel=3)
 
     def scaled() -> Iterator[np.ndarray]:
         for block in blocks():
-            yield block / max(peak, 1.0)
+            yield block / peak if peak > 1.0 else block
             progress(len(block))
 
     if format == "wav":

@@ -116,7 +116,7 @@ def build_kernels_for(args: argparse.Namespace, names: Sequence[str]) -> int:
     limits = importlib.import_module("melforge.common.engines.limits")  # which needs PyTorch
     targets = {name: limits.limits_like(name) for name in names}
     if not limits.can_launch():
-        raise InputError(f"--for needs {limits.LAUNCHING}")
+        raise InputError("--for needs Triton: pip install triton")
     wanted = {kind: getattr(args, kind) for kind in KINDS}
     pair = list(choose_sources(wanted, args.voice, args.checkpoint, args.overrides).values())
     rows = []

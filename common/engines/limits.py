@@ -5,13 +5,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
-import os
 import re
-import shutil
-import sysconfig
 from collections.abc import Iterator
 from contextvars import ContextVar
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -70,9 +66,6 @@ MULTIPROCESSORS: dict[int, tuple[int, ...]] = {
 H200 = Limits((9, 0), 132, SHARED_KIB[90] << 10, True, 50 << 20)
 
 
-LAUNCHING = "Triton, a C compiler and Python's headers (python3-dev)"
-
-
 class Needs(NamedTuple):
     """What the kernels of a stage need of a GPU, beside PyTorch."""
 
@@ -89,7 +82,7 @@ class Needs(NamedTuple):
             needed = ", ".join(Needs().unmet(limits))
             raise InputError(f"device {device!r}: --backend cuda needs {needed}; use --backend torch")
         if self.triton and not can_launch():
-            return f"ours need {LAUNCHING}"
+            return "ours need Triton"
         unmet = ", ".join(self.unmet(limits))
         return f"ours need {unmet}" if unmet else None
 
@@ -114,10 +107,8 @@ PRODUCTS = Needs(capability=(8, 0), shared_bytes=99 << 10)
 
 @functools.cache
 def can_launch() -> bool:
-    """Whether Triton is here, and what it makes the launchers of kernels with."""
-    compiler = os.environ.get("CC") or any(shutil.which(name) for name in ("gcc", "clang"))
-    header = Path(sysconfig.get_path("include", "posix_prefix")) / "Python.h"
-    return bool(compiler) and header.is_file() and importlib.util.find_spec("triton") is not None
+    """Whether Triton is here."""
+    return importlib.util.find_spec("triton") is not None
 
 
 @functools.cache

@@ -4,8 +4,6 @@ FROM python:3.12-slim
 LABEL org.opencontainers.image.title="Melforge" \
       org.opencontainers.image.description="Speech server on NVIDIA GPUs" \
       org.opencontainers.image.licenses="Apache-2.0 AND BSD-2-Clause"
-# Triton compiles what starts a kernel with a C compiler.
-RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*
 ENV PATH=/opt/melforge/bin:$PATH MELFORGE_CACHE=/cache PYTHONDONTWRITEBYTECODE=1
 # PyTorch's wheel brings CUDA's libraries; the driver is the host's, by the NVIDIA container toolkit.
 RUN --mount=type=bind,target=/source,rw \

@@ -9,6 +9,7 @@ from melforge.common.weights.voices import load_voice
 from melforge.trt_plugins import graphs
 from melforge.trt_plugins.direct import Ready
 from melforge.trt_plugins.graphs import TritonLaunch, describe
+from melforge.trt_plugins.triton_setup import compiling_for
 
 LENGTHS = [(Bucket(text, mel), batch) for text, mel in ((32, 16), (64, 256), (352, 1664)) for batch in (1, 2)]
 
@@ -25,14 +26,9 @@ def of_triton(launch: TritonLaunch) -> tuple:
 @pytest.fixture(params=["sm_90:132", "sm_86:46"])
 def limits(request):
     """Of a GPU that Triton takes for the one at hand."""
-    from triton.runtime.driver import driver
-
-    from melforge.trt_plugins.ahead import Target
-
     (found,) = limits_like(request.param)
-    driver.set_active(Target(found))
-    yield found
-    driver._active = None
+    with compiling_for(found):
+        yield found
 
 
 @pytest.mark.triton
@@ -92,9 +88,12 @@ def test_a_kernel_runs_the_same_when_it_is_launched_again():
                 launch()
             wanted = torch.zeros(64, device="cuda")
             wanted[:count] = source[start : start + count] * 3 + free + (given or 0.0)
-            assert all(torch.allclose(one, wanted) and torch.equal(one, made[0]) for one in made)
+            near = [
+                torch.allclose(one, wanted, atol=1e-5) for one in made
+            ]  # a product and a sum may be one step
+            assert all(near) and all(torch.equal(one, made[0]) for one in made)
             known = graphs._ready[torch.cuda.current_device()][launch.kind()[0]]
-            assert isinstance(known, Ready)  # this version of Triton's
+            assert isinstance(known, Ready)
 
 
 @pytest.mark.gpu

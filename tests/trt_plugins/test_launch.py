@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sysconfig
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from melforge.fastspeech.operations import DECOMPOSED
 from melforge.trt_plugins import kernel, operations
 from melforge.trt_plugins.operations import ADD_POS_ENC, KERNELS, NUMBER_BYTES, REPEAT
 from melforge.trt_plugins.tacotron2_decoder import launch as tacotron2_decoder
-from melforge.trt_plugins.triton_cache import KeptKey, keep_kernels, load_launcher
+from melforge.trt_plugins.triton_setup import KeptKey, set_up
 
 FOLDER = Path(kernel.__file__).parent
 SOURCES = [REPEAT.source, ADD_POS_ENC.source, tacotron2_decoder.SOURCE]
@@ -181,40 +180,10 @@ def test_the_makefile_compiles_every_kernel_there_is():
     assert set(FOLDER.glob("*/*.cu")) == set(SOURCES)
 
 
-LAUNCHER = """
-#include <Python.h>
-static PyObject* launch(PyObject* self, PyObject* none) { return PyLong_FromLong(NUMBER); }
-static PyMethodDef methods[] = {{"launch", launch, METH_NOARGS, ""}, {NULL, NULL, 0, NULL}};
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "launcher", NULL, -1, methods};
-PyMODINIT_FUNC PyInit_launcher(void) { return PyModule_Create(&module); }
-"""
-
-
-@pytest.mark.gxx
-def test_what_launches_a_kernel_is_not_taken_for_anothers(tmp_path):
-    """Triton gives all of them one name, and threads load them at the same time."""
-    (tmp_path / "launcher.c").write_text(LAUNCHER)
-    paths = []
-    for number in range(2):
-        paths.append(str(tmp_path / f"{number}{sysconfig.get_config_var('EXT_SUFFIX')}"))
-        words = ["g++", "-x", "c", "-shared", "-fPIC", f"-I{sysconfig.get_paths()['include']}"]
-        words += [f"-DNUMBER={number}", str(tmp_path / "launcher.c"), "-o", paths[-1]]
-        subprocess.run(words, check=True)
-    first, second, again = (load_launcher("launcher", path) for path in (*paths, paths[0]))
-    assert [module.launch() for module in (first, second, again)] == [0, 1, 0]
-
-
-def test_triton_loads_its_launchers_by_ours():
-    build = pytest.importorskip("triton.runtime.build")
-    assert callable(build._load_module_from_path)  # the name that is replaced
-    keep_kernels()
-    assert build._load_module_from_path is load_launcher
-
-
 def test_what_triton_calls_its_compiler_is_kept_beside_the_kernels(tmp_path, monkeypatch):
     """Threads wait for the one that has begun; a second process only reads it."""
     naming = pytest.importorskip("triton.runtime.cache")
-    keep_kernels()
+    set_up()
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     made = []
 

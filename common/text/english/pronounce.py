@@ -210,6 +210,7 @@ def _of_verb(word: str) -> Phones | None:
     return phones + (word_parts.past(phones) if ending == "ed" else ("IH0", "NG"))
 
 
+@lru_cache(maxsize=1 << 14)  # each takes a network milliseconds, and texts have the same names again
 def _by_letters(word: str, is_name: bool) -> Phones:
     letters = _DRAWN_OUT.sub(r"\1\1", "".join(letter for letter in word if letter in LETTER_NAMES))
     if not any(vowel in letters for vowel in "aeiouy"):

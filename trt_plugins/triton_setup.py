@@ -1,27 +1,28 @@
-"""What Triton keeps of the kernels that it compiles, and how it loads it again."""
+"""How Triton compiles for Melforge: where it keeps the kernels, and what it asks of the GPU."""
 
 import contextlib
 import hashlib
+import importlib
 import importlib.metadata
-import importlib.util
-import itertools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
+import torch
+
+from melforge.common.engines.limits import Limits
 from melforge.common.files import cache_folder, write_bytes
 
-_launchers = itertools.count()
 
-
-def keep_kernels() -> None:
+def set_up() -> None:
     """Triton keeps what it compiles in Melforge's cache, unless $TRITON_CACHE_DIR names another folder."""
     os.environ["TRITON_CACHE_DIR"] = str(_kernels_folder())
     with contextlib.suppress(ImportError):
-        cast(Any, importlib.import_module("triton.runtime.build"))._load_module_from_path = load_launcher
+        config: Any = importlib.import_module("triton.runtime.driver").driver
+        if getattr(config, "_active", True) is None:
+            config.set_active(GPU(config))
         naming: Any = importlib.import_module("triton.runtime.cache")
         made = getattr(naming, "triton_key", None)  # Triton's older versions have it elsewhere
         if made and not isinstance(made, KeptKey):
@@ -64,14 +65,39 @@ class KeptKey:
         return key
 
 
-def load_launcher(name: str, path: str) -> ModuleType:
-    """In place of Triton's loader of its C modules, whose launchers all have one name: of one that is loaded
-    again, Python puts the functions into the module of that name, which another thread may be about to read.
+class GPU:
+    """In place of Triton's driver, for which a C compiler makes a module: of that one only what is asked
+    beyond the GPU's name. With `limits` another GPU is named, for which kernels are only compiled.
     """
-    own = f"melforge_launcher_{next(_launchers)}.{name}"
-    spec = importlib.util.spec_from_file_location(own, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no module of Python")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+
+    def __init__(self, config: Any, limits: Limits | None = None):
+        self._config, self._limits = config, limits
+
+    def get_current_target(self) -> Any:
+        from triton.backends.compiler import GPUTarget
+
+        capability = self._limits.capability if self._limits else torch.cuda.get_device_capability()
+        return GPUTarget("cuda", 10 * capability[0] + capability[1], 32)
+
+    def get_current_device(self) -> int:
+        """By which Triton keeps kernels."""
+        return self._limits.architecture if self._limits else torch.cuda.current_device()
+
+    def get_current_stream(self, device: int) -> int:
+        return 0 if self._limits else torch.cuda.current_stream(device).cuda_stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._config.default, name)
+
+
+@contextlib.contextmanager
+def compiling_for(limits: Limits) -> Iterator[None]:
+    """Triton takes a GPU of these limits for the one at hand."""
+    set_up()
+    config: Any = importlib.import_module("triton.runtime.driver").driver
+    before = config.active
+    config.set_active(GPU(config, limits))
+    try:
+        yield
+    finally:
+        config.set_active(before)
