@@ -32,6 +32,10 @@ ADDRESS = ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 Inputs = TypeVar("Inputs")
 
 
+class RankLost(InputError):
+    """Another rank failed, and has said why."""
+
+
 def asked() -> int:
     """How many processes were begun, by torchrun."""
     return int(os.environ.get("WORLD_SIZE") or 1)
@@ -77,7 +81,8 @@ def join(device: torch.device) -> torch.device:
             raise InputError(f"no GPU is left for process {local + 1}: give torchrun --nproc_per_node {gpus}")
         device, backend = torch.device("cuda", local), "cpu:gloo,cuda:nccl"
         torch.cuda.set_device(device)
-    dist.init_process_group(backend, timeout=LONGEST_WAIT)
+    if not dist.is_initialized():  # by an earlier training of this process
+        dist.init_process_group(backend, timeout=LONGEST_WAIT)
     return device
 
 
@@ -161,4 +166,4 @@ def _together(operation: Callable, tensor: Tensor, **how: int) -> None:
     except RuntimeError as error:
         if tensor.is_cuda:  # which may tell of earlier work
             raise
-        raise InputError(f"rank {rank()}: another rank failed; see its error") from error
+        raise RankLost(f"rank {rank()}: another rank failed; see its error") from error
