@@ -333,6 +333,8 @@ class Trainer(ABC, Generic[Network, RecipeType]):
 def start(settings: RunSettings) -> torch.device:
     """Before anything is read: whether the run may begin; seed and precision. The device of the run."""
     device = ranks.join(pick_device(settings.device))
+    if device.type == "cuda" and device.index is not None:
+        torch.cuda.set_device(device)  # streams and graphs are the current one's
     if ranks.is_first():
         require_free(settings.out, settings.resume)
     for path in (settings.resume, settings.init):

@@ -1,4 +1,5 @@
-"""Several processes that train one network, a GPU each: `torchrun --nproc_per_node 2 -m MODEL.train ...`.
+"""Several processes that train one network, a GPU each: `torchrun --nproc_per_node 2 -m MODEL.train ...`, or
+`melforge voice train --device cuda:all ...` (`side_by_side`).
 
 Each process (rank) computes the gradients of batches of its own, and they are averaged before every update
 (data parallelism), so that all ranks keep the same weights. Running statistics, as batch norm's, are each

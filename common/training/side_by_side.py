@@ -51,7 +51,7 @@ def work_on(devices: Sequence[str], work: Work, progress: Callable[[float], obje
         for rank, device in enumerate(devices):
             own = {"RANK": str(rank), "LOCAL_RANK": device.partition(":")[2] or "0"}
             mine, theirs = context.Pipe(duplex=False)
-            process = context.Process(target=_be_rank, args=(told | own, theirs, work), daemon=True)
+            process = context.Process(target=_be_rank, args=(told | own, theirs, work))
             process.start()
             theirs.close()
             links[mine] = process
@@ -62,6 +62,8 @@ def work_on(devices: Sequence[str], work: Work, progress: Callable[[float], obje
         for process in processes:
             process.join(LEAVING)
     finally:
+        first.terminate()  # it may have processes of its own to end
+        first.join(1.0)
         for process in processes:
             process.kill()
             process.join()
@@ -119,8 +121,7 @@ def _be_rank(environment: Mapping[str, str], link: Connection, work: Work) -> No
     first = environment["RANK"] == "0"
     for name in ("stdout", "stderr"):
         setattr(sys, name, Told(link, name) if first else Path(os.devnull).open("w"))  # noqa: SIM115
-    if not first:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, (lambda *_: sys.exit()) if first else signal.SIG_IGN)
     try:
         work(link.send if first else lambda share: None)
         if first:
@@ -128,6 +129,8 @@ def _be_rank(environment: Mapping[str, str], link: Connection, work: Work) -> No
         ranks.leave()
     except ranks.RankLost:  # the parent hears why of that rank, and ends this one
         threading.Event().wait()
+    except SystemExit:
+        os._exit(128 + signal.SIGTERM)  # at once: NCCL might wait for the others
     except Exception as error:
         error.add_note(traceback.format_exc())
         link.send(error)

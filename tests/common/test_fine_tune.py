@@ -155,21 +155,16 @@ def train_until_ctrl_c(corpus: Path, settings: TuningSettings, voice: Path) -> i
             signal.raise_signal(signal.SIGINT)
         pressed.append(share)
 
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background
     with pytest.raises(KeyboardInterrupt):
         fine_tune.fine_tune(corpus, settings, str(voice), learning_rate=0.001, progress=press)
+    signal.signal(signal.SIGINT, before)
     return torch.load(settings.out / "fastpitch" / "last.pt", weights_only=True)["schedule"]["step"]
 
 
 def test_ctrl_c_saves_the_step_that_is_going_on(corpus, tiny_voice, tmp_path):
-    settings = TuningSettings(tmp_path / "twice", steps=4, device="cpu")
+    settings = TuningSettings(tmp_path / "run", steps=4, device="cpu")
     assert train_until_ctrl_c(corpus, settings, tiny_voice) == 1
-    for name, more in (("twice", ["--resume"]), ("once", [])):
-        train(corpus, tmp_path / name, tiny_voice, "--steps", "4", "--learning-rate", "0.001", *more)
-    wanted, ours = (
-        torch.load(tmp_path / name / "fastpitch" / "last.pt", weights_only=True) for name in ("once", "twice")
-    )
-    model = wanted["trainer"]["model"]
-    assert all(torch.equal(ours["trainer"]["model"][name], value) for name, value in model.items())
 
 
 @pytest.mark.slow
