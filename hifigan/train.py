@@ -24,6 +24,7 @@ from torch import Tensor
 from melforge.common.audio.pitch import source_of
 from melforge.common.cli.training import parse_recipe, vocoder_parser
 from melforge.common.errors import InputError, install_command
+from melforge.common.training import ranks
 from melforge.common.training.corpus.batches import Segments
 from melforge.common.training.corpus.pitch import can_measure_pitch, corpus_pitch
 from melforge.common.training.corpus.sources import SourcedSegments
@@ -199,9 +200,11 @@ def make_trainer(
         return SourceFilterTrainer(plan, segments)
     segments = Segments(corpus, contract, mels, device)
     trainer = HifiganTrainer(plan, segments, begun)
-    if config.source and not settings.resume and not can_measure_pitch():
+    if not config.source or settings.resume or not ranks.is_first():  # whose networks are those of all
+        return trainer
+    if not can_measure_pitch():
         print(f"the pitch network is not taught: pyworld is not installed ({install_command('train')})")
-    elif config.source and not settings.resume:
+    else:
         teach_recorded_pitch(trainer, torch.from_numpy(corpus_pitch(corpus)).to(device), settings.seed)
     return trainer
 

@@ -83,7 +83,7 @@ class Processes:
 def _work(speech: BulkSettings, folder: RunFolder, place: WorkerPlace, link: Connection) -> None:
     """Runs in a worker process: loads the models, then speaks one shard after the other."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the parent
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     try:
         models = {**speech.models, "device": place.claim()}
         speaker = ShardSpeaker(replace(speech, models=models), folder)
@@ -105,7 +105,8 @@ def _work(speech: BulkSettings, folder: RunFolder, place: WorkerPlace, link: Con
             link.send(error)
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
+    """Ends this process with the one that began it, however that ended."""
     parent = parent_process()
     if parent is not None:
         parent.join()

@@ -51,7 +51,7 @@ OPTIONS = f"""
   --ear NAME           ear that hears recordings and voice; none for none (default: the shipped one)
   --description TEXT=  one sentence about the voice
   --licence TEXT=      licence of the voice
-  --device NAME=auto   cpu or cuda (auto: a GPU if there is one)
+  --device NAME=auto   cpu, cuda or cuda:all (auto: a GPU if there is one)
 """
 
 

@@ -45,7 +45,7 @@ OPTIONS = f"""
   --save-minutes X=1   minutes between checkpoints
   align
   --seed N0=0          seed of the batches
-  --device NAME=auto   cpu or cuda (auto: a GPU if there is one)
+  --device NAME=auto   cpu, cuda or cuda:all (auto: a GPU if there is one)
 """
 
 

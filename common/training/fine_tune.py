@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,12 +47,15 @@ def fine_tune(
     """Trains models, by default the acoustic one, each in a folder of its name in `settings.out`.
 
     They begin with the weights of `start`, a voice or a file, or go on with their runs (`resume`). `progress`
-    is told the share of the work that is done.
+    is told the share of the work that is done. On several devices the mean of their gradients is learnt from.
     """
     from melforge.common.training import ranks
+    from melforge.common.training.side_by_side import devices_of, work_on
 
     if ranks.asked() > 1:
-        raise InputError("melforge voice train is one process: begin it without torchrun")
+        raise InputError(
+            "melforge voice train is one process: begin it without torchrun; --device cuda:all takes all GPUs"
+        )
     start = start or widest_voice()
     sources = find_starts(start, models, settings.device)
     labels = load_labels(corpus)
@@ -67,14 +71,39 @@ def fine_tune(
         if resume and not saved:
             other = " and give another folder" if run.exists() else ""
             raise InputError(f"{run} holds no run to go on with: leave --resume out{other}")
-    for number, source in enumerate(sources):
+    devices, names = devices_of(settings.device), [source.model for source in sources]
+    settings = replace(settings, device=devices[0] if len(devices) == 1 else devices[0].partition(":")[0])
+    train = partial(_train, corpus, settings, start, names, resume, learning_rate, align)
+    if len(devices) == 1:
+        train(progress)
+    else:
+        work_on(devices, train, progress)
+
+
+def _train(
+    corpus: Path,
+    settings: TuningSettings,
+    start: str | None,
+    models: Sequence[str],
+    resume: bool,
+    learning_rate: float | None,
+    align: str,
+    progress: Callable[[float], object],
+) -> None:
+    """What each process of `fine_tune` does."""
+    from melforge.common.training import ranks
+
+    labels = load_labels(corpus)
+    vocodes = any(get_model(model).kind == "vocoder" for model in models)
+    for number, source in enumerate(find_start(start, model) for model in models):
         out = settings.out / source.model
         own = replace(settings, out=out, resume=out / LAST if resume else None)
-        vocoder = vocoder_beside(start, source)
-        if vocoder and not any(get_model(one.model).kind == "vocoder" for one in sources):
-            tell_copies(corpus, labels, vocoder)
-        run = tuning(corpus, own, source, facts_of(corpus, labels, source), vocoder, learning_rate, align)
-        run.run(lambda share, before=number: progress((before + share) / len(sources)))
+        run = tuning(corpus, own, source, facts_of(corpus, labels, source), learning_rate, align)
+        if ranks.is_first() and (found := vocoder_beside(start, source)):
+            run.vocoder = found
+            if not vocodes:
+                tell_copies(corpus, labels, found)
+        run.run(lambda share, before=number: progress((before + share) / len(models)))
 
 
 def widest_voice() -> str | None:
@@ -95,9 +124,9 @@ def find_starts(start: str | None, models: Sequence[str], device: str) -> list[M
 
     An InputError also for a device that is not there.
     """
-    from melforge.common.training.loop import pick_device
+    from melforge.common.training.side_by_side import devices_of
 
-    pick_device(device)
+    devices_of(device)
     if not models:
         file = weights_file(start)
         models = [read_checkpoint(file).model] if file else tunable(*load_voice(start).models)[:1]
@@ -164,11 +193,11 @@ def tuning(
     settings: TuningSettings,
     source: ModelSource,
     facts: dict[str, Any],
-    vocoder: Vocoder | None,
     learning_rate: float | None,
     align: str,
 ) -> Tuning:
     """The training of one model, in its folder of the run."""
+    from melforge.common.training import ranks
     from melforge.common.training.loop import TrainingPlan
     from melforge.common.training.tuning import Tuning
 
@@ -181,9 +210,9 @@ def tuning(
     how = {"align": align} if spec.kind == "acoustic" else {}
     plan = TrainingPlan(source.config, source.mel, recipe)
     trainer = module.make_trainer(plan, corpus, settings, source, **how)
-    device = trainer.device.type
+    device = f"{ranks.count()} x {trainer.device.type}" if ranks.count() > 1 else trainer.device.type
     print(f"{source.model} on {device}: {settings.out}", flush=True)
-    return Tuning(settings, trainer, {**facts, "device": device}, vocoder)
+    return Tuning(settings, trainer, {**facts, "device": device})
 
 
 def vocoder_beside(start: str | None, source: ModelSource) -> Vocoder | None:

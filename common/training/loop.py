@@ -4,6 +4,8 @@ import contextlib
 import itertools
 import json
 import math
+import signal
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
@@ -331,6 +333,8 @@ class Trainer(ABC, Generic[Network, RecipeType]):
 def start(settings: RunSettings) -> torch.device:
     """Before anything is read: whether the run may begin; seed and precision. The device of the run."""
     device = ranks.join(pick_device(settings.device))
+    if device.type == "cuda" and device.index is not None:
+        torch.cuda.set_device(device)  # streams and graphs are the current one's
     if ranks.is_first():
         require_free(settings.out, settings.resume)
     for path in (settings.resume, settings.init):
@@ -399,7 +403,7 @@ class Run:
         batches = fetched_ahead(drawn, trainer.fetch)
         saved = schedule.seconds
         # Rank 0's clock and will are those of all.
-        while (progress := ranks.of_first(1.0 if self.stopped else schedule.progress())) < 1.0:
+        while (progress := ranks.of_first(self.stopped or schedule.progress())) < 1.0:
             key, fetched = next(batches)
             inputs = trainer.place(key, fetched)
             self.rate = schedule.rate(progress)
@@ -417,6 +421,10 @@ class Run:
                 self.save()
         if ranks.is_first():
             self.save()
+
+    def stop(self) -> None:
+        """Ends the steps, and saves, as soon as this one is done."""
+        self.stopped = True
 
     def save(self) -> None:
         save_checkpoint(self.folder / LAST, **self.state_dict())
@@ -438,6 +446,33 @@ class Run:
         set_random_state(state.get("random", {}))
 
 
+@contextlib.contextmanager
+def stopped_by_signals(stop: Callable[[], object]) -> Iterator[list[int]]:
+    """SIGINT and SIGTERM, in the main thread, call `stop` and take effect behind this: those that came.
+
+    A second Ctrl-C does so at once.
+    """
+    came: list[int] = []
+
+    def note(number: int, frame: object) -> None:
+        came.append(number)
+        stop()
+        signal.signal(signal.SIGINT, before[signal.SIGINT] or signal.SIG_DFL)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    ours = threading.current_thread() is threading.main_thread()
+    held = [number for number, answer in before.items() if ours and answer not in (signal.SIG_IGN, None)]
+    for number in held:
+        signal.signal(number, note)
+    try:
+        yield came
+    finally:
+        for number in held:
+            signal.signal(number, before[number])
+    if came:
+        signal.raise_signal(came[0])
+
+
 def random_state() -> dict[str, torch.Tensor]:
     """Of the generators that dropout draws from, by device."""
     found = {"cpu": torch.get_rng_state()}
@@ -454,11 +489,12 @@ def set_random_state(state: Mapping[str, torch.Tensor]) -> None:
 def run_training(settings: RunSettings, trainer: Trainer, log_every: int = 500) -> None:
     """Trains to the schedule's end, with logs and checkpoints."""
     run = Run(settings, trainer)
-    for losses in run.steps():
-        step = run.schedule.step
-        if ranks.is_first() and (step % log_every == 0 or step in (1, 10, 100)):
-            values = {name: loss.item() for name, loss in losses.items()}
-            run.log.write(step, {**values, **trainer.validate(), "rate": run.rate})
+    with stopped_by_signals(run.stop):
+        for losses in run.steps():
+            step = run.schedule.step
+            if ranks.is_first() and (step % log_every == 0 or step in (1, 10, 100)):
+                values = {name: loss.item() for name, loss in losses.items()}
+                run.log.write(step, {**values, **trainer.validate(), "rate": run.rate})
     if ranks.is_first():
         if run.log.path.exists():
             run.log.plot()

@@ -1,4 +1,5 @@
-"""Several processes that train one network, a GPU each: `torchrun --nproc_per_node 2 -m MODEL.train ...`.
+"""Several processes that train one network, a GPU each: `torchrun --nproc_per_node 2 -m MODEL.train ...`, or
+`melforge voice train --device cuda:all ...` (`side_by_side`).
 
 Each process (rank) computes the gradients of batches of its own, and they are averaged before every update
 (data parallelism), so that all ranks keep the same weights. Running statistics, as batch norm's, are each
@@ -30,6 +31,10 @@ LONGEST_WAIT = timedelta(days=1)
 ADDRESS = ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
 Inputs = TypeVar("Inputs")
+
+
+class RankLost(InputError):
+    """Another rank failed, and has said why."""
 
 
 def asked() -> int:
@@ -77,7 +82,8 @@ def join(device: torch.device) -> torch.device:
             raise InputError(f"no GPU is left for process {local + 1}: give torchrun --nproc_per_node {gpus}")
         device, backend = torch.device("cuda", local), "cpu:gloo,cuda:nccl"
         torch.cuda.set_device(device)
-    dist.init_process_group(backend, timeout=LONGEST_WAIT)
+    if not dist.is_initialized():  # by an earlier training of this process
+        dist.init_process_group(backend, timeout=LONGEST_WAIT)
     return device
 
 
@@ -161,4 +167,4 @@ def _together(operation: Callable, tensor: Tensor, **how: int) -> None:
     except RuntimeError as error:
         if tensor.is_cuda:  # which may tell of earlier work
             raise
-        raise InputError(f"rank {rank()}: another rank failed; see its error") from error
+        raise RankLost(f"rank {rank()}: another rank failed; see its error") from error

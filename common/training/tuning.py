@@ -11,9 +11,10 @@ import numpy as np
 
 from melforge.common.audio.sound_files import write_audio
 from melforge.common.synthesis.vocoder import Vocoder
+from melforge.common.training import ranks
 from melforge.common.training.acoustic import AcousticTrainer
 from melforge.common.training.log import MEL_RANGE, save_mel_picture
-from melforge.common.training.loop import LAST, Run, RunSettings, save_checkpoint
+from melforge.common.training.loop import LAST, Run, RunSettings, save_checkpoint, stopped_by_signals
 from melforge.common.training.vocoder import VocoderTrainer
 
 LOOKS = 20  # at the held-out data, evenly over the run
@@ -35,13 +36,10 @@ class Tuning(Run):
     """
 
     def __init__(
-        self,
-        settings: TuningSettings,
-        trainer: AcousticTrainer | VocoderTrainer,
-        facts: Mapping[str, Any],
-        vocoder: Vocoder | None = None,
+        self, settings: TuningSettings, trainer: AcousticTrainer | VocoderTrainer, facts: Mapping[str, Any]
     ):
-        self.facts, self.vocoder = facts, vocoder
+        self.facts = facts
+        self.vocoder: Vocoder | None = None
         self.first: dict[str, float] = {}  # held-out numbers before the first step
         self.early: dict[str, float] = {}  # those after a minute
         self.best: dict[str, float] = {}
@@ -49,24 +47,32 @@ class Tuning(Run):
         super().__init__(settings, trainer)
         self.trainer: AcousticTrainer | VocoderTrainer = trainer
         self.sample_seconds, self.sampled = settings.sample_minutes * 60, self.schedule.seconds
-        self.board = summary_writer(self.folder)
+        self.board = summary_writer(self.folder) if ranks.is_first() else None
 
     def run(self, progress: Callable[[float], object] = lambda share: None) -> None:
-        if not self.first:
+        first = ranks.is_first()
+        if first and not self.first:
             self.first = self.best = self.trainer.validate()
             print(f"at the start  {numbers(self.first)}", flush=True)
             self.save_weights()
+            self.save()
             self.write_samples()
-        for losses in self.steps():
-            seconds = self.schedule.seconds
-            progress(self.schedule.progress())
-            looks = min(LOOKS, int(self.schedule.progress() * LOOKS))
-            if looks > self.looks or (seconds >= FIRST_MINUTE and not self.early):
-                self.looks = looks
-                self.look({name: loss.item() for name, loss in losses.items()})
-            if seconds - self.sampled >= self.sample_seconds:
-                self.sampled = seconds
-                self.write_samples()
+        with stopped_by_signals(self.stop):
+            for losses in self.steps():
+                if not first:
+                    continue
+                seconds = self.schedule.seconds
+                progress(self.schedule.progress())
+                looks = min(LOOKS, int(self.schedule.progress() * LOOKS))
+                if looks > self.looks or (seconds >= FIRST_MINUTE and not self.early):
+                    self.looks = looks
+                    self.look({name: loss.item() for name, loss in losses.items()})
+                if seconds - self.sampled >= self.sample_seconds:
+                    self.sampled = seconds
+                    self.write_samples()
+        self.trainer.forget_graphs()
+        if not first:
+            return
         self.write_samples()
         if self.log.path.exists():
             self.log.plot()
@@ -94,7 +100,7 @@ class Tuning(Run):
             self.without_gain += 1
             if self.without_gain >= PATIENCE:
                 print(f"no gain in {PATIENCE} looks at the held-out data: the run ends here")
-                self.stopped = True
+                self.stop()
 
     def estimate(self) -> str:
         """How far the run is, and how long the rest takes."""

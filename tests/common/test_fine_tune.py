@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import signal
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +27,7 @@ from melforge.common.training.card import scores
 from melforge.common.training.corpus.batches import Utterances, held_out_utterances
 from melforge.common.training.corpus.dataset import Labels, load_labels, save_labels
 from melforge.common.training.loop import RunSettings, TrainingPlan
-from melforge.common.training.tuning import Tuning
+from melforge.common.training.tuning import Tuning, TuningSettings
 from melforge.common.weights.ears import find_ear
 from melforge.common.weights.published import read_checkpoint
 from melforge.common.weights.voices import list_voices, load_voice, read_weights
@@ -143,6 +144,49 @@ def test_a_resumed_run_ends_as_one_that_was_never_interrupted(corpus, tiny_voice
     assert ours["tuning"]["best"] == pytest.approx(wanted["tuning"]["best"], rel=1e-3)
     before, again = (read_weights(run / "weights.safetensors") for run in runs)
     assert all(np.allclose(again[name], before[name], atol=5e-3) for name in before)
+
+
+def train_until_ctrl_c(corpus: Path, settings: TuningSettings, voice: Path) -> int:
+    """The steps that are saved, of a run where it was pressed during the first one."""
+    pressed: list[float] = []
+
+    def press(share: float) -> None:
+        if not pressed:
+            signal.raise_signal(signal.SIGINT)
+        pressed.append(share)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background
+    with pytest.raises(KeyboardInterrupt):
+        fine_tune.fine_tune(corpus, settings, str(voice), learning_rate=0.001, progress=press)
+    signal.signal(signal.SIGINT, before)
+    return torch.load(settings.out / "fastpitch" / "last.pt", weights_only=True)["schedule"]["step"]
+
+
+def test_ctrl_c_saves_the_step_that_is_going_on(corpus, tiny_voice, tmp_path):
+    settings = TuningSettings(tmp_path / "run", steps=4, device="cpu")
+    assert train_until_ctrl_c(corpus, settings, tiny_voice) == 1
+
+
+@pytest.mark.slow
+def test_two_processes_train_as_one_command(corpus, tiny_voice, trained_run, tmp_path, melforge, capsys):
+    settings = TuningSettings(tmp_path / "run", steps=40, device="cpu,cpu")
+    begun = train_until_ctrl_c(corpus, settings, tiny_voice)
+    assert 0 < begun < 40 and capsys.readouterr().out.startswith("fastpitch on 2 x cpu: ")
+    words = "--from", tiny_voice, "--device", "cpu,cpu", "-o", tmp_path / "run"
+    status, out, errors = melforge("voice", "train", corpus, *words, "--steps", begun + 3, "--resume")
+    assert (status, errors) == (0, "")
+    assert out.count("12 utterances train") == out.count("held-out numbers from") == 1
+    files, alone = (
+        {path.name for path in run.glob("fastpitch/*")} for run in (tmp_path / "run", trained_run)
+    )
+    assert files == alone
+    source = read_checkpoint(tmp_path / "run" / "fastpitch" / "weights.safetensors")
+    assert source.speakers == ("ann", "ben") and f"step {begun + 3} " in out
+
+    lacking = shutil.copytree(corpus, tmp_path / "lacking")
+    (lacking / "wavs" / "u3.wav").unlink()
+    status, _, errors = melforge("voice", "train", lacking, *words, "--steps", begun + 4, "--resume")
+    assert status == 2 and errors.count("error: ") == errors.count("\n") == 1 and "u3.wav" in errors
 
 
 def begun_with(source, speakers, means):

@@ -76,7 +76,8 @@ def prepare_recordings(
     require_kinds(keep, {take.name for take in takes})
     for name in ("wavs", LINES):
         (out / name).mkdir(parents=True, exist_ok=True)
-    finished = {take.name: line for take in takes if (line := read_line(out, take, frontend)) is not None}
+    known = {take.name: line for take in takes if (line := read_line(out, take, frontend)) is not None}
+    finished = {name: line for name, line in known.items() if not line.error}
     left = [take for take in takes if take.name not in finished]
     new = in_processes(_make, left, workers, "preparing", _start_worker, out, frontend)
     for number, line in enumerate(new, start=1):
@@ -88,7 +89,7 @@ def prepare_recordings(
         hear(out, lines)
     defects = find_defects(lines, keep)
     used = usable(lines, defects)
-    report = make_report(lines, defects, used, time.monotonic() - begun, len(left))
+    report = make_report(lines, defects, used, time.monotonic() - begun, len(takes) - len(known))
     if not used:
         save_report(out, report)
         reasons = "; ".join(f"{one.source}: {one.sentence}" for one in defects[:2])
@@ -132,10 +133,10 @@ def key_of(take: Take, frontend: str = FRONTEND) -> str:
 
 
 def read_line(out: Path, take: Take, frontend: str) -> Line | None:
-    """What an earlier run made of a take that is the same still, unless it failed."""
+    """What an earlier run made of a take that is the same still; one that failed is tried again."""
     try:
         content = json.loads((out / LINES / f"{take.name}.json").read_bytes())
-        if content["key"] != key_of(take, frontend) or content["error"]:
+        if content["key"] != key_of(take, frontend):
             return None
         for name, kind in (("measures", Measures), ("fit", Fit)):
             content[name] = content[name] and kind(**content[name])

@@ -203,14 +203,15 @@ def test_files_that_cannot_be_read_and_what_is_missing(folder, aligner, tmp_path
     soundfile.write(folder / "wavs" / "textless.wav", voice(), RATE)
     with (folder / "metadata.csv").open("a") as file:
         file.write("broken|One.\nsoundless|Two.\n")
-    prepare_recordings(folder, out)
+    assert [prepare_recordings(folder, out)["new"] for _ in range(2)] == [9, 0]
     assert "it cannot be read as sound" in reported(out, "broken")["file"][0]
     assert reported(out, "soundless")["file"] == ("its sound file is missing", True)
     sentence = "its text is missing: write it to metadata.csv, or to textless.txt beside it"
     assert reported(out, "textless")["file"] == (sentence, True)
     assert len(load_labels(out).names) == 6
     soundfile.write(folder / "wavs" / "broken.wav", voice(seed=9), RATE)  # what failed is tried again
-    assert prepare_recordings(folder, out)["used"] == 7
+    again = prepare_recordings(folder, out)
+    assert (again["used"], again["new"]) == (7, 1)
 
 
 def test_a_text_that_does_not_fit_is_reported_by_its_alignment(folder, aligner, tmp_path):
