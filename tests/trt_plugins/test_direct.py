@@ -98,6 +98,15 @@ def test_a_kernel_runs_the_same_when_it_is_launched_again():
 
 @pytest.mark.gpu
 @pytest.mark.triton
+def test_triton_launches_the_kernels_of_others():
+    kernel, source, made = toy(), torch.ones(64, device="cuda"), torch.zeros(2, 64, device="cuda")
+    TritonLaunch(kernel, (1,), (source, made[0], 33, 5, None), {"TIMES": 3, "BLOCK": 64})()
+    kernel[(1,)](source, made[1], 33, 5, None, TIMES=3, BLOCK=64)
+    assert made[0, :33].eq(8).all() and torch.equal(*made)
+
+
+@pytest.mark.gpu
+@pytest.mark.triton
 def test_tiles_are_copied_the_same_when_a_kernel_is_launched_again():
     import triton
     from triton import language as tl
