@@ -33,7 +33,9 @@ class WorkerPlace:
             return self.device
         number, visible = self.device.partition(":")[2], os.environ.get("CUDA_VISIBLE_DEVICES")
         os.environ["CUDA_VISIBLE_DEVICES"] = visible.split(",")[int(number)] if visible else number
-        importlib.import_module("torch").cuda.set_per_process_memory_fraction(self.share)
+        torch = importlib.import_module("torch")
+        torch.cuda.set_per_process_memory_fraction(self.share)
+        torch.set_num_threads(1)  # the processes beside it take the other cores
         return "cuda"
 
 
