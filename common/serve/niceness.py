@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-URGENT = -10  # nine tenths of a core that one other program uses too
+URGENT = -15  # all but a thirtieth of a core that one other program uses too
 PATIENT = 10
 
 

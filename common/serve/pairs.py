@@ -48,7 +48,7 @@ OPENAI_VOICES = {
     "verse": "daniel",
 }
 # Chunks on a CPU, where every seam computes the frames around it twice: long ones where nobody waits.
-CHUNKS = ChunkSizes(first=40, largest=288, growth=2, even=True, stretched=480)
+CHUNKS = ChunkSizes(first=32, largest=288, growth=3, even=True, stretched=480)
 # On a GPU's kernels, where each step costs time of the host: most sentences are three chunks.
 KERNEL_CHUNKS = ChunkSizes(first=24, largest=768, growth=8, even=True)
 FIRST_WORDS = "Ready to speak."

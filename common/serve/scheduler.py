@@ -140,6 +140,10 @@ class SpeechJob:
         progress = self.progress
         return progress.runs_dry - MARGIN if progress.made else progress.arrived + TARGET
 
+    def half_way(self, now: float) -> float:
+        """To when its listener runs dry, or the deadline of its first sound."""
+        return (now + self.progress.runs_dry) / 2 if self.progress.made else self.deadline
+
     @property
     def for_starters(self) -> bool:
         return not (self.progress.made or self.whole) and self.length <= LONG
@@ -441,18 +445,19 @@ class Scheduler:
         """Seconds of audio that the job's next chunk may have.
 
         A first chunk should last until the job's next turn. For another there is time until the job's own
-        listener runs dry, or until the workers must turn to those who wait.
+        listener runs dry, or until the workers must turn to those who wait: half of it, as a step may take
+        longer than the last ones.
         """
-        pace = self._pace
+        pace, now = self._pace, self.clock()
         if not (pace.audio and pace.seconds):
             return 0.0
         with self._changed:
-            waiting = sorted(deadline for deadline, _, one in self._queue if not one.cancelled)
-        step, now, at_once = pace.seconds / pace.steps, self.clock(), self._at_once
+            waiting = sorted(one.half_way(now) for _, _, one in self._queue if not one.cancelled)
+        step, at_once = pace.seconds / pace.steps, self._at_once
         if not job.progress.made:
             return (len(waiting) + at_once) / at_once * step
-        due = (deadline - i // at_once * step for i, deadline in enumerate(waiting))
-        return (min([job.deadline, *due]) - now) * pace.audio / pace.seconds
+        due = (time - i // at_once * step for i, time in enumerate(waiting))
+        return (min([job.half_way(now), *due]) - now) * pace.audio / pace.seconds
 
     def _companions(self, job: SpeechJob) -> list[SpeechJob]:
         """Takes from the queue the most urgent jobs that can share a step with this one.
