@@ -198,7 +198,7 @@ class Step:
 @dataclass(frozen=True)
 class Pace:
     """The last steps, of which the latest count most: how many, and how many of them were for a first sound;
-    the seconds that they took, and those of a core that they had; seconds of audio.
+    the seconds that they took, and those of a core that they and the steps beside them had; seconds of audio.
     """
 
     steps: float = 0.0
@@ -414,7 +414,7 @@ class Scheduler:
         pace = self._pace
         if not self._starters or pace.firsts < BEGINNING or not pace.seconds:
             return self.workers
-        return max(1, math.ceil(self.workers * min(1.0, pace.cpu_seconds / pace.seconds) - 1 / 3))
+        return max(1, math.ceil(min(self.workers, pace.cpu_seconds / pace.seconds) - 1 / 3))
 
     def _pop(self, starts: bool) -> SpeechJob | None:
         """Takes the most urgent job from the queue; every other time a much shorter text without a sound.
@@ -452,7 +452,11 @@ class Scheduler:
         if not (pace.audio and pace.seconds):
             return 0.0
         with self._changed:
-            waiting = sorted(one.half_way(now) for _, _, one in self._queue if not one.cancelled)
+            waiting = sorted(
+                one.half_way(now)
+                for _, _, one in self._queue
+                if not (one.cancelled or (self._starters and one.for_starters))  # who wait for no worker
+            )
         step, at_once = pace.seconds / pace.steps, self._at_once
         if not job.progress.made:
             return (len(waiting) + at_once) / at_once * step
@@ -535,7 +539,8 @@ class Scheduler:
             audio = 0.0 if samples is None else len(samples) / job.rate
             seconds, cpu_before, cpu = share + self.clock() - begun, cpu, time.thread_time()
             with self._changed:
-                self._pace = self._pace.and_one(1.0, is_first, seconds, cpu - cpu_before, audio)
+                had = (cpu - cpu_before) * len(self._steps)
+                self._pace = self._pace.and_one(1.0, is_first, seconds, had, audio)
         with self._changed:
             if starts:
                 self._changed.notify()  # of the workers that let this step pass
