@@ -27,11 +27,20 @@ class HifiganVocoder(Vocoder[HifiganConfig]):
             self.capture_whole(self._run)
 
     def excerpts(self, mel: Array, controls: Controls) -> Excerpts:
-        """The phase goes on from chunk to chunk: it is of the whole mel."""
+        """The phase goes on from chunk to chunk: it is of the whole mel, as far as the chunks have come."""
         if not self.config.source:
             return super().excerpts(mel, controls)
-        source = self._source(self.pitch.of_whole(mel), [controls.seed])
-        return lambda first, last: {"source": source[:, :, first:last]}
+        pieces = self.pitch.pieces(mel)
+        pitch = next(pieces)
+        source = self._source(pitch, [controls.seed])
+
+        def excerpt(first: int, last: int) -> dict[str, Array]:
+            nonlocal source
+            if last > source.shape[2]:
+                source = self._source(concatenate([pitch, *pieces], 1), [controls.seed])
+            return {"source": source[:, :, first:last]}
+
+        return excerpt
 
     def beside(self, mel: Array, lengths: Array, controls: Sequence[Controls]) -> dict[str, Array]:
         if not self.config.source:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-URGENT = -10  # nine tenths of a core that one other program uses too
+URGENT = -15  # all but a thirtieth of a core that one other program uses too
 PATIENT = 10
 
 
@@ -26,12 +26,13 @@ def change_niceness(change: int) -> bool:
 @contextmanager
 def urgent(wanted: bool, change: int = URGENT) -> Iterator[None]:
     """This thread goes before others meanwhile, or behind them, if that is `wanted` and allowed."""
-    changed = wanted and change_niceness(change)
+    tried = (change, change * 2 // 3) if wanted else ()  # a unit may allow -10, and no more
+    made = next((one for one in tried if change_niceness(one)), 0)
     try:
         yield
     finally:
-        if changed:
-            change_niceness(-change)
+        if made:
+            change_niceness(-made)
 
 
 @contextmanager

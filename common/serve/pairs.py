@@ -48,7 +48,7 @@ OPENAI_VOICES = {
     "verse": "daniel",
 }
 # Chunks on a CPU, where every seam computes the frames around it twice: long ones where nobody waits.
-CHUNKS = ChunkSizes(first=40, largest=288, growth=2, even=True, stretched=480)
+CHUNKS = ChunkSizes(first=32, largest=288, growth=3, even=True, stretched=480)
 # On a GPU's kernels, where each step costs time of the host: most sentences are three chunks.
 KERNEL_CHUNKS = ChunkSizes(first=24, largest=768, growth=8, even=True)
 FIRST_WORDS = "Ready to speak."
@@ -236,11 +236,14 @@ class Pairs:
     def is_ready(self, pair: Pair) -> bool:
         return pair in self._ready
 
-    def chunk_sizes(self, tts: TextToSpeech) -> ChunkSizes | None:
-        """Of a stream's chunks; on a CPU half of what a vocoder makes at a time, in steps and memory."""
+    def chunk_sizes(self, tts: TextToSpeech, seconds: float = 60.0) -> ChunkSizes | None:
+        """Of a stream's chunks; on a CPU half of what a vocoder makes at a time, in steps and memory, and no
+        more than these seconds.
+        """
         if self.options.shares_engines():
-            half = tts.vocoder.longest_chunk // 2
-            return replace(CHUNKS, largest=min(CHUNKS.largest, half), stretched=min(CHUNKS.stretched, half))
+            frames = max(CHUNKS.first, int(seconds * tts.sampling_rate / tts.vocoder.hop))
+            most = min(tts.vocoder.longest_chunk // 2, frames)
+            return replace(CHUNKS, largest=min(CHUNKS.largest, most), stretched=min(CHUNKS.stretched, most))
         return KERNEL_CHUNKS if tts.vocoder.prefers_batches else None
 
     @property

@@ -140,6 +140,10 @@ class SpeechJob:
         progress = self.progress
         return progress.runs_dry - MARGIN if progress.made else progress.arrived + TARGET
 
+    def half_way(self, now: float) -> float:
+        """To when its listener runs dry, or the deadline of its first sound."""
+        return (now + self.progress.runs_dry) / 2 if self.progress.made else self.deadline
+
     @property
     def for_starters(self) -> bool:
         return not (self.progress.made or self.whole) and self.length <= LONG
@@ -194,7 +198,7 @@ class Step:
 @dataclass(frozen=True)
 class Pace:
     """The last steps, of which the latest count most: how many, and how many of them were for a first sound;
-    the seconds that they took, and those of a core that they had; seconds of audio.
+    the seconds that they took, and those of a core that they and the steps beside them had; seconds of audio.
     """
 
     steps: float = 0.0
@@ -410,7 +414,7 @@ class Scheduler:
         pace = self._pace
         if not self._starters or pace.firsts < BEGINNING or not pace.seconds:
             return self.workers
-        return max(1, math.ceil(self.workers * min(1.0, pace.cpu_seconds / pace.seconds) - 1 / 3))
+        return max(1, math.ceil(min(self.workers, pace.cpu_seconds / pace.seconds) - 1 / 3))
 
     def _pop(self, starts: bool) -> SpeechJob | None:
         """Takes the most urgent job from the queue; every other time a much shorter text without a sound.
@@ -441,18 +445,23 @@ class Scheduler:
         """Seconds of audio that the job's next chunk may have.
 
         A first chunk should last until the job's next turn. For another there is time until the job's own
-        listener runs dry, or until the workers must turn to those who wait.
+        listener runs dry, or until the workers must turn to those who wait: half of it, as a step may take
+        longer than the last ones.
         """
-        pace = self._pace
+        pace, now = self._pace, self.clock()
         if not (pace.audio and pace.seconds):
             return 0.0
         with self._changed:
-            waiting = sorted(deadline for deadline, _, one in self._queue if not one.cancelled)
-        step, now, at_once = pace.seconds / pace.steps, self.clock(), self._at_once
+            waiting = sorted(
+                one.half_way(now)
+                for _, _, one in self._queue
+                if not (one.cancelled or (self._starters and one.for_starters))  # who wait for no worker
+            )
+        step, at_once = pace.seconds / pace.steps, self._at_once
         if not job.progress.made:
             return (len(waiting) + at_once) / at_once * step
-        due = (deadline - i // at_once * step for i, deadline in enumerate(waiting))
-        return (min([job.deadline, *due]) - now) * pace.audio / pace.seconds
+        due = (time - i // at_once * step for i, time in enumerate(waiting))
+        return (min([job.half_way(now), *due]) - now) * pace.audio / pace.seconds
 
     def _companions(self, job: SpeechJob) -> list[SpeechJob]:
         """Takes from the queue the most urgent jobs that can share a step with this one.
@@ -530,7 +539,8 @@ class Scheduler:
             audio = 0.0 if samples is None else len(samples) / job.rate
             seconds, cpu_before, cpu = share + self.clock() - begun, cpu, time.thread_time()
             with self._changed:
-                self._pace = self._pace.and_one(1.0, is_first, seconds, cpu - cpu_before, audio)
+                had = (cpu - cpu_before) * len(self._steps)
+                self._pace = self._pace.and_one(1.0, is_first, seconds, had, audio)
         with self._changed:
             if starts:
                 self._changed.notify()  # of the workers that let this step pass

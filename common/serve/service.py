@@ -378,9 +378,10 @@ class Service:
             self.count("", "", Used(requests=1, errors=1))
             raise
         encoder = WireEncoder(wanted.response_format, tts.sampling_rate, wanted.sample_rate, whole)
-        stream = make_stream(tts, text, controls, wanted, self.pairs.chunk_sizes(tts))
-        # What waits for a slow reader has as many bytes at higher rates.
+        # What waits for a slow reader has as many bytes at higher rates, and two chunks may wait.
         ahead = self.settings.ahead * min(1.0, USUAL_RATE / wanted.sample_rate)
+        sizes = self.pairs.chunk_sizes(tts, ahead / 2)
+        stream = make_stream(tts, text, controls, wanted, sizes)
         whole = whole or encoder.head_comes_last
         length = len(wanted.input)
         asking = ASKING.get()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from melforge.common.arrays import Array, concatenate, to_device
 from melforge.common.audio.pitch import PITCH_REACH
 from melforge.common.engines import Engine
 from melforge.common.synthesis.stage_engines import StageEngines
+
+MARGIN = 4 * PITCH_REACH  # frames on each side: processors take 16 at a time
+FIRST_PIECE = 96  # frames, for which a stream's first chunk waits
 
 
 class MelPitch:
@@ -27,11 +32,16 @@ class MelPitch:
 
     def of_whole(self, mel: Array) -> Array:
         """Of a mel [1, n_mels, T_mel] of any length [1, T_mel]."""
-        frames, step = mel.shape[2], self._longest - 2 * PITCH_REACH
-        parts = []
-        for start in range(0, frames, step):
-            before, after = max(0, start - PITCH_REACH), min(frames, start + step + PITCH_REACH)
+        return concatenate(list(self.pieces(mel)), 1)
+
+    def pieces(self, mel: Array) -> Iterator[Array]:
+        """The same, one behind the other, the first one short where engines prefer pieces. They are those of
+        the whole: what is rounded off depends on the lengths that an engine is given.
+        """
+        frames, longest = mel.shape[2], self._longest - 2 * MARGIN
+        start, end = 0, min(FIRST_PIECE if self._engine.prefers_pieces else longest, longest)
+        while start < frames:
+            before, after = max(0, start - MARGIN), min(frames, end + MARGIN)
             lengths = to_device(np.full(1, after - before, np.int64), self._engine.device)
-            pitch = self.of_batch(mel[:, :, before:after], lengths)
-            parts.append(pitch[:, start - before : min(start + step, frames) - before])
-        return concatenate(parts, 1)
+            yield self.of_batch(mel[:, :, before:after], lengths)[:, start - before : end - before]
+            start, end = end, end + longest

@@ -113,6 +113,14 @@ def test_chunks_join_to_the_whole(backend, source, mel, request):
     assert len(chunks) > 2 and np.abs(np.concatenate(chunks) - whole).max() < 1e-5 * np.abs(whole).max()
 
 
+@pytest.mark.slow
+def test_a_first_chunk_waits_for_the_first_piece_of_the_pitch(exported, mel):
+    driver = make_driver(exported, "onnx", "cpu")
+    first, rest = driver.pitch.pieces(mel.numpy())
+    assert first.shape[1] < 100 and first.shape[1] + rest.shape[1] == mel.shape[2]
+    assert np.allclose(np.concatenate([first, rest], 1), driver.pitch._engine(mel=mel.numpy())["pitch"], 1e-5)
+
+
 def test_a_mel_of_any_length_has_one_phase(published, mel):
     driver = make_driver(published, "torch", "cpu")
     long = np.tile(mel.numpy(), (1, 1, 21))  # longer than the stages take

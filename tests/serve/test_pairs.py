@@ -104,6 +104,15 @@ def test_a_limit_of_memory_lets_go_of_what_was_not_asked_for_longest():
     np.testing.assert_allclose(np.concatenate(list(stream)), wanted, atol=1e-4)
 
 
+def test_a_chunk_has_no_more_seconds_than_may_wait():
+    pairs = Pairs(OPTIONS, "fastpitch-hifigan")
+    tts = pairs.get(pairs.first)
+    usual, shorter, least = (pairs.chunk_sizes(tts, seconds) for seconds in (10.0, 1.25, 0.0))
+    assert usual == pairs.chunk_sizes(tts) and usual.stretched > usual.largest
+    assert shorter.largest == shorter.stretched == int(1.25 * 22050 / 256) and shorter.first == usual.first
+    assert least.first == least.largest == least.stretched
+
+
 def test_engines_that_threads_cannot_share_take_turns():
     torch = LoadOptions(voice=OPTIONS.voice, device="cpu", backend="acoustic=torch", threads=1)
     assert OPTIONS.shares_engines() and not torch.shares_engines()

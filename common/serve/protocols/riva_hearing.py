@@ -27,7 +27,7 @@ from melforge.common.serve.service import Service
 CODINGS = {"ENCODING_UNSPECIFIED": PCM, "LINEAR_PCM": PCM, "MULAW": MU_LAW, "ALAW": A_LAW}
 HEADS, LONGEST_HEAD = (b"RIFF", b"fLaC", b"OggS", b"ID3"), 4  # of sound files
 AT_ONCE = 1 << 18  # bytes of samples in which pauses are looked for
-READ_AT_ONCE = 4  # recordings, each in memory three times; the ear hears one at a time
+READ_AT_ONCE = 2  # recordings, each in memory three times; the ear hears one at a time
 MOST_CHANNELS = 8
 SHORTEST_PAUSE = 0.2  # seconds
 # What clients ask for by default, and an ear of plain words has not.
