@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.cursor import Cursor, Reading
+from melforge.common.text.english.reading.word_classes import CLOSED
 
 _LOOK_BACK = 30  # characters
 _MONTH = r"[A-Z][a-z]{2,8}\.?"
@@ -62,7 +63,7 @@ _ROWS = (
     ("r", _BEGUN, r"\s\d", "reigned"),
     ("r", "^", _YEAR, "reigned"),
     ("d", r"[a-z]\s", _BEATEN, "defeated"),
-    ("def* bt*", r"[a-z]\s", _BEATEN, "beat"),
+    ("def* bt*", r"\w\s", _BEATEN, "beat"),
     ("L*", _TURNED, "", "left"),
     ("R*", _TURNED, "", "right"),
     ("L*", "", r"\sonto\b", "left"),
@@ -95,12 +96,18 @@ _ROWS = (
     ("Cat", "", r"\s(?:[Nn]o\b|#)", "catalog"),
     ("rm*", "", r"\s\d{2,4}\b", "room"),
     ("resp", "", r"\sto\b", "responding"),
-    ("reg", "", r"\s(?:opens|closes|ends|begins|starts|fees?|deadline|due|required|form)\b", "registration"),
+    (
+        "reg",
+        "",
+        r"\s(?:opens|closes|ends|begins|starts|fees?|deadline|due|required|form)\b|\s[A-Z]{1,2}\d{2}\s?[A-Z]{3}\b",
+        "registration",
+    ),
     ("est", r"\b[A-Z]{3}\s", "", "estimate"),
     ("est", "", r"\sof\b", "estimate"),
     ("adv*", r"\b(?:[Ww]ind|[Ff]lood|[Hh]eat|[Ff]rost|[Ww]inter|[Ss]torm|[Tt]ravel)\s", "", "advisory"),
     ("Tab", "", r"\s\d", "table"),
     ("pred", r"%\s", "", "predicted"),
+    ("exp", r"%\s", "", "expected"),
     ("rec", "", r":\s?\d", "recommended"),
     ("arr* Ar*", "", _TRAVEL, "arrives"),
     ("ed", r"\b(?:[Ll]td\.?|[Ll]imited|[Ss]pecial|\d(?:st|nd|rd|th))\s", "", "edition"),
@@ -127,10 +134,11 @@ _ROWS = (
     ("lv*", "", r"\s\d{1,2}:\d\d", "leaves"),
     ("ret*", "", r"\s\d{1,2}:\d\d", "returns"),
     ("pt*", r"\b(?:[Ss]ave|[Dd]ew|[Mm]atch|[Ss]et|[Bb]reak|[Mm]elting|[Bb]oiling|[Ff]ocal)\s", "", "point"),
-    ("bapt", "", r"\s(?:\d|[A-Z][a-z]{2,8}\s\d)", "baptized"),
+    ("bap bapt", "", r"\s(?:\d|[A-Z][a-z]{2,8}\s\d)", "baptized"),
     ("vol", "", r"\sof\b", "volume"),
     ("occ", r"\b(?:dbl|double|sgl|single|max)\.?\s", "", "occupancy"),
     ("fl", _CENTURY, "", "Floor"),
+    ("fl", "", r"\s(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)", "flowers"),
     ("fl", "", _YEAR, "flourished"),
     ("gen", "", r"\s?\d", "generation"),
     ("press", "", r"\s\d+(?:\.\d+)?\s?(?:[kM]?Pa|atm|psi|bar)\b", "pressure"),
@@ -141,15 +149,40 @@ _ROWS = (
     ("inc*", r"\(", r"\s", "including"),
     ("sp spp", r"\b[A-Z][a-z]{3,}\s|\d\s", "", "species"),
     ("adv*", r"[$£€]\d+\s", "", "advance"),
-    ("no", "", r"\s(?:of\b(?!\scourse)|is\b)|:\s?\S", "number"),
+    ("no", "", r"\s(?:of\b(?!\scourse))|:\s?\S", "number"),
+    ("no", r"(?<!\bis)(?<!\bwas)(?<!\bsaid)(?<!\bsays)\s", r"\sis\b", "number"),
     ("nos", "", r"\sof\b(?!\scourse)|:\s?\d", "numbers"),
     ("nr", "", r"\s[a-z]", "near"),
     ("nr*", "", r"\s(?:[A-Z]|\d+(?:st|nd|rd|th)\b)", "near"),
     ("dep*", r"(?:\+|\bplus|[$£€]\d+)\s", "", "deposit"),
     ("dep*", "", _TRAVEL, "departs"),
     ("inn*", r"\d\s", "", "innings"),
-    ("Rd*", r"(?:^|[.;,(]\s)", r"\s\d", "round"),
-    ("Cat", "", r"\s\d", "category"),
+    ("Rd*", r"(?:^|[.;,(]\s|\b(?:in|by|K\.?O\.?|vs\.?)\s)", r"\s\d", "round"),
+    ("rnd* rnds*", "", r":?\s\d", ""),
+    ("st*", r"\b(?:next|last|each|first|same)\s", r"\s?(?:[,;.)]|$)", "stitch"),
+    ("hse*", "", "", "house"),
+    ("det*", "", r"\s(?:house|hse|home|garage|bungalow|cottage|villa|property)\b", "detached"),
+    ("elev*", "", r"\s(?:bldg|building)", "elevator"),
+    ("Enc Encl* Enc*", r"^", r":|\s[(:]", "enclosed"),
+    ("fx*", "", r"\s(?:of\b|[LR]\b)", "fracture"),
+    ("util", r"\bincl?\.?\s|\+\s|\b(?:plus|all|including)\s", "", "utilities"),
+    ("ur*", "", r"\s[a-z]", "your"),
+    ("dep*", "", r"\s[A-Z][a-z]+(?:\s[A-Z][a-z]+\.?)?,?\s\d{1,2}[:.]\d\d", "departs"),
+    ("Ord", "", r"\s(?:[Nn]o\b|\d)", "ordinance"),
+    ("neg*", r"\w\s", r"\s?(?:$|[,;)]|x\s?\d)", "negative"),
+    ("Ind", "", r"\sEst\b", "Industrial"),
+    ("Est", r"\b(?:Ind\.|Industrial|Trading|Housing|Business)\s", "", "Estate"),
+    ("Sup", "", r"\sCt\b", "Supreme"),
+    ("Sec", "", r"\s(?:of\b|[A-Z][a-z]{2,}\b(?!\.))", "Secretary"),
+    ("Min", r"\b(?:Foreign|Prime|Finance|Defen[cs]e|Interior|Health|Trade|Deputy|Justice)\s", "", "Minister"),
+    (
+        "yr*",
+        r"(?:^|\b(?:to|of|for|in|on|re|from|with|that|at|about|and|got|need|send)\s|[.:;!?,]\s)",
+        r"\s[a-z]{3,}",
+        "your",
+    ),
+    ("cat", "", r"\s\d", "category"),
+    ("fr", r"\bin\s", r"\s\d", "frame"),
     ("L", r"\bPub\.\s", "", "Law"),
     ("R", r"\bFed\.\s", r"\s(?:Civ|Crim|App|Evid)\.", "Rule"),
     ("P", r"\b(?:Civ|Crim|App)\.\s", "", "Procedure"),
@@ -292,7 +325,7 @@ _ROWS = (
     ("rm", r"\b(?:[Ll]vg?|[Dd]in|[Bb]ed|[Ff]am|[Rr]ec)\.?\s", "", "room"),
     ("rev", "", r"\s(?:\d|[A-Z](?![\w.]))", "revision"),
     ("rev*", r"\b(?:[Nn]et|[Gg]ross|[Tt]otal|[Aa]nnual|[Aa]d|[Ss]ales|FY\s?'?\d*|Q[1-4])\s", "", "revenue"),
-    ("rev*", "", r"\s(?:[$£€]|[+-][\d.]+%)", "revenue"),
+    ("rev*", "", r"\s(?:(?:up|down|rose|fell|grew)\s\d|[$£€]|[+-][\d.]+%)", "revenue"),
     ("rev", r"(?:^|[a-z]\s)", r"\s(?!said|is\b|was|and\b)[a-z]{3}", "revised"),
     ("adj", "", r"\s(?:at\s)?\d{1,2}:\d\d", "adjourned"),
     ("est", "", r":?\s(?:ca?\.\s)?(?:1\d|20)\d\d(?!\d)|\s(?:in|by)\b", "established"),
@@ -325,6 +358,11 @@ _ROWS = (
     ("min", _CENTURY, "", "minute"),
     ("apt*", "", r"\s#?\d{1,4}(?![\d.])", "apartment"),
     ("apt*", r"(?:BR|bdrm|bedroom|BD|bd|\bstudio)\s", "", "apartment"),
+    ("a/c*", "", r"\s(?:[Nn]o\b|[Nn]umber|#|\d{4})", "account"),
+    ("w/e*", "", r":?\s(?:\d|[A-Z])", "week ending"),
+    ("w/e*", r"\b(?:the|this|next|last|good|great|nice|lovely|long)\s", "", "weekend"),
+    ("o/s*", "", r"\sparking\b", "off-street"),
+    ("c/o*", "", rf"\s(?!(?:{'|'.join(sorted(CLOSED))})\b)[a-z]", "complains of"),
     ("conf*", "", r"\s(?:#|[Nn]o\b|code\b)", "confirmation"),
     ("conf*", "", r"\s(?:[Rr]m|[Rr]oom|[Cc]all|[Cc]tr|[Cc]enter|[Cc]entre)\b", "conference"),
 )
@@ -333,6 +371,7 @@ _ROWS = (
 # Of rows for several words: what each is, where it is not its letters.
 _IN_FULL = {
     **{"dx": "diagnosis", "tx": "treatment", "rx": "prescription"},
+    **{"rnd": "round", "rnds": "rounds"},
     **{"bx": "boxes", "cs": "cases", "rl": "rolls"},
     **{"pl": "Plaintiff", "def": "Defendant", "ext": "exterior", "int": "interior"},
     **{"inf": "Infantry", "plt": "Platoon", "cav": "Cavalry", "arty": "Artillery", "plts": "platelets"},
@@ -378,6 +417,11 @@ def _fits(one: _Sense, text: str, at: int, end: int) -> bool:
         _pattern(one.behind).match(text, end)
         and (not before or before.search(text, max(at - _LOOK_BACK, 0), at))
     )
+
+
+def sense_of(cursor: Cursor, key: str, end: int) -> str:
+    """What a word with a slash means by its neighbours ("w/e 12 May"); "" where no row fits."""
+    return next((one.spoken for one in _SENSES.get(key, ()) if _fits(one, cursor.text, cursor.at, end)), "")
 
 
 def sense(cursor: Cursor) -> Reading | None:

@@ -172,7 +172,7 @@ def street(cursor: Cursor) -> Reading | None:
 def designator(cursor: Cursor) -> Reading | None:
     """Apt 4B, Ste. 210, Hwy 101, Bldg 5: before a number."""
     name = DESIGNATORS.get(cursor.word.lower())
-    is_small = name == "Floor" and cursor.behind_word == "."  # "3rd fl."
+    is_small = name == "Floor" and (cursor.behind_word == "." or cursor.word == "flr")  # "3rd fl."
     if not name or not (cursor.word[0].isupper() or is_small):
         return None
     end = cursor.word_end + (cursor.behind_word == ".")

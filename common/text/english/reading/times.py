@@ -19,10 +19,11 @@ _WHOLE = words("noon midnight midday")
 _TO_MINUTES = re.compile(r"\s?[-–]\s?(?:[1-9]|1[0-2]):(?!00)\d\d(?!\d|:)")
 _DEPARTS = re.compile(r"\b(?:leaves?|departs?|arrives?|starts?|begins?|kicks?\soff|meet|opens|ends)\sat\s$")
 _ANNOUNCED = re.compile(
-    r"\b(?:train|bus|ferry|coach|tram|doors|kick-?off|lunch|dinner|breakfast|meet|appointment|dentist|school|concert|gets?\sin)",
+    r"\b(?:train|bus|ferry|coach|tram|doors|kick-?off|lunch|dinner|breakfast|meet|appointment|dentist|school|concert|gets?\sin|open|entry|admission|orders|close)",
     re.IGNORECASE,
 )
-_BEFORE_HOUR = words("at by until till from before after around about open doors lunch dinner kick-off :")
+_BEFORE_HOUR = words("""at by until till from before after around about to open entry admission orders doors
+    lunch dinner kick-off :""")
 _BEHIND_HOUR = re.compile(r"\s?(?:$|[,;!?)–-]|\.(?!\d)|(?:on|and|from|so|if|but|for|to|please)\b)")
 _TO_PLACE = re.compile(r"\s(?:from|to)\s[A-Z]")
 _RATIO = re.compile(r"\b(?:ratio|odds|scale|proportion|diluted|mixed)\b[^.!?]{0,12}$", re.IGNORECASE)
@@ -40,7 +41,7 @@ _COOKED = re.compile(
 )
 _LATE = words("late early delay left remaining")
 _WHILE = words("in every for after within")
-_LASTING = words("in for every after within x ×")
+_LASTING = words("in for every after within w/in x ×")
 _HOURS = re.compile(r"\d\s?(?:h|hrs?|s|secs?)\b")
 _SUBJECTS = words("the a I he she it we they his her my our ,")
 _EXPECTED = words("ETA ETD STA STD ATA ATD")
@@ -228,12 +229,17 @@ def hourly(cursor: Cursor, m: re.Match) -> str:
     return f"every {first}{counted(int(m[2] or m[1]), unit)}"
 
 
-@form(r"(\d{1,3})d\s?(\d{1,2})h(?:\s?(\d{1,2})m)?(?!\w)|(\d{1,3})\s?([dw])(?:\.(?=\s?[a-z])|(?![\w'-]))")
+@form(
+    r"(\d{1,3})d\s?(\d{1,2})h(?:\s?(\d{1,2})m)?(?!\w)"
+    r"|(?:(\d{1,3})[-–])?(\d{1,3})\s?([dw])(?:\.(?=\s?[a-z]|$)|(?![\w'-]))"
+)
 def days(cursor: Cursor, m: re.Match) -> str:
     """3d 4h; for 10 d."""
-    if m[4]:
-        is_meant = cursor.previous.lower() in _LASTING or (m[5] == "d" and cursor.previous in ("@", "at"))
-        return counted(int(m[4]), PERIODS[m[5]]) if is_meant else ""
+    if m[5]:
+        is_meant = cursor.previous.lower() in _LASTING or (m[6] == "d" and cursor.previous in ("@", "at"))
+        first = f"{say.cardinal(int(m[4]))} to " if m[4] else ""
+        stop = cursor.last_stop(m.end()) if m[0].endswith(".") else ""
+        return first + counted(int(m[5]), PERIODS[m[6]]) + stop if is_meant else ""
     minutes_ = f" {counted(int(m[3]), 'minute')}" if m[3] else ""
     return f"{counted(int(m[1]), 'day')} {counted(int(m[2]), 'hour')}{minutes_}"
 

@@ -52,6 +52,7 @@ _DEGREE_SIGN = re.compile(
 )
 _INCHES = re.compile(r"\"|″|''")
 _FEET = re.compile(r"['′](?!(?!x\d)[\w'])")
+_OPENED = re.compile(r"(?<![\w.,!?\"])'(?=\w)")
 _KILO = re.compile(r" K(?![\w/·⋅])")
 _HEAT = re.compile(
     r"(?i)\b(?:cool|heat|temp|kelvin|superc|therm|melt|boil|noise|colou?r|white|light|bulb|LED|gas|star|T\w?\s?[=≈<>~]|at|to|below|above|near|of)"
@@ -65,7 +66,8 @@ _FOODS = words("""flour sugar butter milk water oil salt vanilla honey cream ric
 _OF_TYPE = re.compile(
     r"\s?pts?\.?(?=\s(?:font|type|text|bold|italics?|Arial|Times|Helvetica|Calibri|Courier|Garamond)\b)"
 )
-_POINTS = re.compile(r"-(pt|pg)s?(?![\w-]|\.\S)(?:\.(?=\s[a-z]))?")  # a 12-pt font, a 3-pt shot
+_POINTS = re.compile(r"-(pt|pg|dr)s?(?![\w-]|\.\S)(?:\.(?=\s[a-z]))?")  # a 12-pt font, a 4-dr sedan
+_OF_POINTS = {"pt": "-point", "pg": "-page", "dr": "-door"}
 _WITHOUT_STOP = re.compile(r"\s(c|C|T|t|pts?)\s(?=([a-z]{2,12})\b)")  # "3 T butter"
 _RECIPE_UNITS = {"c": "cup", "C": "cup", "T": "tablespoon", "t": "teaspoon", "pt": "pint", "pts": "pint"}
 _RECIPE_UNITS |= {"pkg": "package", "pkgs": "package"}
@@ -125,7 +127,7 @@ def unit_name(symbol: str) -> str | None:
 def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
     """The unit behind a number that ends at `end`: " miles" or "", and where it ends."""
     text = cursor.text
-    is_bare = text.startswith(" K", end) and "." not in text[cursor.at : end]
+    is_bare = text.startswith(" K", end) and not {".", ","} & {*text[cursor.at : end]}
     if is_bare and _KILO.match(text, end) and not cursor.is_near(_HEAT):
         return "", end  # "9 K followers"
     if match := _PERCENT.match(text, end):
@@ -171,7 +173,7 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
     if "." in text[cursor.at : end] and (match := _POINTS_OF_PERCENT.match(text, end)):  # "0.4 pp"
         return " percentage points", match.end()
     if match := _POINTS.match(text, end):
-        return "-point" if match[1] == "pt" else "-page", match.end()
+        return _OF_POINTS[match[1]], match.end()
     if (match := _WITHOUT_STOP.match(text, end)) and match[2] in _FOODS:
         name = _RECIPE_UNITS[match[1]]
         return f" {name if is_one else plural_unit(name)}", match.end() - 1
@@ -259,7 +261,8 @@ def _said_by_neighbours(cursor: Cursor, match: re.Match, is_one: bool) -> str:
     if match[3] == "bps":
         is_fast = match.start() - cursor.at > 3 or _OF_LINKS.search(around)
         return "" if is_fast else " basis points"
-    return " basis points" if "%" in around or _OF_RATES.search(around) else ""
+    points = "-basis point" if match[1] == "-" else " basis points"
+    return points if "%" in around or _OF_RATES.search(around) else ""
 
 
 def _is_unit(cursor: Cursor, match: re.Match) -> bool:
@@ -410,7 +413,7 @@ def _is_size(cursor: Cursor, mark: str) -> bool:
     """Whether a quotation mark behind a number means inches or feet: none is open."""
     start = max(cursor.at - _LOOK_BACK, 0)
     if mark == "'":
-        return cursor.text.rfind(" '", start, cursor.at) < 0 and not cursor.text.startswith("'", start)
+        return not _OPENED.search(cursor.text, start, cursor.at + 1)
     is_open = False
     at = cursor.text.find(mark, start, cursor.at)
     while at >= 0:  # behind a digit it means inches, or ends what is quoted
