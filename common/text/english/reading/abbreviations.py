@@ -83,7 +83,7 @@ def working_days(cursor: Cursor, m: re.Match) -> str:
     behind = m.end() + (cursor.text[m.end() : m.end() + 1] in (",", ":"))
     is_timed = cursor.next(behind)[:1].isdecimal() or cursor.previous[:1].isdecimal()
     is_timed = is_timed or (cursor.previous == "," and cursor.earlier[:1].isdecimal())
-    is_plain = m[1] and len(m[1]) == len(m[2]) == 2  # "Su-Mo"
+    is_plain = len(m[1]) == len(m[2]) == 2 if m[1] else m[0] == "M/W/F"  # "Su-Mo"
     if cursor.touches_word or not (is_timed or is_plain or "/Th" in m[0]):
         return ""
     days = m.groups() if m[1] else m[0].rstrip(".").split("/")

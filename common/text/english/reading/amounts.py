@@ -42,11 +42,11 @@ _SET_BEFORE = re.compile(
     r"(?:\b[0-7][-–][0-7](?:\s?\(\d{1,2}(?:-\d{1,2})?\))?,?|\b[Ss]ets?(?:\s\w+)?:?)\s$|\b7-6\s\($"
 )
 _RECORD = re.compile(
-    r"\s(?:(?:this|last)\sseason|at\shome|on\sthe\sroad|so\sfar|overall|since|against|vs|all-time)\b"
+    r"\s(?:(?:this|last)\sseason|at\shome|on\sthe\sroad|so\sfar|overall|since|against|vs|all-time|on|when)\b"
 )
 _STANDINGS = re.compile(  # "the Rams (9-4)", "Mets (48-41) at Cubs (44-46)"
     r"[a-z]s \((?:[5-9]-[0-4]|\d\d-\d)\)"
-    r"|\(\d{1,3}-\d{1,3}\),? (?:at|vs?\.?|@|host|visit|face|trail|lead)s? (?=.{0,30}\d)"
+    r"|\(\d{1,3}-\d{1,3}\),? (?:at|vs?\.?|@|host|visit|face|trail|lead|play)s? (?=.{0,30}\d)"
 )
 _STOOD = words("are is was were went go are they're we're i'm he's she's")
 _AS_MUCH = words("further good full whole mere solid total few")  # "a good 10 km north"

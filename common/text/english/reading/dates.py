@@ -270,6 +270,8 @@ def decade(cursor: Cursor, m: re.Match) -> str:
         return f"{say.year(int(m[5]))} to {say.decade(int(m[6]))}"
     if m[4]:
         return "" if are_seconds(cursor, m.end()) else say.decade(int(m[4]))
+    if m[2] and int(m[2]) > 2100:  # "3600s"
+        return ""
     if m[2] and len(m[2]) == 2 and not m[3] and are_seconds(cursor, m.end()):
         return ""
     if m[1]:

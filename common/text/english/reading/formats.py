@@ -93,13 +93,13 @@ def ratio(cursor: Cursor, m: re.Match) -> str:
     return f"{said} to {say.integer(m[3])}" if m[3] else said
 
 
-@form(r"(7[0-8]7)(?:-(\d{1,3})(s?)|(?=\s(?:MAX|Max|jet|aircraft|airliner|Dreamliner)))(?![\w-])")
+@form(r"(7[0-8]7)(?:-(\d{1,3})(s?|ER|LR)|(?=\s(?:MAX|Max|jet|aircraft|airliner|Dreamliner)))(?![\w-])")
 def airliner(cursor: Cursor, m: re.Match) -> str:
     """Boeing 737-800, 747-8, 737 MAX."""
     if not m[2]:
         return say.short(m[1])
     is_named = len(m[2]) == 1 or m[2].endswith("00") or cursor.previous.startswith("Boeing")
-    number = say.plural(say.short(m[2])) if m[3] else say.short(m[2])
+    number = say.plural(say.short(m[2])) if m[3] == "s" else f"{say.short(m[2])} {m[3]}".rstrip()
     return f"{say.short(m[1])} {number}" if is_named else ""
 
 

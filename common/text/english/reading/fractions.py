@@ -82,6 +82,8 @@ _CASES = (
         "", "1/2", r"\s(?:price|dozen|time|marathon|way|off|mast|term|day)\b|-(?:price|off|time)\b", "half"
     ),
     _Case("", "24/7", "", "twenty-four seven"),
+    _Case("", "", r"\s[A-Z][a-z]+\s(?:Rd|St|Ave|Road|Street|Avenue)\b", _SLASH),  # flats: "3/1 Ferry Rd"
+    _Case("", r"20/\d\d0?", "", _PAIR, around=r"\b(?:[Vv]ision|[Aa]cuity|O[DSU]|eyes?)\b"),
     _Case(r"\b(?:rwys?\.?|runways?)\s", "", "", "{codes}"),
     _Case("", "9/11|20/20", "", _PAIR),
     _Case(BEFORE_DAYS, "", "", _DATE),
@@ -116,7 +118,7 @@ _CASES = (
     _Case(r"\A", "[1-9]/10", r"[,.!:;]|\s[-–]\s", _OUT_OF),
     _Case(_RATED, "", "", _OUT_OF, lambda top, bottom: _is_score(top, bottom)),
     _Case("", "", r"\s(?:people|times|would)\b", _OUT_OF, lambda top, bottom: _is_score(top, bottom)),
-    _Case(_NO_NOUN, "[4-9]/10", r"(?!\s(?:of|mi|mile|inch)\b)", _OUT_OF),
+    _Case(rf"{_NO_NOUN}|,\s", "[4-9]/10", r"(?!\s(?:of|mi|mile|inch)\b)", _OUT_OF),
     # "cleared 6/3"
     _Case(
         r"(?<!\w)(?!scored|rated)[a-z]{2,}ed\s",

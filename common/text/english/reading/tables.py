@@ -54,7 +54,7 @@ _UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm 
     kilodalton; pct: percent; cts: cent; sqft: square foot; sqm: square meter; Mbit: megabit; kbit:
     kilobit; Gbit: gigabit; Sv: sievert; mSv: millisievert; µSv μSv: microsievert; cwt: hundredweight;
     doz.: dozen; nts. nt.: night; pk.: pack; pr.: pair; mt: metric ton; mK: millikelvin; µK: microkelvin; GAL:
-    gallon; reb rebs: rebound; ast: assist; bd: bed; ba: bath; BR: bedroom; ov: over; wkt wkts: wicket;
+    gallon; reb rebs: rebound; ast asts: assist; bd: bed; ba: bath; BR: bedroom; ov: over; wkt wkts: wicket;
     mag: magnitude; ppg: point per
     game; rpg: rebound per game; apg: assist per game; dm: decimeter; mEq:
     milliequivalent; kVA: kilovolt-amp; VA: volt-amp; bp: base pair;
@@ -68,7 +68,7 @@ LIKE_UNITS = _pairs("""Pct PCT: pct; KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm
     mL; MG: mg; LB LBS Lbs: lb; OZ Oz: oz; FT: ft; YD YDS: yd; KMH Kmh: kmh; KPH: kph; MPH Mph: mph; PSI:
     psi; HR HRS Hrs: hr; MIN MINS: min; SEC SECS: s; HZ hz: Hz; KHZ khz Khz: kHz; MHZ mhz Mhz: MHz; GHZ
     ghz Ghz: GHz; mb: MB; gb Gig: GB; tb: TB; mbps MBPS: Mbps; BA: ba; BD: bd; gbps
-    SF: sf; GBPS: Gbps; KBPS: kbps; kw KW: kW;
+    SF: sf; GBPS: Gbps; KBPS: kbps; kw KW: kW; µl μl: µL;
     kwh KWH Kwh: kWh; mw: MW; db: dB; v: V; w: W; mah MAH: mAh; gms gm: g; ltr ltrs: L; mtr mtrs: m; MI:
     mi; gals: gal; qts: qt; TBSP Tbsp: tbsp; Tbs TBS: tbs; TSP: tsp; PPM: ppm; KCAL: kcal; CC: cc""")
 # What something happens or is paid per, behind a slash.
@@ -76,7 +76,7 @@ PERIODS = words("s mi km sec min hr hour day wk week mo month yr year")
 PER_ONLY = _pairs("""d: day; nt: night; y: year; pp: person; p: person;
     u: unit; sh: share; cs: case; grp: group; qtr: quarter""")
 # These stand for a unit only where they touch the number ("5in"): apart from it they are words or letters.
-TOUCHING_UNITS = words("Ki Mi Gi Ti BA BD in t au AU MP IU mo v w CC mw MI")
+TOUCHING_UNITS = words("us Ki Mi Gi Ti BA BD in t au AU MP IU mo v w CC mw MI")
 PLURALS = {
     **{
         "percent": "percent",
@@ -271,7 +271,7 @@ IN_MESSAGES = _pairs("""bday: birthday; pls plz: please; ppl: people; thx thnx: 
     yours; srsly: seriously""")
 # With an apostrophe for what is left out.
 SHORTENED = _pairs("""gov't: government; gov'ts: governments; int'l: international; nat'l: national;
-    dep't: department; ass'n: association; cont'd: continued; req'd: required;
+    dep't: department; ass'n: association; cont'd: continued; req'd: required; dx'd: diagnosed;
     exp'd: experienced; appr'd: approved; rec'd:
     received; sec'y: secretary; reg'n: regulation; p'ship: partnership; s'holder: shareholder; soc'y:
     society; ass't: assistant; b'day: birthday; b'days: birthdays; add'l: additional; m'f'g: manufacturing;
@@ -485,6 +485,6 @@ TOP_LEVEL_DOMAINS = words("""com org net edu gov mil int io ai co uk de fr eu ca
 HIDDEN_FILES = words("""env gitignore bashrc bash_profile zshrc profile htaccess npmrc gitattributes vimrc
     netrc ssh git""")
 FILE_ENDINGS = words("""txt pdf doc docx xls xlsx ppt pptx csv tsv json yaml yml xml html htm css js ts py
-    rs go java cpp hpp c h sh bat exe dll so zip gz tar rar png jpg jpeg gif svg bmp mp3 mp4 wav flac ogg
+    conf rs go java cpp hpp c h sh bat exe dll so zip gz tar rar png jpg jpeg gif svg bmp mp3 mp4 wav flac ogg
     avi mkv mov md rst log ini cfg toml onnx pt pth safetensors ipynb sql db bin iso dmg apk php rb kt
     swift scss jsx tsx lua lock""")

@@ -91,7 +91,7 @@ _NO_RATES = _RATED_BY | words("morning evening weekend noon date time quarter se
 _DIGIT_BEFORE = re.compile(r"\d")
 _DOSES = words("mg mcg g kg ng mL mmol mol IU min")
 _COUNTDOWN = words("minute minutes second seconds hour hours day days")
-_DAYS_FOLLOW = re.compile(r"\s\d{1,3}\s(?:days?|weeks?|wks?|months?)\b")
+_DAYS_FOLLOW = re.compile(r"\s\d{1,3}\s(?:days?|weeks?|wks?|months?|yrs?|years)\b")
 _POLES = {"N": "north", "S": "south", "E": "east", "W": "west"}
 _DEGREE = re.compile(r"([IViv]+)[°o]?(7?)")
 _ROMAN_ORDINAL = re.compile(r"([IVXLC]{1,6})(?:th|st|nd|rd)")
@@ -294,10 +294,10 @@ def aperture(cursor: Cursor, m: re.Match) -> str:
     return "" if cursor.touches_word or cursor.is_equation else f"F {say.decimal(m[1])}"
 
 
-@form(r"x(\d{1,2})(?=\s(?:days?|weeks?|wks?|months?|mos|hrs?|hours|yrs?|years)\b)")
+@form(r"x\s?(\d{1,2})(?:(d)(?!\w)|(?=\s(?:days?|weeks?|wks?|months?|mos|hrs?|hours|yrs?|years)\b))")
 def for_days(cursor: Cursor, m: re.Match) -> str:
     """Fever x2 days."""
-    return "" if cursor.touches_word else f"for {say.cardinal(int(m[1]))}"
+    return "" if cursor.touches_word else f"for {say.cardinal(int(m[1]))}{' days' * bool(m[2])}"
 
 
 @form(r"([A-Z]{1,3}|x)(\d{1,2}\.\d{1,2})(?![\w.])")
