@@ -13,9 +13,8 @@ from melforge.common.text.english.reading.cut_short import is_in_code, is_in_run
 from melforge.common.text.english.reading.dates import month, weekday
 from melforge.common.text.english.reading.formulas import FUNCTIONS, function_name
 from melforge.common.text.english.reading.latin import in_latin
-from melforge.common.text.english.reading.senses import IN_SMALL_LETTERS, WITH_SENSES, sense
+from melforge.common.text.english.reading.senses import IN_SMALL_LETTERS, WITH_SENSES, sense, sense_of
 from melforge.common.text.english.reading.streets import DESIGNATORS, designator, state, street
-from melforge.common.text.english.reading.word_classes import CLOSED
 from melforge.common.text.english.word_parts import words
 
 _CALENDAR = "Mon|Tues?|Wed|Thu(?:rs)?|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec"
@@ -35,7 +34,9 @@ _NUMBERED_WITH_I = words("war part act book volume vol chapter scene phase type 
 _TITLES = {"Dr": "Doctor", "St": "Saint", "Mt": "Mount", "Prof": "Professor", "Ft": "Fort", "Sgt": "Sergeant"}
 _DISTRICT = re.compile(r"[NSEWCM]\.D\.")  # of a court
 _VERSE_FOLLOWS = re.compile(r"\.?(?=\s\d{1,3}:\d)")
-_CODE_FOLLOWS = re.compile(r"\s(?:[A-Z]{1,4}[-/ ]?\d|[A-HJ-Z](?=\.?$|[,;)]))")  # "Ste. B"
+_CODE_FOLLOWS = re.compile(
+    r"\s(?:[A-Z]{1,4}[-/ ]?\d|[A-HJ-Z](?=\.?$|[,;)]|\s(?:and|or|of|to|in|is)\b))"
+)  # "Ste. B"
 _VALUE = re.compile(r":\s[$£€#]?\d")
 _NO_LABELS = tables.STOPPED_UNITS | words("mt ft st al")
 _NAME_FOLLOWS = re.compile(r" [A-Z][a-z]")
@@ -74,7 +75,7 @@ def calendar_list(cursor: Cursor, m: re.Match) -> str:
 
 
 @form(
-    r"(?:(M|Tu?|W|Th|F|Sa)\s?[-–]\s?(Tu|W|Th|F|Sat?|Sun?|Fri)|(?:M|Tu?)/(?:W|Th)(?:/F)?|Tu?/W/Th|(?:Tu|Th|Sa|Su)(?=\s\d{1,2}(?::\d\d)?(?:[ap]m?)?\s?[-–]))\.?"
+    r"(?:(Mo?|Tu?|We?|Th|Fr?|Sa|Su)\s?[-–]\s?(Mo|Tu|We?|Th|F|Sat?|Sun?|Fri?)|(?:M|Tu?)/(?:W|Th)(?:/F)?|Tu?/W/Th|(?:Tu|Th|Sa|Su)(?=\s\d{1,2}(?::\d\d)?(?:[ap]m?)?\s?[-–]))\.?"
     r"(?:(?=[,:]?\s\d)|(?![\w/-]))"
 )
 def working_days(cursor: Cursor, m: re.Match) -> str:
@@ -82,7 +83,8 @@ def working_days(cursor: Cursor, m: re.Match) -> str:
     behind = m.end() + (cursor.text[m.end() : m.end() + 1] in (",", ":"))
     is_timed = cursor.next(behind)[:1].isdecimal() or cursor.previous[:1].isdecimal()
     is_timed = is_timed or (cursor.previous == "," and cursor.earlier[:1].isdecimal())
-    if cursor.touches_word or not (is_timed or "/Th" in m[0]):
+    is_plain = len(m[1]) == len(m[2]) == 2 if m[1] else m[0] == "M/W/F"  # "Su-Mo"
+    if cursor.touches_word or not (is_timed or is_plain or "/Th" in m[0]):
         return ""
     days = m.groups() if m[1] else m[0].rstrip(".").split("/")
     names = [next(name for name in tables.WEEKDAYS.values() if name.startswith(day)) for day in days]
@@ -103,10 +105,8 @@ def slashed_abbreviation(cursor: Cursor) -> Reading | None:
     ):  # "W/D"
         letters = None if cursor.is_equation else _SLASHED_LETTERS.match(cursor.text, cursor.at)
         return Reading(" ".join(map(letter_name, letters[0].split("/"))), letters.end()) if letters else None
-    following = cursor.next(match.end())
-    if match[0] == "c/o" and following.islower() and following not in CLOSED:
-        return Reading("complains of", match.end())
-    return Reading(tables.SLASHED[match[0].lower()], match.end())
+    key = match[0].lower()
+    return Reading(sense_of(cursor, key, match.end()) or tables.SLASHED[key], match.end())
 
 
 def dotted_abbreviation(cursor: Cursor) -> Reading | None:

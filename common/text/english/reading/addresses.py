@@ -59,6 +59,7 @@ _SPELLED = words("uk us io ai edu pdf de txt py ca au eu me co fr www")
 _HASH_NUMBER = re.compile(
     r"#\s?(?=\d+[A-Z]?(?!\w)|\s(?:is|was)\b|:|(?![\dA-Fa-f]{6}(?!\w))(?:[A-Z]{1,4}-|[A-Z]{1,2})\d)"
 )
+_COLOR = re.compile(r"#(?=[A-Fa-f]{0,5}\d)([\dA-Fa-f]{6})(?!\w)")
 _HASHTAG = re.compile(r"#(\w{1,100})")
 _HANDLE = re.compile(r"@([^\W\d][\w.]{0,62}\w|[^\W\d])")
 _NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|.", re.DOTALL)
@@ -151,6 +152,8 @@ def tag(cursor: Cursor) -> Reading | None:
             return Reading("number", match.end())
         if cursor.text[cursor.at : cursor.at + 3] in ("#s", "#s "):
             return Reading("numbers", cursor.at + 2)  # "your lucky #s"
+        if match := _COLOR.match(cursor.text, cursor.at):
+            return Reading(f"hashtag {_one_by_one(match[1])}", match.end())
         if match := _HASHTAG.match(cursor.text, cursor.at):
             return _name(cursor, "hashtag", match)
     elif cursor.char == "@" and (match := _HANDLE.match(cursor.text, cursor.at)):

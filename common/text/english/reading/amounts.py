@@ -42,9 +42,12 @@ _SET_BEFORE = re.compile(
     r"(?:\b[0-7][-–][0-7](?:\s?\(\d{1,2}(?:-\d{1,2})?\))?,?|\b[Ss]ets?(?:\s\w+)?:?)\s$|\b7-6\s\($"
 )
 _RECORD = re.compile(
-    r"\s(?:(?:this|last)\sseason|at\shome|on\sthe\sroad|so\sfar|overall|since|against|vs|all-time)\b"
+    r"\s(?:(?:this|last)\sseason|at\shome|on\sthe\sroad|so\sfar|overall|since|against|vs|all-time|on|when)\b"
 )
-_STANDINGS = re.compile(r"[a-z]s \((?:[5-9]-[0-4]|\d\d-\d)\)")  # "the Rams (9-4)"
+_STANDINGS = re.compile(  # "the Rams (9-4)", "Mets (48-41) at Cubs (44-46)"
+    r"[a-z]s \((?:[5-9]-[0-4]|\d\d-\d)\)"
+    r"|\(\d{1,3}-\d{1,3}\),? (?:at|vs?\.?|@|host|visit|face|trail|lead|play)s? (?=.{0,30}\d)"
+)
 _STOOD = words("are is was were went go are they're we're i'm he's she's")
 _AS_MUCH = words("further good full whole mere solid total few")  # "a good 10 km north"
 _AS_FAR = words("away ahead later late early earlier ago apart north south east west")
@@ -60,10 +63,17 @@ _SCORED = re.compile(
 )
 _BY = re.compile(rf"(?:\s?x\s?|×)({N})")
 _MAGNITUDE = re.compile(
-    r"\s?-?((?i:hundred|thousand|million|billion|trillion|quadrillion|mln|bln)|bn|mn|tn)(?!\w)|([kKMBT])(?!\w)"
+    r"\s?-?((?i:hundred|thousand|million|billion|trillion|quadrillion|mln|bln|trn)|bn|mn|tn)(?!\w)|([kKMBT])(?!\w)"
 )
 _MAGNITUDES = {
-    **{"bn": "billion", "mn": "million", "tn": "trillion", "mln": "million", "bln": "billion"},
+    **{
+        "bn": "billion",
+        "mn": "million",
+        "tn": "trillion",
+        "trn": "trillion",
+        "mln": "million",
+        "bln": "billion",
+    },
     **{"k": "thousand", "K": "thousand", "M": "million", "B": "billion", "T": "trillion"},
 }
 _CODES_AFTER = "|".join(code for code in tables.CURRENCY_CODES if code.isupper() and code != "TRY")
@@ -80,7 +90,7 @@ _NO_MODEL = words("AD BC CE BCE ISO US UK EU UN AND OR THE OF TO IN FY")
 _VERSIONED = words("version python release ubuntu django kernel golang php")
 _COMPARED = words("≥ ≤ >= <= > < == = ~")
 _LETTERS_FOLLOW = re.compile(r"-(?:[A-Z]{1,5}|0\d{2,5})(?![\w'])")  # "4471-BLK", "2024-0117"
-_NUMBERED = words("# no number case docket room rm suite ste office")  # "Rm. 2-117"
+_NUMBERED = words("# no number ord ordinance case docket room rm suite ste office")  # "Rm. 2-117"
 NORMS = words("iso iec en din bs ieee ansi astm ul nfpa fips")  # "FIPS 140-2"
 _OF_HTTP = re.compile(r"\s(?:Not Found|Forbidden|Unauthorized|Bad (?:Request|Gateway)|error\b)")
 _ON_ROADS = words("on off take takes took taking via")
@@ -305,12 +315,12 @@ def _plain_number(cursor: Cursor, number: str, end: int, is_counted: bool) -> st
         return say.short(number)
     is_paired = (
         len(number) in (3, 4)
+        and not is_counted
         and number[0] != "0"
         and not number.endswith("000" if len(number) == 4 else "00")
     )
     if is_paired and (
-        _is_behind_letters(cursor)
-        or (not is_counted and len(number) == 4 and _LETTERS_FOLLOW.match(cursor.text, end))
+        _is_behind_letters(cursor) or (len(number) == 4 and _LETTERS_FOLLOW.match(cursor.text, end))
     ):
         return say.short(number)
     return say.integer(number)
@@ -363,6 +373,8 @@ def _is_model(cursor: Cursor, end: int) -> bool:
 def _is_behind_letters(cursor: Cursor) -> bool:
     """Whether a hyphen ties the number to letters: "F-150", "AX-4471"."""
     before = cursor.previous
+    if cursor.text[max(cursor.at - 1, 0)] == "/" and cursor.text[max(cursor.at - 2, 0)].isupper():
+        return True  # "HX/40-22"
     return before[-1:] == "-" and (before[0].isupper() or any(c.isdigit() for c in before))
 
 

@@ -215,8 +215,8 @@ def _said_roman(cursor: Cursor, base: str, number: int, end: int) -> str:
             return "one"
         is_number = not following[:1].islower() or following in _AFTER_NUMERAL_I
         return "one" if key in NUMBERED and is_number else ""
-    if base in ("C", "D", "L", "M") and key not in _IN_HUNDREDS:
-        return ""  # "Appendix C", "Part D"
+    if base in ("D", "M") or (base in ("C", "L") and key not in _IN_HUNDREDS):
+        return ""  # "Appendix C", "Chapter D"
     if key in NUMBERED and (base.isupper() or (len(base) > 1 and key in _ALSO_IN_SMALL)):
         return say.cardinal(number)
     if before in ("-", "–") and say.roman(cursor.earlier.upper()) is not None:  # "pp. xii–xiv"

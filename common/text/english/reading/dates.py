@@ -33,8 +33,9 @@ _BEFORE_MONTH = words("""on in by of since until till from before after to the a
 _NO_WORDS = words("tue tues weds thu thur thurs")  # days in small letters too
 _DAYS_TOO = words("mon wed sat sun tu th")  # in capitals they are names and words as well
 _ZONES = words("ET CT MT PT EST EDT CST CDT MST MDT PST PDT GMT BST")
-_ON = words("thru through since on next last every each until till by closed open")
+_ON = words("til thru through since on next last every each until till by closed open")
 _DAYTIMES = words("night morning afternoon evening nights mornings afternoons evenings noon brunch nite")
+_AT_HOURS = re.compile(r"\s(?:by app|\d{1,2}\s(?:&|and)\s\d{1,2}\b)")  # "Sun 9 & 11"
 _OTHER_DAY = re.compile(r"(?:,\s|\s&\s|\sand\s|\sor\s)([A-Z][a-z]{1,4})\b")
 _SHORT_YEAR = re.compile(r"\s'\d\d(?!\w)")
 _MONTHS_ONLY = words("feb aug sept oct nov dec apr")
@@ -51,7 +52,7 @@ _BEFORE_SECONDS = _FOR_SECONDS | words("""is was to than about only by at of lea
 # Before a day in digits, in small letters: "on 3/14", "Tues. 3/14", "due: 3/14", "12/23 through 1/2".
 BEFORE_DAYS = (
     r"\b(?:on|by|until|since|before|after|thru|til|till|eta|ends?|ending|begins|begun|starts|closes|closed|opens|valid"
-    r"|arrives|arriving|leaves|leaving|departs|departing|moved\sto|rescheduled\sto|postponed\sto|back|date|paid|dep|arr|lv|ret|edd|lmp|dob|dated|dtd|due|starting|beginning|effective|shipped|filed|arrived|delivered|mailed"
+    r"|arrives|arriving|started|leaves|leaving|departs|departing|moved\sto|rescheduled\sto|postponed\sto|back|date|paid|dep|arr|lv|ret|edd|lmp|dob|dated|dtd|due|starting|beginning|effective|shipped|filed|arrived|delivered|mailed"
     rf"|expires|issued|signed|exam|meeting|games?|classes|(?:mon|tues|wednes|thurs|fri|satur|sun)day|{_WEEKDAY})\.?,?\s"
     r"|(?:\d\s?[ap]\.?m\.?|\bnoon|\bmidnight|\d:\d\d|\b[ecmp][sd]?t)\s|\b(?:due|date|when|starts?|ends?|deadline):\s|\b(?:updated?|edit(?:ed)?|posted|revised|effective|news)\s\("
     r"|\b(?:week|wk\.?|night|morning|evening|as|day|call|letter|e?-?mail|memo|notice|minutes|min\.|mins)\sof\s|\d{1,2}/(?:1[3-57-9]|2\d|3[01])\s(?:to|thru|through)\s"
@@ -215,6 +216,8 @@ def _is_day_named(cursor: Cursor, end: int) -> bool:
     is_last = (
         cursor.behind_word == "." and cursor.previous[-1:].isalnum() and cursor.previous.lower() != "the"
     )
+    if _AT_HOURS.match(cursor.text, end):
+        return True
     if cursor.word in ("Sat", "Wed") and (cursor.previous.islower() or is_last):
         return True
     is_timed = cursor.previous[:1].isdecimal() and cursor.previous.lower().rstrip(".").endswith(("m", "t"))
@@ -267,6 +270,8 @@ def decade(cursor: Cursor, m: re.Match) -> str:
         return f"{say.year(int(m[5]))} to {say.decade(int(m[6]))}"
     if m[4]:
         return "" if are_seconds(cursor, m.end()) else say.decade(int(m[4]))
+    if m[2] and int(m[2]) > 2100:  # "3600s"
+        return ""
     if m[2] and len(m[2]) == 2 and not m[3] and are_seconds(cursor, m.end()):
         return ""
     if m[1]:

@@ -35,7 +35,10 @@ _BEFORE_TO = words("""able back come easy glad go going good got hard happy have
 _ITS = words("the my your ur")
 _OBJECTS = words("me u us him her them")
 _ASKING = words("want wants wanted need needs ask asked tell told remind help allow like")
-_BEHIND_SOUND = words("""u ur me my your be bed b c do get go have hear know leave say see sleep talk work""")
+_BEHIND_SOUND = words("""u ur me my your be bed b buy c come do eat get go have hear help know leave
+    make meet play say see sleep stay take talk try watch work""")
+_TOO = re.compile(r"\s(?:many|late|soon|early|bad)(?=\s?(?:$|[.,!?;)]|(?:to|for|and|but|now|u|i)\b))")
+_FOR_THESE = words("sale rent real life ever fun")
 _DAYS = frozenset((*tables.WEEKDAYS, *(day.lower() for day in tables.WEEKDAYS.values())))
 _BEFORE_FOR = words(
     "good thx thanks thank ready wait waiting luv nice ok okay time perfect all much tix tickets"
@@ -46,6 +49,9 @@ _CODES = words("""section sec article art rule clause cl paragraph para § §§ 
     s ss r reg""")
 _PORTS = words("""80 443 3000 3001 3306 4000 4200 5000 5173 5432 6379 8000 8001 8080 8081 8443 8888 9000
     9090 27017""")
+_OF_DEGREES = re.compile(
+    r"\b(?:B\.?A|M\.?A|B\.?Sc|M\.?Sc|LLB|[Hh]ons|degree|graduate[ds]?|univers)\b", re.IGNORECASE
+)
 _HEIGHT = r"(\d{1,3})\s?['′](?:\s?-?\s?)(\d{1,2}(?:\.\d)?)\s?(?:\"|″|'')"
 _DECIMAL_COMMA = re.compile(r"(\d{1,3}),(\d{1,2})(?!\d|,\d)(?:\s(million|billion)\b)?")
 _YEAR_OF_BOOK = re.compile(r"1[89]\d\d|20[0-3]\d")
@@ -73,7 +79,7 @@ def cited(cursor: Cursor, m: re.Match) -> str:
 def ratio(cursor: Cursor, m: re.Match) -> str:
     """16:9, 1:2:3."""
     before = cursor.text[max(cursor.at - 2, 0) : cursor.at]
-    if before[1:] == ":" and before[0].isalpha() and m[1].isdecimal() and not m[3]:  # "process:95:5"
+    if before[1:] == ":" and before[0].islower() and m[1].isdecimal() and not m[3]:  # "process:95:5"
         return f"line {say.integer(m[1])}, column {say.integer(m[2])}"
     if _OF_NORMS.search(cursor.text, max(cursor.at - 12, 0), cursor.at):  # "ISO 9001:2015"
         return f"{say.decimal(m[1])}, {say.year(int(m[2]))}"
@@ -81,17 +87,19 @@ def ratio(cursor: Cursor, m: re.Match) -> str:
         return f"{say.short(m[1])} colon {say.short(m[2])}"
     if _YEAR_OF_BOOK.fullmatch(m[1]) and len(m[2]) < 4 and not m[3]:  # "(Boas 1911:26)"
         return f"{say.year(int(m[1]))}, {say.integer(m[2])}"
+    if m[0] in ("2:1", "2:2") and cursor.is_near(_OF_DEGREES):  # of a British university
+        return f"two {say.integer(m[2])}"
     said = f"{say.decimal(m[1])} to {say.integer(m[2])}"
     return f"{said} to {say.integer(m[3])}" if m[3] else said
 
 
-@form(r"(7[0-8]7)(?:-(\d{1,3})(s?)|(?=\s(?:MAX|Max|jet|aircraft|airliner|Dreamliner)))(?![\w-])")
+@form(r"(7[0-8]7)(?:-(\d{1,3})(s?|ER|LR)|(?=\s(?:MAX|Max|jet|aircraft|airliner|Dreamliner)))(?![\w-])")
 def airliner(cursor: Cursor, m: re.Match) -> str:
     """Boeing 737-800, 747-8, 737 MAX."""
     if not m[2]:
         return say.short(m[1])
     is_named = len(m[2]) == 1 or m[2].endswith("00") or cursor.previous.startswith("Boeing")
-    number = say.plural(say.short(m[2])) if m[3] else say.short(m[2])
+    number = say.plural(say.short(m[2])) if m[3] == "s" else f"{say.short(m[2])} {m[3]}".rstrip()
     return f"{say.short(m[1])} {number}" if is_named else ""
 
 
@@ -228,7 +236,7 @@ def feet(cursor: Cursor, m: re.Match) -> str:
 def degrees(cursor: Cursor, m: re.Match) -> str:
     """40°26′46″N."""
     spoken = f"{_counted(m[1], 'degree')} {_counted(m[2].lstrip('0') or '0', 'minute')}"
-    spoken += f" {_counted(m[3], 'second')}" if m[3] else ""
+    spoken += f" {_counted(m[3].lstrip('0') or '0', 'second')}" if m[3] else ""
     return spoken + {"N": " north", "S": " south", "E": " east", "W": " west"}.get(m[4] or "", "")
 
 
@@ -344,6 +352,12 @@ def weather_code(cursor: Cursor, m: re.Match) -> str:
     return say.digits(m[0]) if re.fullmatch(r"\w{5,8}KT", cursor.previous) else ""
 
 
+@form(r"(\d{3})/(\d\d)\s?Z?R\s?(\d\d)(?!\w)")
+def tire(cursor: Cursor, m: re.Match) -> str:
+    """225/45R17."""
+    return f"{say.short(m[1])} {say.short(m[2])} R {say.short(m[3])}"
+
+
 @form(r"0x([\dA-Fa-f]{2,16})(?!\w)")
 def hexadecimal(cursor: Cursor, m: re.Match) -> str:
     """0x80070005."""
@@ -366,6 +380,10 @@ def sound(cursor: Cursor, m: re.Match) -> str:
         return word
     if m[1] == "2" and before in _OBJECTS and cursor.earlier.lower() in _ASKING and following[-1] != "s":
         return word
+    if m[1] == "2" and (following == "much" or _TOO.match(cursor.text, m.end())):
+        return "too"
+    if m[1] == "4" and following in _FOR_THESE and before not in PREPOSITIONS:
+        return "for"
     known = _BEFORE_TO if m[1] == "2" else _BEFORE_FOR
     is_behind = (
         following in _BEHIND_SOUND or following.lower() in _DAYS or (word, following) == ("for", "the")
@@ -469,6 +487,7 @@ NUMBERS: tuple[Rule, ...] = (
         european_number,
         decimal_comma,
         slashed_numbers,
+        tire,
         days_with_months,
         aged,
         sound,

@@ -23,7 +23,7 @@ _SHORT_FRACTION = re.compile(r"(\d{1,6})?\s?([½¼¾⅓⅔⅕⅖⅗⅘⅙⅚⅛�
 _TO_FRACTION = re.compile(r"(\d{1,3})\s?[-–]\s?(?=\d{0,3}\s?[½¼¾⅓⅔⅛])")
 _SECONDS = re.compile(r"\s?s(?:ecs?)?(?!\w)")
 _SIZES = words("thick wide long deep high tall by of x in and")
-_HALVED = re.compile(r"(?<=½)[\s-](?:price|dozen|time|marathon|way|off|mast)\b")
+_HALVED = re.compile(r"(?<=½)[\s-](?:price|dozen|time|marathon|way|off|mast|term|day)\b")
 _FEET = re.compile(r"['′](?![\w'])")
 _THREAD = re.compile(
     r'"?-(\d\d)(?=\s?(?:UN[A-Z]*|NC|NF|bolts?|screws?|nuts?|studs?|threads?|hex|cap|tap|x\s|×)\b)'
@@ -47,7 +47,7 @@ _RATED = (
     r"(?:(?:it|this|that|them|him|her)\s)?|:\s?"
 )
 _PAGES = (
-    r"\b(?:stop|lap|page|p|slide|part|step|item|question|track|disc|photo|image|frame|retry|attempt|try|ep|thread|test|day"
+    r"\b(?:stop|lap|page|p|slide|part|step|item|question|track|disc|photo|pic|picture|image|frame|retry|attempt|try|ep|thread|test|day"
     r"|week|lesson|chapter|episode|round|level|batch|epoch|stage|phase|shard|chunk|box)\.?\s"
 )
 _MUSIC = r"[♩♪𝅘𝅥]|\b[A-G][#♯♭b]?\s(?:minor|major)\b|\bkey of [A-G]|\btime signature\b"
@@ -78,12 +78,18 @@ def _is_quartered(bottom: int) -> bool:
 
 # The first that fits counts.
 _CASES = (
-    _Case("", "1/2", r"\s(?:price|dozen|time|marathon|way|off|mast)\b|-(?:price|off|time)\b", "half"),
+    _Case(
+        "", "1/2", r"\s(?:price|dozen|time|marathon|way|off|mast|term|day)\b|-(?:price|off|time)\b", "half"
+    ),
     _Case("", "24/7", "", "twenty-four seven"),
+    _Case("", "", r"\s[A-Z][a-z]+\s(?:Rd|St|Ave|Road|Street|Avenue)\b", _SLASH),  # flats: "3/1 Ferry Rd"
+    _Case("", r"20/\d\d0?", "", _PAIR, around=r"\b(?:[Vv]ision|[Aa]cuity|O[DSU]|eyes?)\b"),
     _Case(r"\b(?:rwys?\.?|runways?)\s", "", "", "{codes}"),
     _Case("", "9/11|20/20", "", _PAIR),
     _Case(BEFORE_DAYS, "", "", _DATE),
+    _Case(_PAGES, "", r"(?!\sof\b)", _OF),
     _Case("", "7/11", "", _PAIR),
+    _Case("", "", r"\s?°", _PAIR, lambda top, bottom: bottom > 16),  # "gas 6/200°C"
     _Case("", "", r"\snet\s\d", _PAIR),
     _Case("", "", r"\s(?:@|at)\s\d|:\s[a-z]", _DATE),
     _Case(r"\bthe\s", "", _EVENTS, _DATE),
@@ -103,7 +109,6 @@ _CASES = (
     _Case(r"\b(?:grades?|phase|class|type|category|years|windows|win|ios|android|debian)\s", "", "", _SLASH),
     # "1/5 Why I left", one of several posts
     _Case(r"\A", "1/(?:[5679]|10)", r"(?![^\w\s]?$|\s?[-–:=+×a-z,;.*%\"'″])", _OF),
-    _Case(_PAGES, "", r"(?!\sof\b)", _OF),
     _Case(_PAGES, "", "", _OF, lambda top, bottom: bottom not in (2, 3, 4, 8, 16)),
     _Case(r"\(", "", r"\)", _OF, lambda top, bottom: top <= bottom < 13 and bottom not in (2, 3, 4, 8)),
     _Case("", "", "", "{short} for {1}", lambda top, bottom: top > 30 and bottom <= 10, _CRICKET),
@@ -113,7 +118,7 @@ _CASES = (
     _Case(r"\A", "[1-9]/10", r"[,.!:;]|\s[-–]\s", _OUT_OF),
     _Case(_RATED, "", "", _OUT_OF, lambda top, bottom: _is_score(top, bottom)),
     _Case("", "", r"\s(?:people|times|would)\b", _OUT_OF, lambda top, bottom: _is_score(top, bottom)),
-    _Case(_NO_NOUN, "[4-9]/10", r"(?!\s(?:of|mi|mile|inch)\b)", _OUT_OF),
+    _Case(rf"{_NO_NOUN}|,\s", "[4-9]/10", r"(?!\s(?:of|mi|mile|inch)\b)", _OUT_OF),
     # "cleared 6/3"
     _Case(
         r"(?<!\w)(?!scored|rated)[a-z]{2,}ed\s",
@@ -128,6 +133,14 @@ _CASES = (
     _Case("", "", "", _PAIR, lambda top, bottom: top + bottom == 100),
     _Case("", "", _NOUN, _PAIR, lambda top, bottom: top > bottom > 1),  # "16/2 wire"
     _Case("", ".*/60", r"\s?Hz\b", _PAIR),
+    # "we fly out 29/8"
+    _Case(
+        r"(?!(?:at|is|of|by|times|about|was)\s)(?<![a-z'])[a-z']+\s",
+        "",
+        rf"(?!{_AMOUNT})",
+        _DATE,
+        lambda top, bottom: 31 >= top > 12 >= bottom and top % bottom > 0 and (top, bottom) != (22, 7),
+    ),
     # "closes 9/2", "available 8/1": no fraction is written so
     _Case(
         r"[,:;.(]\s?|\b[a-z]+\s",

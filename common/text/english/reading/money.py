@@ -14,11 +14,18 @@ from melforge.common.text.english.word_parts import words
 
 _EURO_COMMA = re.compile(r"(\d{1,3}(?:\.\d{3}){0,4}),(\d{2})(?!\d|,\d)")
 _MAGNITUDE = re.compile(
-    r"\s?-?((?i:hundred|thousand|million|billion|trillion|quadrillion|lakh|crore|mln|bln)|bn|Bn|BN|mn|tn|mm|MM|mil)(?!\w)"
+    r"\s?-?((?i:hundred|thousand|million|billion|trillion|quadrillion|lakh|crore|mln|bln|trn)|bn|Bn|BN|mn|tn|mm|MM|mil)(?!\w)"
     r"|\s?([kKmMbBtT])(?!\w|')"
 )
 _MAGNITUDES = {
-    **{"bn": "billion", "mn": "million", "tn": "trillion", "mln": "million", "bln": "billion"},
+    **{
+        "bn": "billion",
+        "mn": "million",
+        "tn": "trillion",
+        "trn": "trillion",
+        "mln": "million",
+        "bln": "billion",
+    },
     **{"mm": "million", "mil": "million", "k": "thousand", "m": "million", "b": "billion", "t": "trillion"},
 }
 _JOINT = re.compile(r"(?:\s?[-–]\s?|—)([$£€¥₹]?)(?=\.?\d)")

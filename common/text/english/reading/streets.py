@@ -172,7 +172,7 @@ def street(cursor: Cursor) -> Reading | None:
 def designator(cursor: Cursor) -> Reading | None:
     """Apt 4B, Ste. 210, Hwy 101, Bldg 5: before a number."""
     name = DESIGNATORS.get(cursor.word.lower())
-    is_small = name == "Floor" and cursor.behind_word == "."  # "3rd fl."
+    is_small = name == "Floor" and (cursor.behind_word == "." or cursor.word == "flr")  # "3rd fl."
     if not name or not (cursor.word[0].isupper() or is_small):
         return None
     end = cursor.word_end + (cursor.behind_word == ".")
@@ -229,7 +229,11 @@ def state(cursor: Cursor) -> Reading | None:
     """Denver, CO 80202; Portland, OR in spring."""
     word = cursor.word
     is_behind_comma = cursor.previous == "," and cursor.earlier[:1].isupper() and not cursor.earlier.isupper()
-    if is_behind_comma and cursor.behind_word == "." and word in tables.STATES_WITH_STOP:
+    if cursor.behind_word == "." and word in tables.STATES_WITH_STOP:
+        following = cursor.next(cursor.word_end + 1)
+        is_place = cursor.previous in ("from", "in", "near") and (following.islower() or following == ",")
+        if not (is_behind_comma or is_place):
+            return None
         return Reading(
             tables.STATES_WITH_STOP[word] + cursor.last_stop(cursor.word_end + 1), cursor.word_end + 1
         )

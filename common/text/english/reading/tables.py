@@ -54,13 +54,13 @@ _UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm 
     kilodalton; pct: percent; cts: cent; sqft: square foot; sqm: square meter; Mbit: megabit; kbit:
     kilobit; Gbit: gigabit; Sv: sievert; mSv: millisievert; µSv μSv: microsievert; cwt: hundredweight;
     doz.: dozen; nts. nt.: night; pk.: pack; pr.: pair; mt: metric ton; mK: millikelvin; µK: microkelvin; GAL:
-    gallon; reb rebs: rebound; ast: assist; bd: bed; ba: bath; BR: bedroom; ov: over; wkt wkts: wicket;
+    gallon; reb rebs: rebound; ast asts: assist; bd: bed; ba: bath; BR: bedroom; ov: over; wkt wkts: wicket;
     mag: magnitude; ppg: point per
     game; rpg: rebound per game; apg: assist per game; dm: decimeter; mEq:
     milliequivalent; kVA: kilovolt-amp; VA: volt-amp; bp: base pair;
     ga.: gauge; spd.: speed; kbp: kilobase pair; Mbp: megabase pair; sf: square foot; dBm:
     decibel-milliwatt; Å Å: angstrom; sh.:
-    share""")
+    share; kyr: thousand year; Myr: million year; Gyr: billion year; Mly: million light-year""")
 UNITS = {unit.rstrip("."): name for unit, name in _UNITS.items()}
 STOPPED_UNITS = frozenset(unit[:-1] for unit in _UNITS if unit[-1] == ".")
 # Written otherwise than is correct, mostly in other capitals.
@@ -68,7 +68,7 @@ LIKE_UNITS = _pairs("""Pct PCT: pct; KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm
     mL; MG: mg; LB LBS Lbs: lb; OZ Oz: oz; FT: ft; YD YDS: yd; KMH Kmh: kmh; KPH: kph; MPH Mph: mph; PSI:
     psi; HR HRS Hrs: hr; MIN MINS: min; SEC SECS: s; HZ hz: Hz; KHZ khz Khz: kHz; MHZ mhz Mhz: MHz; GHZ
     ghz Ghz: GHz; mb: MB; gb Gig: GB; tb: TB; mbps MBPS: Mbps; BA: ba; BD: bd; gbps
-    SF: sf; GBPS: Gbps; KBPS: kbps; kw KW: kW;
+    SF: sf; GBPS: Gbps; KBPS: kbps; kw KW: kW; µl μl: µL;
     kwh KWH Kwh: kWh; mw: MW; db: dB; v: V; w: W; mah MAH: mAh; gms gm: g; ltr ltrs: L; mtr mtrs: m; MI:
     mi; gals: gal; qts: qt; TBSP Tbsp: tbsp; Tbs TBS: tbs; TSP: tsp; PPM: ppm; KCAL: kcal; CC: cc""")
 # What something happens or is paid per, behind a slash.
@@ -76,7 +76,7 @@ PERIODS = words("s mi km sec min hr hour day wk week mo month yr year")
 PER_ONLY = _pairs("""d: day; nt: night; y: year; pp: person; p: person;
     u: unit; sh: share; cs: case; grp: group; qtr: quarter""")
 # These stand for a unit only where they touch the number ("5in"): apart from it they are words or letters.
-TOUCHING_UNITS = words("Ki Mi Gi Ti BA BD in t au AU MP IU mo v w CC mw MI")
+TOUCHING_UNITS = words("us Ki Mi Gi Ti BA BD in t au AU MP IU mo v w CC mw MI")
 PLURALS = {
     **{
         "percent": "percent",
@@ -240,27 +240,27 @@ _ABBREVIATIONS = _pairs("""pk: Park; dr+: Doctor; st: Saint; req: required; sm: 
     headquarters; lgth: length; mktg: marketing; pwr: power; whs: warehouse; hdlg: handling; rgn: region;
     cmpd: compound; brdg: bridge; grp: group; amts: amounts""")
 # Cut short without a full stop too; none of them is a word, and most have no vowel to be said by.
-_SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: accounts; pks: packs;
-    rgds: regards; cnr: corner;
-    amt: amount; appt:
-    appointment; appts: appointments; approx+: approximately; asst+: assistant; bldg: building; bldgs:
-    buildings; blvd: Boulevard; dept: department; depts: departments; govt: government; intl:
-    international; mgmt: management; mgr+: manager; msg: message; msgs: messages; mtg: meeting; natl:
-    national; pkg: package; pkgs: packages; qty: quantity; rcvd: received; sgt+: Sergeant; wk: week; wks:
-    weeks; yr: year; yrs: years; hrs: hours; mins: minutes; secs: seconds; lbs: pounds; tbsp: tablespoon;
-    tsp: teaspoon; qtr: quarter; mth: month; mths: months; tkt: ticket; tkts: tickets; govts: governments;
-    vs+: versus; wkly: weekly; yrly: yearly; abt: about; stn: station; ea: each; ctrl:
-    control; cmd: command; flt: flight; flts: flights; dbl: double; mkt: market; chk: check; wknd:
-    weekend; wknds: weekends; mtn: mountain; mtns: mountains; bdrm: bedroom; bdrms: bedrooms; bsmt:
-    basement; pwd: password; reqd: required; rqd: required; rdbt: roundabout; sngl: single; hdwd:
-    hardwood; dlx: deluxe; rpt: report; rpts: reports; jct: junction; blks: blocks; wkends: weekends; lg:
-    large; bkfst: breakfast; sgl: single; pts: points; mph: miles per hour; kph: kilometers per hour; pmt:
-    payment; pmts: payments; pymt: payment; ofc: office; adptr: adapter; lrg: large; txn: transaction;
-    txns: transactions; batts: batteries; dtd: dated; rvw: review; chg: charge; pd: paid; stmt: statement;
-    rcpt: receipt; hx: history; sx: symptoms; abx: antibiotics; rwy: runway; rwys: runways; twy: taxiway;
-    apch: approach; acft: aircraft; tstms: thunderstorms; tstm: thunderstorm; pcpn: precipitation; cpn:
-    coupon; shs: shares; addr: address; attd: attached; trlr: trailer; hdwr: hardware; vlv: valve; bldr:
-    builder; pkts: packets; ctn: carton; ctns: cartons""")
+_SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; pks: packs; rgds: regards; cnr:
+    corner; amt: amount; appt: appointment; approx+: approximately; asst+: assistant; bldg: building; blvd:
+    Boulevard; dept: department; govt: government; intl: international; mgmt: management; mgr+: manager;
+    msg: message; mtg: meeting; natl: national; pkg: package; qty: quantity; rcvd: received; sgt+: Sergeant;
+    wk: week; wkday: weekday; yr: year; hrs: hours; mins: minutes; secs: seconds; lbs: pounds; tbsp:
+    tablespoon;
+    tsp: teaspoon; qtr: quarter; mth: month; tkt: ticket; vs+: versus; wkly: weekly; yrly: yearly; abt:
+    about; stn: station; ea: each; ctrl: control; cmd: command; flt: flight; dbl: double; mkt: market; chk:
+    check; wknd: weekend; mtn: mountain; bdrm: bedroom; bsmt: basement; pwd: password; reqd: required; rqd:
+    required; rdbt: roundabout; sngl: single; hdwd: hardwood; dlx: deluxe; rpt: report; jct: junction; blks:
+    blocks; wkends: weekends; lg: large; bkfst: breakfast; sgl: single; pts: points; mph: miles per hour;
+    kph: kilometers per hour; pmt: payment; pymt: payment; ofc: office; adptr: adapter; lrg: large; txn:
+    transaction; batts: batteries; dtd: dated; rvw: review; chg: charge; pd: paid; stmt: statement; rcpt:
+    receipt; hx: history; sx: symptoms; abx: antibiotics; rwy: runway; twy: taxiway; apch: approach; acft:
+    aircraft; tstm: thunderstorm; pcpn: precipitation; cpn: coupon; shs: shares; addr: address; attd:
+    attached; trlr: trailer; hdwr: hardware; vlv: valve; bldr: builder; pkts: packets; ctn: carton""")
+_SHORT_FORMS |= {
+    f"{key.rstrip('+')}s": f"{name[:-1]}ies" if name[-1] == "y" and name[-2] != "a" else f"{name}s"
+    for key, name in _SHORT_FORMS.items()
+    if key.rstrip("+")[-1] != "s"
+} | _SHORT_FORMS
 # ... and in messages, never with one.
 IN_MESSAGES = _pairs("""bday: birthday; pls plz: please; ppl: people; thx thnx: thanks; tmrw tmw:
     tomorrow; tonite: tonight; txt: text; txts: texts; tix: tickets; sry: sorry; btwn: between; hmwk:
@@ -271,7 +271,7 @@ IN_MESSAGES = _pairs("""bday: birthday; pls plz: please; ppl: people; thx thnx: 
     yours; srsly: seriously""")
 # With an apostrophe for what is left out.
 SHORTENED = _pairs("""gov't: government; gov'ts: governments; int'l: international; nat'l: national;
-    dep't: department; ass'n: association; cont'd: continued; req'd: required;
+    dep't: department; ass'n: association; cont'd: continued; req'd: required; dx'd: diagnosed;
     exp'd: experienced; appr'd: approved; rec'd:
     received; sec'y: secretary; reg'n: regulation; p'ship: partnership; s'holder: shareholder; soc'y:
     society; ass't: assistant; b'day: birthday; b'days: birthdays; add'l: additional; m'f'g: manufacturing;
@@ -279,7 +279,8 @@ SHORTENED = _pairs("""gov't: government; gov'ts: governments; int'l: internation
 # With a slash for what is left out.
 SLASHED = _pairs("""w/o: without; w/: with; c/o: care of; n/a: NA; y/o: year old; r/t: round trip;
     w/out: without;
-    w/in: within; w/e: week ending; w/c: week commencing; b/c: because; b/w: between; a/k/a: also known as;
+    w/in: within; w/e: whatever; a/c: A C; d/g: double glazing; o/s: O S; w/c: week commencing; b/c:
+    because; b/w: between; a/k/a: also known as;
     d/b/a: doing business as; f/k/a: formerly known as; w/v: weight by volume; w/w: weight by weight;
     v/v: volume by volume; r/o: rule out; w/u: workup; d/t: due to; c/w: consistent with; s/s: signs and
     symptoms; f/u: follow up; d/c: discontinue; h/o: history of; s/p: status post; y/y: year over year;
@@ -484,6 +485,6 @@ TOP_LEVEL_DOMAINS = words("""com org net edu gov mil int io ai co uk de fr eu ca
 HIDDEN_FILES = words("""env gitignore bashrc bash_profile zshrc profile htaccess npmrc gitattributes vimrc
     netrc ssh git""")
 FILE_ENDINGS = words("""txt pdf doc docx xls xlsx ppt pptx csv tsv json yaml yml xml html htm css js ts py
-    rs go java cpp hpp c h sh bat exe dll so zip gz tar rar png jpg jpeg gif svg bmp mp3 mp4 wav flac ogg
+    conf rs go java cpp hpp c h sh bat exe dll so zip gz tar rar png jpg jpeg gif svg bmp mp3 mp4 wav flac ogg
     avi mkv mov md rst log ini cfg toml onnx pt pth safetensors ipynb sql db bin iso dmg apk php rb kt
     swift scss jsx tsx lua lock""")

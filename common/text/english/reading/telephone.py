@@ -27,7 +27,7 @@ _CALLS = words("call calls caller callers operator operators dispatcher dispatch
 _CODES = words("""isbn issn pmid oclc ssn pin passcode password cvv cvc otp ext extension zip postcode upc
     ean cpt npi ndc vin imei squawk arxiv p/n s/n""")
 _CODED = _CODES | words(
-    "code account routing serial order tracking reference confirmation id member policy ref "
+    "code account a/c routing serial order tracking reference confirmation id member policy ref "
     "invoice claim booking"
 )
 _OTHER_CODES = words("error status exit response return tax penal civil criminal building http")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading.cursor import Cursor, Rule, form
-from melforge.common.text.english.reading.units import plural_unit
+from melforge.common.text.english.reading.units import COOKED, TIMED, plural_unit
 from melforge.common.text.english.word_parts import words
 
 _ZONE = r"(?:(?i:[ECMP][SD]T|GMT|UTC|BST|CES?T|JST|HST|(?:AK|AE|NZ)[SD]T)|IST|EES?T|SGT|MSK|[ECMP]T)(?!\w)"
@@ -19,10 +19,11 @@ _WHOLE = words("noon midnight midday")
 _TO_MINUTES = re.compile(r"\s?[-–]\s?(?:[1-9]|1[0-2]):(?!00)\d\d(?!\d|:)")
 _DEPARTS = re.compile(r"\b(?:leaves?|departs?|arrives?|starts?|begins?|kicks?\soff|meet|opens|ends)\sat\s$")
 _ANNOUNCED = re.compile(
-    r"\b(?:train|bus|ferry|coach|tram|doors|kick-?off|lunch|dinner|breakfast|meet|appointment|dentist|school|concert|gets?\sin)",
+    r"\b(?:train|bus|ferry|coach|tram|doors|kick-?off|lunch|dinner|breakfast|meet|appointment|dentist|school|concert|gets?\sin|open|entry|admission|orders|close)",
     re.IGNORECASE,
 )
-_BEFORE_HOUR = words("at by until till from before after around about open doors lunch dinner kick-off :")
+_BEFORE_HOUR = words("""at by until till from before after around about to open entry admission orders doors
+    lunch dinner kick-off : @""")
 _BEHIND_HOUR = re.compile(r"\s?(?:$|[,;!?)–-]|\.(?!\d)|(?:on|and|from|so|if|but|for|to|please)\b)")
 _TO_PLACE = re.compile(r"\s(?:from|to)\s[A-Z]")
 _RATIO = re.compile(r"\b(?:ratio|odds|scale|proportion|diluted|mixed)\b[^.!?]{0,12}$", re.IGNORECASE)
@@ -31,16 +32,9 @@ _TO_DOTTED_HALF = re.compile(r"\s?[-–]\s?\d{1,2}\.[0-5]\d\s?[AaPp]\.?\s?[Mm]\b
 _DAYTIME_FOLLOWS = re.compile(
     r"\s(?:tomorrow|tonight|sharp|(?:this|in\sthe)\s(?:morning|afternoon|evening))\b"
 )
-_TIMED = words(
-    """delayed mttr mtbf uptime downtime runtime took lasted prep preparation cook cooking time total duration
-    rest wait elapsed eta"""
-)
-_COOKED = re.compile(
-    r"\b(?:[Bb]ake|[Bb]roil|[Ss]immer|[Bb]oil|[Cc]ook|[Oo]ven|[Rr]oast|[Rr]est|[Cc]hill|[Pp]roof|[Ff]ry|[Mm]icrowave|[Ss]team)\b"
-)
 _LATE = words("late early delay left remaining")
 _WHILE = words("in every for after within")
-_LASTING = words("in for every after within x ×")
+_LASTING = words("in for every after within w/in x ×")
 _HOURS = re.compile(r"\d\s?(?:h|hrs?|s|secs?)\b")
 _SUBJECTS = words("the a I he she it we they his her my our ,")
 _EXPECTED = words("ETA ETD STA STD ATA ATD")
@@ -209,11 +203,11 @@ def since(cursor: Cursor, m: re.Match) -> str:
 def minutes(cursor: Cursor, m: re.Match) -> str:
     """2m 30s; Prep: 15m."""
     if not m[2]:
-        is_timed = cursor.previous.lower() in _TIMED or (
-            cursor.previous == ":" and cursor.earlier.lower() in _TIMED
+        is_timed = cursor.previous.lower() in TIMED or (
+            cursor.previous == ":" and cursor.earlier.lower() in TIMED
         )
         is_timed = is_timed or (cursor.previous in _WHILE and cursor.is_near(_HOURS))
-        is_timed = is_timed or cursor.next(m.end()) in _LATE or cursor.is_near(_COOKED)
+        is_timed = is_timed or cursor.next(m.end()) in _LATE or cursor.is_near(COOKED)
         return counted(int(m[1]), "minute") if is_timed else ""
     return f"{counted(int(m[1]), 'minute')} {counted(int(m[2]), 'second')}"
 
@@ -228,14 +222,20 @@ def hourly(cursor: Cursor, m: re.Match) -> str:
     return f"every {first}{counted(int(m[2] or m[1]), unit)}"
 
 
-@form(r"(\d{1,3})d\s?(\d{1,2})h(?:\s?(\d{1,2})m)?(?!\w)|(\d{1,3})\s?([dw])(?:\.(?=\s?[a-z])|(?![\w'-]))")
+@form(
+    r"(\d{1,3})([dw])\s?(\d{1,2})([hd])(?:\s?(\d{1,2})m)?(?!\w)"
+    r"|(?:(\d{1,3})[-–])?(\d{1,3})\s?([dw])(?:\.(?=\s?[a-z]|$)|(?![\w'-]))"
+)
 def days(cursor: Cursor, m: re.Match) -> str:
-    """3d 4h; for 10 d."""
-    if m[4]:
-        is_meant = cursor.previous.lower() in _LASTING or (m[5] == "d" and cursor.previous in ("@", "at"))
-        return counted(int(m[4]), PERIODS[m[5]]) if is_meant else ""
-    minutes_ = f" {counted(int(m[3]), 'minute')}" if m[3] else ""
-    return f"{counted(int(m[1]), 'day')} {counted(int(m[2]), 'hour')}{minutes_}"
+    """3d 4h; 38w4d; for 10 d."""
+    if m[1]:
+        minutes_ = f" {counted(int(m[5]), 'minute')}" if m[5] else ""
+        said = f"{counted(int(m[1]), PERIODS[m[2]])} {counted(int(m[3]), PERIODS[m[4]])}{minutes_}"
+        return "" if m[2] == m[4] else said
+    is_meant = cursor.previous.lower() in _LASTING or (m[8] == "d" and cursor.previous in ("@", "at"))
+    first = f"{say.cardinal(int(m[6]))} to " if m[6] else ""
+    stop = cursor.last_stop(m.end()) if m[0].endswith(".") else ""
+    return first + counted(int(m[7]), PERIODS[m[8]]) + stop if is_meant else ""
 
 
 @form(r"(\d{1,4})h\s?(\d{1,2})(?:m(?:ins?)?(?:\s?(\d{1,2})s(?:ecs?)?)?)?(?!\w)")

@@ -52,6 +52,7 @@ _DEGREE_SIGN = re.compile(
 )
 _INCHES = re.compile(r"\"|″|''")
 _FEET = re.compile(r"['′](?!(?!x\d)[\w'])")
+_OPENED = re.compile(r"(?<![\w.,!?\"])'(?=\S)")
 _KILO = re.compile(r" K(?![\w/·⋅])")
 _HEAT = re.compile(
     r"(?i)\b(?:cool|heat|temp|kelvin|superc|therm|melt|boil|noise|colou?r|white|light|bulb|LED|gas|star|T\w?\s?[=≈<>~]|at|to|below|above|near|of)"
@@ -65,7 +66,8 @@ _FOODS = words("""flour sugar butter milk water oil salt vanilla honey cream ric
 _OF_TYPE = re.compile(
     r"\s?pts?\.?(?=\s(?:font|type|text|bold|italics?|Arial|Times|Helvetica|Calibri|Courier|Garamond)\b)"
 )
-_POINTS = re.compile(r"-(pt|pg)s?(?![\w-]|\.\S)(?:\.(?=\s[a-z]))?")  # a 12-pt font, a 3-pt shot
+_POINTS = re.compile(r"-(pt|pg|dr)s?(?![\w-]|\.\S)(?:\.(?=\s[a-z]))?")  # a 12-pt font, a 4-dr sedan
+_OF_POINTS = {"pt": "-point", "pg": "-page", "dr": "-door"}
 _WITHOUT_STOP = re.compile(r"\s(c|C|T|t|pts?)\s(?=([a-z]{2,12})\b)")  # "3 T butter"
 _RECIPE_UNITS = {"c": "cup", "C": "cup", "T": "tablespoon", "t": "teaspoon", "pt": "pint", "pts": "pint"}
 _RECIPE_UNITS |= {"pkg": "package", "pkgs": "package"}
@@ -82,7 +84,7 @@ THINGS = words("""film lens camera monitor screen display tv television battery 
     socket outlet hose pipe bolt drill disk drive motor engine bulb adapter charger supply circuit wheel
     wheels tire tires bottle bag can jar tank pack radius run race sprint walk hike ride dash swim drive
     trip pizza blade knife laptop tablet thermometer caliber cannon mortar freestyle hurdles backstroke
-    apt apartment condo
+    apt apartment condo warranty lease loan contract guarantee mortgage
     breaststroke butterfly medley relay final individual read break nap delay warning wait stay interval
     intervals timeout countdown vial syringe ampule dose pill tablet capsule mug jug carton crate keg
     sachet container bucket sack rope chain ladder bottles
@@ -91,7 +93,10 @@ THINGS = words("""film lens camera monitor screen display tv television battery 
     USB LED SSD HDD HDMI GaN charging charge pump heater fridge backpack""")
 _BY_FOLLOWS = re.compile(r"\s?[x×]\s?\d+(?:\.\d+)?\s?[wdh]\b")
 _POSTCODE = re.compile(r"[A-Z]{1,2}\d{1,2}[A-Z]?")
-_COOKED = re.compile(r"\b(?:[Ss]immer|[Bb]ake|[Cc]hill|[Rr]oast|[Pp]roof|[Rr]est (?:the )?dough)\b")
+COOKED = re.compile(
+    r"\b(?:[Bb]ake|[Bb]roil|[Ss]immer|[Bb]oil|[Cc]ook|[Rr]oast|[Rr]est (?:the )?dough|[Cc]hill|[Pp]roof"
+    r"|[Ff]ry|[Mm]icrowave)\b"
+)
 _BEDROOMS = re.compile(r"\d\s?(?:BR|BD|bd|bed)")
 _BODY = words("arm leg knee hip shoulder ankle wrist hand foot eye ear lung side breast elbow")
 _LONG_THING = re.compile(
@@ -109,7 +114,8 @@ ROADS = words("I US SR CR FM Hwy Highway Route Rte Rt Interstate Road Exit")
 _LABEL = re.compile(r":\s|/(?:(?![KVANL])[A-Z]|9)(?!\w)")  # "H: 78 L: 61", "32-4 K/D", "9.4 K/9"
 _BEFORE_FEET = ("ft", "ft.", "foot", "feet", "'")
 _YEAR = re.compile(r"1[1-9]\d\d(?!\d)\s|20\d\d\s")
-_TIMED = words("prep cook total time bake duration runtime rest chill wait delay elapsed")
+TIMED = words("""delayed mttr mtbf uptime downtime runtime took lasted prep preparation cook cooking time
+    total duration rest wait elapsed eta bake chill delay""")
 _LOOK_BACK = 200  # characters in which an open quotation mark is looked for
 _PERIODS = words("""second minute hour day week month year night person item unit share dozen capita customer
     group household player team student employee user head cell animal""")
@@ -119,13 +125,15 @@ def unit_name(symbol: str) -> str | None:
     """The singular name of a unit's symbol, None where it is none: "km", "KM"."""
     if symbol[-1:] == "s" and len(symbol) > 2 and symbol[-2].isupper():  # "GBs"
         symbol = symbol[:-1]
+    if symbol[0] == "u" and symbol != "um":  # "10 uF"
+        return tables.UNITS.get(f"µ{symbol[1:]}")
     return tables.UNITS.get(symbol) or tables.UNITS.get(tables.LIKE_UNITS.get(symbol, ""))
 
 
 def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
     """The unit behind a number that ends at `end`: " miles" or "", and where it ends."""
     text = cursor.text
-    is_bare = text.startswith(" K", end) and "." not in text[cursor.at : end]
+    is_bare = text.startswith(" K", end) and not {".", ","} & {*text[cursor.at : end]}
     if is_bare and _KILO.match(text, end) and not cursor.is_near(_HEAT):
         return "", end  # "9 K followers"
     if match := _PERCENT.match(text, end):
@@ -171,7 +179,7 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
     if "." in text[cursor.at : end] and (match := _POINTS_OF_PERCENT.match(text, end)):  # "0.4 pp"
         return " percentage points", match.end()
     if match := _POINTS.match(text, end):
-        return "-point" if match[1] == "pt" else "-page", match.end()
+        return _OF_POINTS[match[1]], match.end()
     if (match := _WITHOUT_STOP.match(text, end)) and match[2] in _FOODS:
         name = _RECIPE_UNITS[match[1]]
         return f" {name if is_one else plural_unit(name)}", match.end() - 1
@@ -249,7 +257,7 @@ def _raised(name: str, power: str) -> str:
 def _said_by_neighbours(cursor: Cursor, match: re.Match, is_one: bool) -> str:
     """ "Prep: 15 m" is minutes, "43pc" percent, "25bps" basis points beside rates; "" for other units."""
     if match[3] == "m":
-        is_timed = (cursor.previous == ":" and cursor.earlier.lower() in _TIMED) or cursor.is_near(_COOKED)
+        is_timed = (cursor.previous == ":" and cursor.earlier.lower() in TIMED) or cursor.is_near(COOKED)
         return (" minute" if is_one else " minutes") if is_timed else ""
     if match[3] == "pc":
         return "" if match[1] or cursor.next(match.end()) in _OF_PIECES else " percent"
@@ -259,7 +267,8 @@ def _said_by_neighbours(cursor: Cursor, match: re.Match, is_one: bool) -> str:
     if match[3] == "bps":
         is_fast = match.start() - cursor.at > 3 or _OF_LINKS.search(around)
         return "" if is_fast else " basis points"
-    return " basis points" if "%" in around or _OF_RATES.search(around) else ""
+    points = "-basis point" if match[1] == "-" else " basis points"
+    return points if "%" in around or _OF_RATES.search(around) else ""
 
 
 def _is_unit(cursor: Cursor, match: re.Match) -> bool:
@@ -410,7 +419,7 @@ def _is_size(cursor: Cursor, mark: str) -> bool:
     """Whether a quotation mark behind a number means inches or feet: none is open."""
     start = max(cursor.at - _LOOK_BACK, 0)
     if mark == "'":
-        return cursor.text.rfind(" '", start, cursor.at) < 0 and not cursor.text.startswith("'", start)
+        return not _OPENED.search(cursor.text, start, cursor.at + 1)
     is_open = False
     at = cursor.text.find(mark, start, cursor.at)
     while at >= 0:  # behind a digit it means inches, or ends what is quoted

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from melforge.common.text.english.pronounce import is_known
 from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.abbreviations import (
@@ -45,7 +46,7 @@ from melforge.common.text.english.reading.streets import (
 from melforge.common.text.english.reading.telephone import code_parts, is_access_code
 from melforge.common.text.english.reading.times import PERIODS, counted, hourly
 from melforge.common.text.english.reading.units import plural_unit, unit_behind_per, unit_name
-from melforge.common.text.english.reading.word_classes import DETERMINERS
+from melforge.common.text.english.reading.word_classes import CLOSED, DETERMINERS, FINITE
 from melforge.common.text.english.word_parts import words
 
 RELEASE = r"(?:-?(alpha|beta|rc|dev|pre|preview|nightly|snapshot|stable|lts|RC|LTS)(?:([.-]?)(\d+))?)"
@@ -81,6 +82,7 @@ _CHANGED = _NOT_ORDINARY | _SHORT_FORMS.keys() | tables.SMALL_ACRONYMS | {"bce"}
 _OF_KEYS = words("major minor maj min clarinet trumpet instrument")
 _DIMENSIONS = words("L W H D Ø")
 _LENGTH_ENDS = ("'", '"', "′", "″")
+_SIZED = re.compile(r"^\d|^[A-Z]{1,2}\d{1,2}$")
 _SIZE_FOLLOWS = re.compile(r"\s?\d")
 _PERIODS = words("second minute hour day week month year person night")
 _RATED_BY = words("day week month year night hour minute person")
@@ -89,7 +91,7 @@ _NO_RATES = _RATED_BY | words("morning evening weekend noon date time quarter se
 _DIGIT_BEFORE = re.compile(r"\d")
 _DOSES = words("mg mcg g kg ng mL mmol mol IU min")
 _COUNTDOWN = words("minute minutes second seconds hour hours day days")
-_DAYS_FOLLOW = re.compile(r"\s\d{1,3}\s(?:days?|weeks?|wks?|months?)\b")
+_DAYS_FOLLOW = re.compile(r"\s\d{1,3}\s(?:days?|weeks?|wks?|months?|yrs?|years)\b")
 _POLES = {"N": "north", "S": "south", "E": "east", "W": "west"}
 _DEGREE = re.compile(r"([IViv]+)[°o]?(7?)")
 _ROMAN_ORDINAL = re.compile(r"([IVXLC]{1,6})(?:th|st|nd|rd)")
@@ -267,7 +269,8 @@ def in_notation(cursor: Cursor) -> Reading | None:
     """Chords, chess, years of about, TL;DR: what no ordinary word is followed by tells them."""
     behind = cursor.behind_word
     if behind.isdecimal() or behind == "#":
-        return chord(cursor) or chess_move(cursor) or circa(cursor) or hourly(cursor) or numbered(cursor)
+        rules = (chord, chess_move, circa, hourly, numbered, for_days)
+        return next((reading for rule in rules if (reading := rule(cursor))), None)
     if behind == "-" and cursor.word == "O":
         return chess_move(cursor)
     if behind in ("-", "–") and len(cursor.word) < 4:
@@ -289,6 +292,12 @@ def numbered(cursor: Cursor, m: re.Match) -> str:
 def aperture(cursor: Cursor, m: re.Match) -> str:
     """f/1.8."""
     return "" if cursor.touches_word or cursor.is_equation else f"F {say.decimal(m[1])}"
+
+
+@form(r"x\s?(\d{1,2})(?:(d)(?!\w)|(?=\s(?:days?|weeks?|wks?|months?|mos|hrs?|hours|yrs?|years)\b))")
+def for_days(cursor: Cursor, m: re.Match) -> str:
+    """Fever x2 days."""
+    return "" if cursor.touches_word else f"for {say.cardinal(int(m[1]))}{' days' * bool(m[2])}"
 
 
 @form(r"([A-Z]{1,3}|x)(\d{1,2}\.\d{1,2})(?![\w.])")
@@ -362,7 +371,11 @@ def plain_word(cursor: Cursor) -> Reading | None:
         if (
             is_rate
             or following == "capita"
-            or (following in tables.PERIODS and word.lower() not in tables.PERIODS | {"n"})
+            or (
+                following in tables.PERIODS
+                and (len(word) > 1 or word in "bB")
+                and word.lower() not in tables.PERIODS
+            )
         ):  # "req/s"
             return Reading(
                 f"{spoken} per {unit_name(following) or following}", end + 1 + len(following), left_out
@@ -485,7 +498,7 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
         return number
     is_plural = len(word) > 2 and word[-1] == "s" and word[:-1].isupper()  # "28 HRs"
     base = word.removesuffix("'s")
-    if base != word and (full := _SHORT_FORMS.get(base.lower())):  # "tmrw's"
+    if base != word and (full := "Doctor" if base == "Dr" else _SHORT_FORMS.get(base.lower())):  # "tmrw's"
         return f"{full}'s"
     full = "" if is_plural else _SHORT_FORMS.get(word.lower(), "")
     is_name = full and word.istitle() and cursor.previous[-1:].isalnum()  # "ask Urs Meier"
@@ -503,10 +516,12 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
         return "for"  # twice daily x 7 days
     if (
         word == "x"
-        and (cursor.previous[:1].isdecimal() or cursor.previous in _DIMENSIONS)
+        and (_SIZED.search(cursor.previous) or cursor.previous in _DIMENSIONS)
         and (cursor.next(end)[:1].isdecimal() or cursor.next(end) in _DIMENSIONS)
-    ):  # 10" x 12"
+    ):  # 10" x 12", M6 x 20
         return "times" if cursor.is_equation else "by"
+    if word == "x" and cursor.previous.isdecimal() and cursor.next(end) not in CLOSED | FINITE:
+        return "times" if cursor.next(end).isalpha() and not cursor.is_equation else "X"  # "2 x AA"
     if len(word) == 1:
         is_item = cursor.is_after_blank and cursor.text.startswith(")", end)  # "a) first"
         if is_item:
@@ -554,6 +569,8 @@ def _foreign(cursor: Cursor, word: str) -> str:
     """A word with letters beyond a-z, in Latin letters."""
     if word.lower() in tables.GREEK:
         return tables.GREEK[word.lower()]
+    if word[0].lower() in tables.GREEK and word[1:].islower() and len(word) > 3 and is_known(word[1:]):
+        return f"{tables.GREEK[word[0].lower()]} {word[1:]}"  # "λmax"
     if is_term(word):
         return " ".join(tables.GREEK.get(letter.lower()) or letter_name(letter.upper()) for letter in word)
     latin = latin_parts(word)
