@@ -66,14 +66,7 @@ _MAGNITUDE = re.compile(
     r"\s?-?((?i:hundred|thousand|million|billion|trillion|quadrillion|mln|bln|trn)|bn|mn|tn)(?!\w)|([kKMBT])(?!\w)"
 )
 _MAGNITUDES = {
-    **{
-        "bn": "billion",
-        "mn": "million",
-        "tn": "trillion",
-        "trn": "trillion",
-        "mln": "million",
-        "bln": "billion",
-    },
+    **tables.MAGNITUDES,
     **{"k": "thousand", "K": "thousand", "M": "million", "B": "billion", "T": "trillion"},
 }
 _CODES_AFTER = "|".join(code for code in tables.CURRENCY_CODES if code.isupper() and code != "TRY")

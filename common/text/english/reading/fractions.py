@@ -23,7 +23,8 @@ _SHORT_FRACTION = re.compile(r"(\d{1,6})?\s?([½¼¾⅓⅔⅕⅖⅗⅘⅙⅚⅛�
 _TO_FRACTION = re.compile(r"(\d{1,3})\s?[-–]\s?(?=\d{0,3}\s?[½¼¾⅓⅔⅛])")
 _SECONDS = re.compile(r"\s?s(?:ecs?)?(?!\w)")
 _SIZES = words("thick wide long deep high tall by of x in and")
-_HALVED = re.compile(r"(?<=½)[\s-](?:price|dozen|time|marathon|way|off|mast|term|day)\b")
+_HALF_OF = "(?:price|dozen|time|marathon|way|off|mast|term|day)"
+_HALVED = re.compile(rf"(?<=½)[\s-]{_HALF_OF}\b")
 _FEET = re.compile(r"['′](?![\w'])")
 _THREAD = re.compile(
     r'"?-(\d\d)(?=\s?(?:UN[A-Z]*|NC|NF|bolts?|screws?|nuts?|studs?|threads?|hex|cap|tap|x\s|×)\b)'
@@ -78,9 +79,7 @@ def _is_quartered(bottom: int) -> bool:
 
 # The first that fits counts.
 _CASES = (
-    _Case(
-        "", "1/2", r"\s(?:price|dozen|time|marathon|way|off|mast|term|day)\b|-(?:price|off|time)\b", "half"
-    ),
+    _Case("", "1/2", rf"\s{_HALF_OF}\b|-(?:price|off|time)\b", "half"),
     _Case("", "24/7", "", "twenty-four seven"),
     _Case("", "", r"\s[A-Z][a-z]+\s(?:Rd|St|Ave|Road|Street|Avenue)\b", _SLASH),  # flats: "3/1 Ferry Rd"
     _Case("", r"20/\d\d0?", "", _PAIR, around=r"\b(?:[Vv]ision|[Aa]cuity|O[DSU]|eyes?)\b"),

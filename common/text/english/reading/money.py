@@ -18,14 +18,7 @@ _MAGNITUDE = re.compile(
     r"|\s?([kKmMbBtT])(?!\w|')"
 )
 _MAGNITUDES = {
-    **{
-        "bn": "billion",
-        "mn": "million",
-        "tn": "trillion",
-        "trn": "trillion",
-        "mln": "million",
-        "bln": "billion",
-    },
+    **tables.MAGNITUDES,
     **{"mm": "million", "mil": "million", "k": "thousand", "m": "million", "b": "billion", "t": "trillion"},
 }
 _JOINT = re.compile(r"(?:\s?[-–]\s?|—)([$£€¥₹]?)(?=\.?\d)")

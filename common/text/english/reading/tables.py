@@ -14,6 +14,7 @@ def _pairs(text: str) -> dict[str, str]:
     return table
 
 
+MAGNITUDES = _pairs("mn mln: million; bn bln: billion; tn trn: trillion")
 MONTHS = (
     *("January", "February", "March", "April", "May", "June", "July", "August", "September", "October"),
     *("November", "December"),
