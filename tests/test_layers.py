@@ -21,7 +21,15 @@ INSTALLED = runpy.run_path(str(ROOT / "setup.py"))["package_folders"](ROOT)
 # docs/architecture.md has a sentence on each.
 LADDER = (
     ("common.errors", "common.arguments"),
-    ("common.files", "common.arrays", "common.garbage", "common.noise", "common.progress", "common.remote"),
+    (
+        "common.files",
+        "common.arrays",
+        "common.garbage",
+        "common.noise",
+        "common.processes",
+        "common.progress",
+        "common.remote",
+    ),
     ("common.text",),
     ("common.config",),
     ("common.registry",),

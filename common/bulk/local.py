@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 
 from melforge.common.bulk.feed import WorkerLost, feed
 from melforge.common.bulk.folder import RunFolder
 from melforge.common.bulk.shards import BulkSettings, Shard, ShardReport, ShardSpeaker
+from melforge.common.processes import end_with_parent
 from melforge.common.synthesis.places import WorkerPlace
 
 
@@ -83,7 +82,7 @@ class Processes:
 def _work(speech: BulkSettings, folder: RunFolder, place: WorkerPlace, link: Connection) -> None:
     """Runs in a worker process: loads the models, then speaks one shard after the other."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the parent
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    end_with_parent(signal.SIGKILL)
     try:
         models = {**speech.models, "device": place.claim()}
         speaker = ShardSpeaker(replace(speech, models=models), folder)
@@ -103,11 +102,3 @@ def _work(speech: BulkSettings, folder: RunFolder, place: WorkerPlace, link: Con
     except Exception as error:
         with suppress(OSError):  # the run has gone, which may be the error itself
             link.send(error)
-
-
-def end_with_parent() -> None:
-    """Ends this process with the one that began it, however that ended."""
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os.kill(os.getpid(), signal.SIGKILL)

@@ -14,17 +14,17 @@ import os
 import signal
 import socket
 import tempfile
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 from prometheus_client.multiprocess import mark_process_dead
 
+from melforge.common.processes import end_with_parent
 from melforge.common.serve.app import HANGING_CHECK
 from melforge.common.serve.connections import HEAD_SECONDS, most_connections
 from melforge.common.serve.errors import TAKEN_SECONDS, overloaded
@@ -331,7 +331,7 @@ def _serve_one(
 ) -> None:
     """Runs in a process; reports that it listens (None), or why it cannot."""
     os.setsid()  # a terminal's Ctrl-C is for the front, which passes it on
-    threading.Thread(target=_end_with_front, daemon=True).start()
+    end_with_parent(signal.SIGTERM)  # with the front
     set_up_logging()
 
     async def run() -> None:
@@ -374,11 +374,3 @@ async def _watch(service: Service) -> None:
         if fault and not service.draining:
             log(fault, logging.ERROR, pid=os.getpid())
             exit_now(1)
-
-
-def _end_with_front() -> None:
-    """Ends this process with the front, however that ended."""
-    front = parent_process()
-    if front is not None:
-        front.join()
-        os.kill(os.getpid(), signal.SIGTERM)

@@ -6,9 +6,9 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from multiprocessing import get_context
 
+from melforge.common.processes import interrupts_held
 from melforge.common.text import Analysis, Frontend, spoken_by
 from melforge.common.text.markup import analyse
 
@@ -37,19 +37,6 @@ class TextProcesses:
         All are begun at once.
         """
         return self._pool.map(_analyse, texts, speakers, chunksize=TEXTS if len(texts) >= self._share else 1)
-
-
-@contextmanager
-def interrupts_held() -> Iterator[None]:
-    """A terminal's Ctrl-C comes to this thread behind this, and never to processes that are begun within."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _begin(build: Callable[[], Frontend]) -> None:

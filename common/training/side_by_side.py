@@ -19,10 +19,9 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
-from melforge.common.bulk.local import end_with_parent
 from melforge.common.errors import InputError
+from melforge.common.processes import end_with_parent, interrupts_held
 from melforge.common.synthesis.places import is_several, places_of
-from melforge.common.text.processes import interrupts_held
 from melforge.common.training import ranks
 from melforge.common.training.loop import pick_device, stopped_by_signals
 
@@ -116,7 +115,7 @@ class Told(io.TextIOBase):
 
 def _be_rank(environment: Mapping[str, str], link: Connection, work: Work) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the parent
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    end_with_parent(signal.SIGKILL)
     os.environ.update(environment)
     first = environment["RANK"] == "0"
     for name in ("stdout", "stderr"):

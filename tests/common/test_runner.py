@@ -22,12 +22,12 @@ import torch
 
 from melforge.common.audio.denoiser import bias_spectrum
 from melforge.common.errors import InputError
+from melforge.common.processes import interrupts_held
 from melforge.common.runner import ChunkSizes, TextToSpeech
 from melforge.common.speech import Controls, shown
 from melforge.common.synthesis import parallel
 from melforge.common.synthesis.finish import FADE, KNEE, complete_peaks, finish, soft_clip
 from melforge.common.text import Analysis, Frontend, Utterance
-from melforge.common.text.processes import interrupts_held
 from melforge.hifigan.config import HifiganSettings
 from melforge.hifigan.infer import HifiganVocoder
 from tests.common.test_denoiser import denoised
