@@ -122,7 +122,7 @@ class WireEncoder:
         samples = np.ascontiguousarray(samples, np.float32)
         if samples.ndim != 1:
             raise ValueError(f"audio to encode must have one axis (samples), not the shape {samples.shape}")
-        if bad := np.count_nonzero(~np.isfinite(samples)):
+        if bad := samples.size - np.count_nonzero(np.isfinite(samples)):
             raise ValueError(f"audio to encode holds {bad} NaN or infinite samples of {samples.size}")
         parts = (
             samples[start : start + ENCODED_AT_ONCE] for start in range(0, len(samples), ENCODED_AT_ONCE)

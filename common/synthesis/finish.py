@@ -102,6 +102,8 @@ def soft_clip(samples: np.ndarray) -> np.ndarray:
 
 def complete_peaks(samples: np.ndarray) -> int:
     """How many samples come before a peak that may go on in the next chunk."""
+    if len(samples) and abs(samples[-1]) <= KNEE:
+        return len(samples)
     quiet = np.flatnonzero(np.abs(samples) <= KNEE)
     return int(quiet[-1]) + 1 if len(quiet) else 0
 

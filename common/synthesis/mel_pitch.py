@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 import numpy as np
 
-from melforge.common.arrays import Array, concatenate, to_device
+from melforge.common.arrays import Array, concatenate
 from melforge.common.audio.pitch import PITCH_REACH
 from melforge.common.engines import Engine
 from melforge.common.synthesis.stage_engines import StageEngines
@@ -42,6 +43,16 @@ class MelPitch:
         start, end = 0, min(FIRST_PIECE if self._engine.prefers_pieces else longest, longest)
         while start < frames:
             before, after = max(0, start - MARGIN), min(frames, end + MARGIN)
-            lengths = to_device(np.full(1, after - before, np.int64), self._engine.device)
+            lengths = _one_length(after - before, self._engine.device)
             yield self.of_batch(mel[:, :, before:after], lengths)[:, start - before : end - before]
             start, end = end, end + longest
+
+
+@functools.cache  # a copy to a GPU takes as long as a launch
+def _one_length(frames: int, device: str) -> Array:
+    """int64 [1], for any stream to read."""
+    if device == "cpu":
+        return np.array([frames])
+    import torch
+
+    return torch.tensor([frames], device=device)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -119,6 +120,11 @@ class Stream:
         assert self._speaking
         return self._speaking
 
+    def _turn(self) -> AbstractContextManager[None]:
+        """The models', unless the next chunk was made ahead: then it is only waited for."""
+        chunks = self.mel_chunks
+        return nullcontext() if chunks and not chunks.needs_run else turn_of(self.tts)
+
     def _run(self) -> Generator[np.ndarray, None, None]:
         before, *gaps = self.job.gaps
         position = round(before.seconds * self.sampling_rate)
@@ -145,8 +151,8 @@ class Stream:
             is_first = True
             held = np.zeros(0, np.float32)
             while left:
-                with turn_of(self.tts), self.timings.stage("vocoder"):
-                    samples = require_finite(next(chunks))
+                with self._turn(), self.timings.stage("vocoder"):
+                    samples = next(chunks)
                 if isinstance(volumes, np.ndarray):
                     volume = volumes[len(volumes) - left :][: len(samples)]
                 else:
@@ -156,10 +162,11 @@ class Stream:
                     self._speaking = None
                 pause = None if left else gap.seconds
                 samples = finish(samples, self.sampling_rate, volume, starts=is_first, pause=pause)
-                samples = np.concatenate([held, samples])
+                if len(held):
+                    samples = np.concatenate([held, samples])
                 # A peak waits for its end in the next chunk; the fade ends the last one.
                 complete = complete_peaks(samples)
-                held, made = samples[complete:].copy(), [soft_clip(samples[:complete])]
+                held, made = require_finite(samples[complete:].copy()), [soft_clip(samples[:complete])]
                 is_first = False
                 del samples  # many streams wait here
                 if complete:
@@ -180,9 +187,11 @@ def _mels_ahead(tts: Models, streams: Sequence[Stream]) -> None:
         queue = [(job, stream.spoken) for job, stream in by_job.items()]
         speak = functools.partial(_speak_padded, tts, largest=size, retries=retries)
         for batch in alike_jobs(tts.acoustic, queue, size if tts.acoustic.prefers_batches else 1):
-            for (job, _), spoken in zip(batch, run_each(speak, batch), strict=True):
-                if not isinstance(spoken, Exception):
-                    by_job[job].begin(spoken)
+            made = run_each(speak, batch)
+            with turn_of(tts):  # once, not by each stream
+                for (job, _), spoken in zip(batch, made, strict=True):
+                    if not isinstance(spoken, Exception):
+                        by_job[job].begin(spoken)
 
 
 def _speak_padded(
