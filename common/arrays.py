@@ -49,7 +49,7 @@ def read_later(array: Array) -> Callable[[], np.ndarray]:
     whole = array if whole is None else whole
     copy = torch.empty(whole.shape, dtype=whole.dtype, pin_memory=True)
     copy.copy_(whole, non_blocking=True)
-    copied = torch.cuda.current_stream(array.device).record_event()
+    copied = torch.cuda.current_stream(array.get_device()).record_event()
 
     def read() -> np.ndarray:
         copied.synchronize()

@@ -90,7 +90,7 @@ def own_stream(stream: torch.cuda.Stream) -> Iterator[torch.cuda.Stream]:
 
     On the default stream TensorRT would make the host wait, and nothing can be captured.
     """
-    current = torch.cuda.current_stream(stream.device)
+    current = torch.cuda.current_stream(stream.device_index)
     if current.cuda_stream:
         yield current
         return
@@ -256,7 +256,7 @@ class Captured:
         self._capturing: torch.cuda.Stream | None = None  # see `capture`
         self._inputs, self._outputs = Arena(), Arena()
         self._pool: Handle = None
-        self._done: Handle = None  # event: the memory may be in use on another stream until then
+        self._last: torch.cuda.Stream | None = None  # on which the memory may be in use
 
     def __call__(self, inputs: Mapping[str, Tensor], own: bool = False) -> dict[str, Tensor] | None:
         """What the function gives, in memory of the caller's, or of the graph's own, which the next call
@@ -266,24 +266,24 @@ class Captured:
         if self._shared:
             key += tuple([tensor.data_ptr() for name, tensor in inputs.items() if name in self._shared])
         with own_stream(self._stream) as stream:
-            if self._done is not None:
-                stream.wait_event(self._done)
+            if self._last is not None and self._last != stream:
+                stream.wait_stream(self._last)
             if self._directly and key not in self.graphs and key not in self._met:
                 outputs = self._run_first(key, inputs, stream, own)
             else:
                 graph = self.graphs.get_or_make(key, lambda: self._capture(key, inputs, stream))
                 outputs = graph(inputs, own) if graph else None
-            self._done = stream.record_event()
+            self._last = stream
             return outputs
 
     def in_use(self) -> None:
         """Others read its graphs' memory in what the current stream does up to now."""
-        self._done = torch.cuda.current_stream(self._stream.device).record_event()
+        self._last = torch.cuda.current_stream(self._stream.device_index)
 
     def wait(self) -> None:
         """Until the last run is over: then its memory may be read on the host, or given away."""
-        if self._done is not None:
-            self._done.synchronize()
+        if self._last is not None:
+            self._last.synchronize()
 
     def _run_first(
         self, key: tuple, inputs: Mapping[str, Tensor], stream: torch.cuda.Stream, own: bool
