@@ -166,6 +166,13 @@ def test_a_stream_that_is_closed_drops_what_was_computed(tts):
     assert len(next(streams[2]))
 
 
+def test_what_was_computed_ahead_is_read_while_others_use_the_models(tts):
+    streams = streams_of(tts)[1:]
+    tts.speak_ahead(streams)
+    with ThreadPoolExecutor(1) as pool, tts.models_turn:
+        assert [len(pool.submit(next, one).result(timeout=30)) for one in streams]
+
+
 def test_an_item_that_is_not_finite_harms_no_other(tts, monkeypatch):
     class Spoilt(WrappedEngine):
         def __call__(self, **inputs):
