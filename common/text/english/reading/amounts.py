@@ -27,7 +27,7 @@ _MILLIONS = re.compile(
     r"|listeners|students|patients|migrants|refugees|units|phones|devices|computers|laptops|notebooks|sets|items"
     r"|pages|words|records|visits|hits|songs|albums|tickets|deaths|dead|killed|homeless|infected|acres|hectares|residents|adults|employees"
     r"|staff|families|messages|emails|orders|clients|accounts|cards|cars|bottles|drivers|visas|tests|games"
-    r"|in\s(?:profits?|sales|cash|debt|revenue|damages|funding|bonuses|fees|taxes))\b)"
+    r"|died|fled|live|lived|borrowers|in\s(?:profits?|sales|cash|debt|revenue|damages|funding|bonuses|fees|taxes))\b)"
 )
 _MILLIONS_OF_MONEY = re.compile(r"m(?=\s?(?:USD|EUR|GBP|JPY|INR|CHF|AUD|CAD|NZD|€|£)(?!\w))")
 _AGED = re.compile(
@@ -45,8 +45,9 @@ _RECORD = re.compile(
     r"\s(?:(?:this|last)\sseason|at\shome|on\sthe\sroad|so\sfar|overall|since|against|vs|all-time|on|when)\b"
 )
 _STANDINGS = re.compile(  # "the Rams (9-4)", "Mets (48-41) at Cubs (44-46)"
-    r"[a-z]s \((?:[5-9]-[0-4]|\d\d-\d)\)"
-    r"|\(\d{1,3}-\d{1,3}\),? (?:at|vs?\.?|@|host|visit|face|trail|lead|play)s? (?=.{0,30}\d)"
+    r"[a-z]s \((?:[5-9]-[0-4]|\d\d-\d)\)|\(\d{1,3}-\d{1,3}\),? (?:at|vs?\.?|@) (?=.{0,30}\d)"
+    r"|[A-Z][\w.&']* \(\d{1,3}-\d{1,3}\),? (?:host|visit|face|trail|lead|play|lost|beat"
+    r"|need|take|open|ha[sd]|is|are|we[rn])"
 )
 _STOOD = words("are is was were went go are they're we're i'm he's she's")
 _AS_MUCH = words("further good full whole mere solid total few")  # "a good 10 km north"
@@ -63,7 +64,7 @@ _SCORED = re.compile(
 )
 _BY = re.compile(rf"(?:\s?x\s?|×)({N})")
 _MAGNITUDE = re.compile(
-    r"\s?-?((?i:hundred|thousand|million|billion|trillion|quadrillion|mln|bln|trn)|bn|mn|tn)(?!\w)|([kKMBT])(?!\w)"
+    r"\s?-?((?i:hundred|thousand|million|billion|trillion|quadrillion|mln|mio|bln|mrd|trn)|bn|mn|tn)(?!\w)(?:\.(?=\s[a-z]))?|([kKMBT])(?!\w)"
 )
 _MAGNITUDES = {
     **tables.MAGNITUDES,
@@ -115,7 +116,7 @@ def amount(cursor: Cursor) -> Reading:
     is_pack = (
         is_pack and cursor.next(end + 1).islower() and cursor.next(end + 1) not in FINITE - {"can"}
     )  # "2 (14 oz) cans"
-    if unit[:1] == " " and not joint and (is_size or is_pack or _is_described(cursor, end)):
+    if unit[:1] == " " and joint != "times" and (is_size or is_pack or _is_described(cursor, end)):
         unit = f" {singular_unit(unit.strip())}"  # "a 10 km run"
     if joint != "by" and not unit and (times := _TIMES.match(text, end)):
         is_many = times[0] == "x" and (joint == "to" or "." in numbers[0]) and not cursor.is_equation

@@ -44,7 +44,7 @@ _TIME_FOLLOWS = re.compile(r"\s?\d\d:\d\d(?!\d)")
 _OF_SECONDS = words("""long delay delays later left timeout timeouts window clip clips break remaining
     elapsed interval countdown wait pause ad limit cooldown ago apart each duration between interval
     intervals rest""")
-_TO_SECONDS = re.compile(r"\sto\s\d+m?s\b")
+_TO_SECONDS = re.compile(r"\sto\s\d+(?:m?s|m|min)\b")
 _CHANGED = re.compile(r"\s?(?:->|→)")  # "30s -> 60s"
 _FOR_SECONDS = words("in for after within every wait waits waited timeout under over takes took lasts lasted")
 _BEFORE_SECONDS = _FOR_SECONDS | words("""is was to than about only by at of least most = : < > ~ ( , [ -> →

@@ -44,6 +44,7 @@ _BEFORE_FOR = words(
     "good thx thanks thank ready wait waiting luv nice ok okay time perfect all much tix tickets"
 )
 _EVERY = re.compile(r"/(?:day|week|month|year|wk|mo|yr|d|\d{1,2}\s?(?:h|hrs?|hours|days|weeks))\b")
+_OF_HORSES = re.compile(r"(?i)\b(?:races?|going|handicap|stakes|maiden|jockey|hurdle|ascot)\b")
 _PLURAL_SIZE = re.compile(r"x(\d{1,2})s")
 _CODES = words("""section sec article art rule clause cl paragraph para § §§ code subsection exception title
     s ss r reg""")
@@ -53,7 +54,9 @@ _OF_DEGREES = re.compile(
     r"\b(?:B\.?A|M\.?A|B\.?Sc|M\.?Sc|LLB|[Hh]ons|degree|graduate[ds]?|univers)\b", re.IGNORECASE
 )
 _HEIGHT = r"(\d{1,3})\s?['′](?:\s?-?\s?)(\d{1,2}(?:\.\d)?)\s?(?:\"|″|'')"
-_DECIMAL_COMMA = re.compile(r"(\d{1,3}),(\d{1,2})(?!\d|,\d)(?:\s(million|billion)\b)?")
+_DECIMAL_COMMA = re.compile(
+    r"(\d{1,3}),(\d{1,2})(?!\d|,\d)(?:\s(million|billion|(?i:mio|mrd|mln))\b(?:\.(?=\s[a-z]))?)?"
+)
 _YEAR_OF_BOOK = re.compile(r"1[89]\d\d|20[0-3]\d")
 _NUMBER_WORDS = words("two three four five six seven eight nine ten several some")
 
@@ -216,7 +219,7 @@ def decimal_comma(cursor: Cursor) -> Reading | None:
         return None
     said = say.decimal(f"{m[1]}.{m[2]}")
     if m[3]:
-        return Reading(f"{said} {m[3]}", m.end())
+        return Reading(f"{said} {tables.MAGNITUDES.get(m[3].lower(), m[3])}", m.end())
     unit, end = unit_after(cursor, m.end(), is_one=False)
     return Reading(said + unit, end) if unit else None
 
@@ -409,6 +412,16 @@ def minute_of_game(cursor: Cursor, m: re.Match) -> str:
     return ""
 
 
+@form(r"(?:(\d)m\s?)?([1-7])f(?!\w)")
+def race(cursor: Cursor, m: re.Match) -> str:
+    """1m 4f, a 6f handicap: miles and furlongs."""
+    if not m[1] and not cursor.is_near(_OF_HORSES):
+        return ""
+    return (f"{_counted(m[1], 'mile')} " if m[1] else "") + (
+        f"{say.integer(m[2])} furlong" if cursor.next(m.end())[:1].islower() else _counted(m[2], "furlong")
+    )
+
+
 @form(r"(\d{1,2})\s?yo(?!\w)")
 def aged(cursor: Cursor, m: re.Match) -> str:
     """8yo."""
@@ -475,6 +488,7 @@ NUMBERS: tuple[Rule, ...] = (
         minutes_and_seconds,
         strand,
         days_and_nights,
+        race,
         minute_of_game,
         feet,
         height,

@@ -13,7 +13,8 @@ from melforge.common.text.english.reading.word_classes import CLOSED
 
 _LOOK_BACK = 30  # characters
 _MONTH = r"[A-Z][a-z]{2,8}\.?"
-_DAY = rf"\s(?:ca?\.\s?)?(?:\d{{1,2}}\s{_MONTH}\s|{_MONTH}\s\d{{1,2}},\s)?"
+_ABOUT = r"(?:(?:ca?\.|abt\.?|about|circa|bef\.?|before|aft\.?|after)\s?)?"
+_DAY = rf"\s{_ABOUT}(?:\d{{1,2}}\s{_MONTH}\s|{_MONTH}\s\d{{1,2}},\s)?"
 _YEAR = rf"{_DAY}\d{{3,4}}(?!\d)"
 _PLACE_AND_YEAR = r"\s[A-Z][A-Za-z]+(?:,\s[A-Z][\w.]+)?,\s(?:1\d|20)\d\d(?!\d)"
 _SURE_YEAR = rf"{_DAY}(?:1\d|20)\d\d(?!\d|,\d)"
@@ -41,6 +42,7 @@ _ONTO = (
     r"\s(?:on|onto|at|@)\s(?:[A-Z][a-z]|\d+(?:st|nd|rd|th)\b"
     r"|(?:the\s)?(?:\w+\s)?(?:light|stop|corner|fork)\b)"
 )
+_LAW = r"\s(?:(?:[A-Z][a-z]*\.?|&)\s){0,4}(?:Codes?|Laws?|Stats?|Const|Evid|Regs?)\b|\s(?:Ct|App|Sup|Super)\."
 _OF_PATIENTS = (
     r"\s(?:c/o\b|w/|with\b|is|was|has|had|seen|given|denied|presented|reported"
     r"|states|denies|reports|presents|complains)\b"
@@ -59,6 +61,7 @@ _ROWS = (
     ("d", rf"^|{_BEGUN}", _PLACE_AND_YEAR, "died"),
     ("d", "", _SURE_YEAR, "died"),
     ("m", _BEGUN, r"\s\d", "married"),
+    ("m", rf"^|{_BEGUN}", r"\s\(\d\)", "married"),
     ("m", "^", _YEAR, "married"),
     ("r", "^", _YEAR, "reigned"),
     ("r", _BEGUN, r"\s\d", "reigned"),
@@ -158,6 +161,8 @@ _ROWS = (
     ("hse*", "", "", "house"),
     ("det*", "", r"\s(?:house|hse|home|garage|bungalow|cottage|villa|property)\b", "detached"),
     ("elev*", "", r"\s(?:bldg|building)", "elevator"),
+    ("elev", r"\b(?:no|w/o|walk-?up,|and)\s", "", "elevator"),
+    ("Sch", "", r"\s(?:[A-Z]{1,2}|K-1)(?![\w.'])", "schedule"),
     ("Enc* Encl*", r"^", r":|\s[(:]", "enclosed"),
     ("fx*", "", r"\s(?:of\b|[LR]\b)", "fracture"),
     ("util", r"\bincl?\.?\s|\+\s|\b(?:plus|all|including)\s", "", "utilities"),
@@ -249,13 +254,29 @@ _ROWS = (
     ("Ct", r"\b(?:S|Sup|Dist|Super|Cir)\.\s", "", "Court"),
     ("Ct", "", r"\s(?:of\b|App|Cl)", "Court"),
     ("App", r"\b(?:Ct\.|Court) of\s", "", "Appeals"),
+    ("App", r"\bCt\.\s", "", "of Appeals"),
+    ("Stat", "", r"\s§", "Statutes"),
+    ("Prof", r"&\s", r"\sCode", "Professions"),
+    ("Ann", r"\b(?:Code|Laws?|Stat\.)\s", "", "annotated"),
     ("cert", "", r"\s(?:den|gran)", "certiorari"),
     ("bx* cs rl", r"\d\s", "", ""),
     ("tel*", "", _NUMBER, "telephone"),
     ("ext*", "", _NUMBER, "extension"),
     ("wt*", "", _NUMBER, "weight"),
     ("ht*", "", _NUMBER, "height"),
-    ("mag*", "", _NUMBER, "magnitude"),
+    ("mag*", "", rf"{_NUMBER}|\s[-−]\d", "magnitude"),
+    ("Dec*", "", r":?\s[-−+]\d", "declination"),
+    ("dist*", "", r":?\s[\d.,]+\s?(?:[kM]?pc|ly|AU|[kc]?m|mi|ft|nm|yds?)\b", "distance"),
+    ("cr*", r"\d-", "", "credit"),
+    ("cr*", r"\d\s", r"(?:[,;)]|$|\s[a-z])", "credits"),
+    ("trk*", "", r"\s?(?:#|no\b)", "tracking"),
+    ("Ed", r"\bof\s", "", "Education"),
+    ("def", r"\b[Tt]he\s", "", "defendant"),
+    ("Ct", "", r"\s[IVX]+\b", "count"),
+    (" ".join(tables.STATES_WITH_STOP), "", _LAW, ""),
+    ("Cts", "", r"\s[\dIVX]", "counts"),
+    ("Mons Sats Fris", r"\b(?:[Cc]losed|[Oo]pen|[Oo]n|except|and)\s|&\s", "", ""),
+    ("Suns", r"\b(?:[Cc]losed|[Oo]pen|[Oo]n|except)\s", "", "Sundays"),
     ("sec*", r"(?:^|[^\d\s]\s)", r"\s\d{3}\b|\s\d+[A-Z.]", "section"),
     ("Sec*", r"(?:^|[^\d\s]\s)", r"\s\d", "section"),
     ("inv*", "", r"\s?(?:#|[Nn]o\b|[Nn]umber|\d)", "invoice"),
@@ -272,7 +293,7 @@ _ROWS = (
     ("mo", r"\b(?:1st\sof|per|each|every|last|this|next)\s", "", "month"),
     ("sz*", "", rf"{_NUMBER}|\s[SMLX]{{1,3}}\b", "size"),
     ("grp*", "", _NUMBER, "group"),
-    ("lvl* lv*", "", _NUMBER, "level"),
+    ("lv*", "", _NUMBER, "level"),
     ("vit*", "", r"\s[A-K]\d{0,2}(?!\w)", "vitamin"),
     ("tab", r"(?:\d|½|\bone|m?c?g)\s", "", "tablet"),
     ("cap", r"(?:\d|\bone|m?c?g)\s", r"(?!\s(?:ex|exp)\b)", "capsule"),
@@ -323,7 +344,7 @@ _ROWS = (
     ("hi*", r"(?:^|[,;.:]|\b[Tt]emps?)\s?", r":?\s-?\d{1,3}(?:\s?°|[FC]\b|\s?/|[,;]\s?[Ll]o)", "high"),
     ("lo*", r"(?:[,;.:]|/)\s?", r":?\s-?\d{1,3}(?:\s?°|[FC]\b|[,;.]|$)", "low"),
     ("sts*", r"\d\s", "", "stitches"),
-    ("plt* plts*", "", r":?\s\d{2,3}K?\b", "platelets"),
+    ("plt* plts*", "", r":?\s\d{2,3}[Kk]?\b", "platelets"),
     ("apt", "", r"[,;:)]|\s(?:for|to|w/|avail|near|bldg)\b", "apartment"),
     ("rm", r"\b(?:[Ll]vg?|[Dd]in|[Bb]ed|[Ff]am|[Rr]ec)\.?\s", "", "room"),
     ("rev", "", r"\s(?:\d|[A-Z](?![\w.]))", "revision"),
@@ -371,6 +392,18 @@ _ROWS = (
     ("w/e*", r"\b(?:the|this|next|last|good|great|nice|lovely|long)\s", "", "weekend"),
     ("o/s*", "", r"\sparking\b", "off-street"),
     ("c/o*", "", rf"\s(?!(?:{'|'.join(sorted(CLOSED))})\b)[a-z]", "complains of"),
+    ("d/c*", "", r"\s(?:home|to\b|from\b|summ|instr|date|plan|tomorrow|today|w/)", "discharge"),
+    ("exc", "", r"\s(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Xmas|(?i:bank)|hol|w/?e|[Ww]eek|where\b|as\b)", "except"),
+    ("bus", "", r"\s(?:days?|hrs?|hours|class|mgmt|mgr|dev|plan|admin|cards?|lic|&)", "business"),
+    ("Ex", r"(?:'s|’s|\bGov't|\bPl\.|\bDef\.)\s", r"\s[\dA-Z]", "Exhibit"),
+    ("obj", r"\b(?:w/o|w/out|without|no|over)\s", "", "objection"),
+    ("acc*", r"\b(?:GenBank|GEO|SRA|ENA|PDB|UniProt|NCBI|EMBL|[Mm]useum)\s", "", "accession"),
+    (
+        "asst*",
+        "",
+        r"\s(?:colou?rs?|sizes|flavou?rs|styles|designs|patterns|shades|types|kinds)\b",
+        "assorted",
+    ),
     ("conf*", "", r"\s(?:#|[Nn]o\b|code\b)", "confirmation"),
     ("conf*", "", r"\s(?:[Rr]m|[Rr]oom|[Cc]all|[Cc]tr|[Cc]enter|[Cc]entre)\b", "conference"),
 )
@@ -378,9 +411,11 @@ _ROWS = (
 
 # Of rows for several words: what each is, where it is not its letters.
 _IN_FULL = {
+    **{key.lower(): name for key, name in tables.STATES_WITH_STOP.items()},
     **{"dx": "diagnosis", "tx": "treatment", "rx": "prescription"},
     **{"bx": "boxes", "cs": "cases", "rl": "rolls"},
     **{"pl": "Plaintiff", "def": "Defendant", "ext": "exterior", "int": "interior"},
+    **{"mons": "Mondays", "sats": "Saturdays", "fris": "Fridays"},
     **{"inf": "Infantry", "plt": "Platoon", "cav": "Cavalry", "arty": "Artillery", "plts": "platelets"},
 }
 
@@ -435,7 +470,7 @@ def sense(cursor: Cursor) -> Reading | None:
     """d. 1603, dep. 9:40, arr LHR, 3 yrs exp: a word cut short whose neighbours tell its meaning."""
     word = cursor.word
     stop = cursor.behind_word == "."
-    if cursor.touches_word or not (stop or cursor.behind_word in ("", " ", ":", ",", ";", ")")):
+    if cursor.touches_word or not (stop or cursor.behind_word in ("", " ", ":", ",", ";", ")", "#")):
         return None
     end = cursor.word_end + stop
     is_name = word.isupper() and len(word) > 1 and not (stop or cursor.is_shouted)  # "ARR 2023", "the EP 2"

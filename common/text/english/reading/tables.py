@@ -14,7 +14,7 @@ def _pairs(text: str) -> dict[str, str]:
     return table
 
 
-MAGNITUDES = _pairs("mn mln: million; bn bln: billion; tn trn: trillion")
+MAGNITUDES = _pairs("mn mln mio: million; bn bln mrd: billion; tn trn: trillion")
 MONTHS = (
     *("January", "February", "March", "April", "May", "June", "July", "August", "September", "October"),
     *("November", "December"),
@@ -256,7 +256,9 @@ _SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; pks: pack
     transaction; batts: batteries; dtd: dated; rvw: review; chg: charge; pd: paid; stmt: statement; rcpt:
     receipt; hx: history; sx: symptoms; abx: antibiotics; rwy: runway; twy: taxiway; apch: approach; acft:
     aircraft; tstm: thunderstorm; pcpn: precipitation; cpn: coupon; shs: shares; addr: address; attd:
-    attached; trlr: trailer; hdwr: hardware; vlv: valve; bldr: builder; pkts: packets; ctn: carton""")
+    attached; trlr: trailer; hdwr: hardware; vlv: valve; bldr: builder; pkts: packets; ctn: carton; dmg:
+    damage; agmt: agreement; premkt: pre-market; lge: large; gdn: garden; enrl: enrollment; hgb: hemoglobin;
+    hct: hematocrit; lvl: level""")
 _SHORT_FORMS |= {
     f"{key.rstrip('+')}s": f"{name[:-1]}ies" if name[-1] == "y" and name[-2] != "a" else f"{name}s"
     for key, name in _SHORT_FORMS.items()
@@ -286,8 +288,8 @@ SLASHED = _pairs("""w/o: without; w/: with; c/o: care of; n/a: NA; y/o: year old
     v/v: volume by volume; r/o: rule out; w/u: workup; d/t: due to; c/w: consistent with; s/s: signs and
     symptoms; f/u: follow up; d/c: discontinue; h/o: history of; s/p: status post; y/y: year over year;
     m/m: month over month; q/q: quarter over quarter; p/h: per hour; p/w: per week; p/m: per month; p/u:
-    pickup; s/h: shipping and handling; o/n: overnight; w/d: withdrawal; ac/dc: AC DC; tcp/ip: TCP IP;
-    p/a: per annum; km/h: kilometers per hour; m/s: meters per second""")
+    pickup; s/h: shipping and handling; o/n: overnight; w/d: withdrawal; c/h: central heating; ac/dc: AC DC;
+    tcp/ip: TCP IP; p/a: per annum; km/h: kilometers per hour; m/s: meters per second""")
 # Written without their apostrophe.
 SHORTENED |= {
     word.replace("'", ""): word

@@ -46,7 +46,9 @@ _TERM = re.compile(
 _PER = re.compile(r"\s?/\s?([A-Za-zµμ]{1,12})(\^?[23²³])?(?![\w/])")
 _PER_AREA = re.compile(r"\s?/\s?(?:(km|m|cm|mm|mi|ft|in)\^?[2²]|sq\.?\s(mi|ft|km|m|in|yd))(?!\w)")
 _POINTS_OF_PERCENT = re.compile(r"\s?pp(?!\w)")
-_PERCENT = re.compile(r"\s?([%‰])")
+_PERCENT = re.compile(r"\s?(?:(mol|wt|vol)\.?\s?)?([%‰])")
+_SHARES = {"mol": "mole ", "wt": "weight ", "vol": "volume "}
+_SECONDS = re.compile(r"\d+m?s")
 _DEGREE_SIGN = re.compile(
     r"\s?(?:[°º](?:\s?([CFK])(?!\w)|\s?([NSEW])(?:\.(?=\s[a-z]|[,;]))?(?![\w'.])|(?!\s?[CFKNSEW]\w|\w))|([℃℉])(?!\w))"
 )
@@ -108,7 +110,7 @@ LETTERED = words("""# § §§ apt apartment unit suite ste room rm flat gate sea
     class grade line platform bus route rte rt highway hwy road exit pier dock lot bay bed building bldg
     floor deck cell door house table page appendix form part question step type zone track hall stand stall
     studio tower wing block ward terminal rwy runway ils flight train tram no number bus berth aisle locker
-    pixel session lecture group team chapter article exhibit""")
+    pixel session lecture group team chapter ch article art exhibit sec sect title""")
 _NO_HOURS = words("HR HRs")  # home runs, mostly, or a department
 ROADS = words("I US SR CR FM Hwy Highway Route Rte Rt Interstate Road Exit")
 _LABEL = re.compile(r":\s|/(?:(?![KVANL])[A-Z]|9)(?!\w)")  # "H: 78 L: 61", "32-4 K/D", "9.4 K/9"
@@ -137,7 +139,7 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
     if is_bare and _KILO.match(text, end) and not cursor.is_near(_HEAT):
         return "", end  # "9 K followers"
     if match := _PERCENT.match(text, end):
-        return f" {tables.SYMBOLS[match[1]]}", match.end()
+        return f" {_SHARES.get(match[1], '')}{tables.SYMBOLS[match[2]]}", match.end()
     if match := _DEGREE_SIGN.match(text, end):
         scale = match[1] or {"℃": "C", "℉": "F"}.get(match[3] or "", "")
         is_one = is_one or (not scale and cursor.next(match.end()) in _TURNS)  # "a 90° angle"
@@ -258,6 +260,7 @@ def _said_by_neighbours(cursor: Cursor, match: re.Match, is_one: bool) -> str:
     """ "Prep: 15 m" is minutes, "43pc" percent, "25bps" basis points beside rates; "" for other units."""
     if match[3] == "m":
         is_timed = (cursor.previous == ":" and cursor.earlier.lower() in TIMED) or cursor.is_near(COOKED)
+        is_timed = is_timed or (cursor.previous == "to" and _SECONDS.fullmatch(cursor.earlier) is not None)
         return (" minute" if is_one else " minutes") if is_timed else ""
     if match[3] == "pc":
         return "" if match[1] or cursor.next(match.end()) in _OF_PIECES else " percent"

@@ -71,7 +71,7 @@ _LETTER_FOLLOWS = re.compile(r",\s(?:and\s|or\s)?[b-z](?!\w)")
 _OR = words("he his him she her")
 _PRONOUNS = {("he", "him"), ("she", "her"), ("him", "his"), ("her", "hers")}
 _SHORT_FORMS = tables.SHORT_FORMS | tables.SHORTENED
-_NO_ACRONYMS = words("QTY AMT ACCT APPT ATTN")
+_NO_ACRONYMS = words("QTY AMT ACCT APPT ATTN LVL")
 _BEHIND_NAMES = {"Jr": "Junior", "Sr": "Senior"}
 # A word in small letters before a blank, which is no Roman numeral; and what a rule or `plain` changes.
 _SHORTEST_WORDS = "|".join(sorted(SMALL_WORDS - _NOT_ORDINARY - {"am"}))
@@ -79,7 +79,10 @@ _UNCHANGED = re.compile(
     rf"(?:(?![ivxlcdm]+ )(?![b-df-hj-np-tv-xz]{{3,}}y? )[a-z]{{3,60}}|{_SHORTEST_WORDS})(?= )"
 )
 _CHANGED = _NOT_ORDINARY | _SHORT_FORMS.keys() | tables.SMALL_ACRONYMS | {"bce"}
-_OF_KEYS = words("major minor maj min clarinet trumpet instrument")
+_OF_KEYS = words("major minor maj min clarinet trumpet instrument sax saxophone horn")
+_MUSIC = re.compile(
+    r"\b(?:[Kk]ey of|strings?|[Tt]un(?:e[ds]?|ing)|chords?|scales?|notes?|capo|octaves?|bass|transposed?)\b"
+)
 _DIMENSIONS = words("L W H D Ø")
 _LENGTH_ENDS = ("'", '"', "′", "″")
 _SIZED = re.compile(r"^\d|^[A-Z]{1,2}\d{1,2}$")
@@ -172,8 +175,8 @@ def letter_with_sign(cursor: Cursor) -> Reading | None:
         and (sign == "^" or sign in tables.SUPERSCRIPTS)
     ):
         return Reading(letter.upper(), end)  # "mc²"
-    if letter[1:] == "b" and letter[0] in "ABDEG":  # "the key of Bb"
-        is_key = cursor.earlier == "key" or cursor.next(end).lower() in _OF_KEYS
+    if letter[1:] == "b" and letter[0] in "ABDEG":  # "the key of Eb", a Bb
+        is_key = letter == "Bb" or cursor.is_near(_MUSIC) or cursor.next(end).lower() in _OF_KEYS
         return Reading(f"{letter_name(letter[0])} flat", end) if is_key else None
     if letter == "Ø" and sign.isdecimal():
         return Reading("diameter", end)
