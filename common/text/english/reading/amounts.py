@@ -304,7 +304,7 @@ def _plain_number(cursor: Cursor, number: str, end: int, is_counted: bool) -> st
     is_room = is_room or (len(number) == 3 and cursor.earlier.lower() == "flight")
     if len(number) in (3, 4) and is_room and number[-2:] != "00" and number[0] != "0":
         return f"{say.cardinal(int(number[:-2]))} {say.two_digits(int(number[-2:]))}"
-    is_short = len(number) == 3 and len(cursor.previous) == 2 and number[0] != "0"  # "EK 203"
+    is_short = len(number) == 3 and number[0] != "0" and number[1:] != "00"  # "EK 203"
     if (len(number) == 4 or is_short) and not is_counted and number[-3:] != "000" and _is_model(cursor, end):
         return say.short(number)
     is_paired = (

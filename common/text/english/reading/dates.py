@@ -34,7 +34,9 @@ _NO_WORDS = words("tue tues weds thu thur thurs")  # days in small letters too
 _DAYS_TOO = words("mon wed sat sun tu th")  # in capitals they are names and words as well
 _ZONES = words("ET CT MT PT EST EDT CST CDT MST MDT PST PDT GMT BST")
 _ON = words("til thru through since on next last every each until till by closed open")
-_DAYTIMES = words("night morning afternoon evening nights mornings afternoons evenings noon brunch nite")
+_DAYTIMES = words(
+    "night morning afternoon evening nights mornings afternoons evenings noon brunch nite closed open"
+)
 _AT_HOURS = re.compile(r"\s(?:by app|\d{1,2}\s(?:&|and)\s\d{1,2}\b)")  # "Sun 9 & 11"
 _OTHER_DAY = re.compile(r"(?:,\s|\s&\s|\sand\s|\sor\s)([A-Z][a-z]{1,4})\b")
 _SHORT_YEAR = re.compile(r"\s'\d\d(?!\w)")
@@ -52,7 +54,7 @@ _BEFORE_SECONDS = _FOR_SECONDS | words("""is was to than about only by at of lea
 # Before a day in digits, in small letters: "on 3/14", "Tues. 3/14", "due: 3/14", "12/23 through 1/2".
 BEFORE_DAYS = (
     r"\b(?:on|by|until|since|before|after|thru|til|till|eta|ends?|ending|begins|begun|starts|closes|closed|opens|valid"
-    r"|arrives|arriving|started|leaves|leaving|departs|departing|moved\sto|rescheduled\sto|postponed\sto|back|date|paid|dep|arr|lv|ret|edd|lmp|dob|dated|dtd|due|starting|beginning|effective|shipped|filed|arrived|delivered|mailed"
+    r"|arrives|arriving|started|leaves|leaving|departs|departing|moved\sto|rescheduled\sto|postponed\sto|back|date|paid|admitted|discharged|d/c'd|dep|arr|lv|ret|edd|lmp|dob|dated|dtd|due|starting|beginning|effective|shipped|filed|arrived|delivered|mailed"
     rf"|expires|issued|signed|exam|meeting|games?|classes|(?:mon|tues|wednes|thurs|fri|satur|sun)day|{_WEEKDAY})\.?,?\s"
     r"|(?:\d\s?[ap]\.?m\.?|\bnoon|\bmidnight|\d:\d\d|\b[ecmp][sd]?t)\s|\b(?:due|date|when|starts?|ends?|deadline):\s|\b(?:updated?|edit(?:ed)?|posted|revised|effective|news)\s\("
     r"|\b(?:week|wk\.?|night|morning|evening|as|day|call|letter|e?-?mail|memo|notice|minutes|min\.|mins)\sof\s|\d{1,2}/(?:1[3-57-9]|2\d|3[01])\s(?:to|thru|through)\s"

@@ -49,7 +49,7 @@ _RATED = (
 )
 _PAGES = (
     r"\b(?:stop|lap|page|p|slide|part|step|item|question|track|disc|photo|pic|picture|image|frame|retry|attempt|try|ep|thread|test|day"
-    r"|week|lesson|chapter|episode|round|level|batch|epoch|stage|phase|shard|chunk|box)\.?\s"
+    r"|week|lesson|chapter|episode|round|level|batch|epoch|stage|phase|shard|chunk|box|carton|ctn|pkg|package|pallet)\.?\s"
 )
 _MUSIC = r"[♩♪𝅘𝅥]|\b[A-G][#♯♭b]?\s(?:minor|major)\b|\bkey of [A-G]|\btime signature\b"
 _CRICKET = (
@@ -105,7 +105,12 @@ _CASES = (
         "{codes}",
         lambda top, bottom: not (is_day(top, bottom) or is_day(bottom, top)),
     ),
-    _Case(r"\b(?:grades?|phase|class|type|category|years|windows|win|ios|android|debian)\s", "", "", _SLASH),
+    _Case(
+        r"\b(?:grades?|phase|class|type|category|years|windows|win|ios|android|debian|zones|sizes|levels|ages|rooms|wards)\s",
+        "",
+        "",
+        _SLASH,
+    ),
     # "1/5 Why I left", one of several posts
     _Case(r"\A", "1/(?:[5679]|10)", r"(?![^\w\s]?$|\s?[-–:=+×a-z,;.*%\"'″])", _OF),
     _Case(_PAGES, "", "", _OF, lambda top, bottom: bottom not in (2, 3, 4, 8, 16)),

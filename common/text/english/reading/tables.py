@@ -61,7 +61,8 @@ _UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm 
     milliequivalent; kVA: kilovolt-amp; VA: volt-amp; bp: base pair;
     ga.: gauge; spd.: speed; kbp: kilobase pair; Mbp: megabase pair; sf: square foot; dBm:
     decibel-milliwatt; Å Å: angstrom; sh.:
-    share; kyr: thousand year; Myr: million year; Gyr: billion year; Mly: million light-year""")
+    share; kyr: thousand year; Myr: million year; Gyr: billion year; Mly: million light-year; cbm:
+    cubic meter""")
 UNITS = {unit.rstrip("."): name for unit, name in _UNITS.items()}
 STOPPED_UNITS = frozenset(unit[:-1] for unit in _UNITS if unit[-1] == ".")
 # Written otherwise than is correct, mostly in other capitals.
@@ -151,8 +152,8 @@ _ABBREVIATIONS = _pairs("""pk: Park; dr+: Doctor; st: Saint; req: required; sm: 
     Limited; corp: Corporation; llc: LLC; est~: estimated; assn: association; assoc: associates; ave~:
     Avenue; rd: Road; ln: Lane; hwy: Highway; sq~: Square; ct~: Court; pl~: Place; apt#: apartment; ste#:
     suite; fl#: floor; mt: Mount; ft: Fort; pt#: Point; v+~: versus; etc: et cetera; al: al; ca+: circa;
-    cf+: compare; viz+: namely; incl+: including; esp+: especially; max~: maximum; min~: minimum; avg:
-    average; temp~: temperature; tel: telephone; ext#: extension; fig#: figure; figs#: figures; eq#:
+    cf+: compare; viz+: namely; incl+: including; esp+: especially; max~: maximum; min~: minimum;
+    temp~: temperature; tel: telephone; ext#: extension; fig#: figure; figs#: figures; eq#:
     equation; eqs#: equations; vol#: volume; vols#: volumes; ch#: chapter; chap#: chapter; sec#: section;
     sect#: section; art#: article; par#: paragraph; para#: paragraph; pp#: pages; ed#: edition; eds:
     editors; trans~: translated; repr: reprinted; no#: number; nos#: numbers; nr+#: number; op#: opus;
@@ -258,7 +259,7 @@ _SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; pks: pack
     aircraft; tstm: thunderstorm; pcpn: precipitation; cpn: coupon; shs: shares; addr: address; attd:
     attached; trlr: trailer; hdwr: hardware; vlv: valve; bldr: builder; pkts: packets; ctn: carton; dmg:
     damage; agmt: agreement; premkt: pre-market; lge: large; gdn: garden; enrl: enrollment; hgb: hemoglobin;
-    hct: hematocrit; lvl: level""")
+    hct: hematocrit; lvl: level; avg: average; mvt: movement; gd: good; grn: green""")
 _SHORT_FORMS |= {
     f"{key.rstrip('+')}s": f"{name[:-1]}ies" if name[-1] == "y" and name[-2] != "a" else f"{name}s"
     for key, name in _SHORT_FORMS.items()
@@ -286,10 +287,11 @@ SLASHED = _pairs("""w/o: without; w/: with; c/o: care of; n/a: NA; y/o: year old
     because; b/w: between; a/k/a: also known as;
     d/b/a: doing business as; f/k/a: formerly known as; w/v: weight by volume; w/w: weight by weight;
     v/v: volume by volume; r/o: rule out; w/u: workup; d/t: due to; c/w: consistent with; s/s: signs and
-    symptoms; f/u: follow up; d/c: discontinue; h/o: history of; s/p: status post; y/y: year over year;
-    m/m: month over month; q/q: quarter over quarter; p/h: per hour; p/w: per week; p/m: per month; p/u:
-    pickup; s/h: shipping and handling; o/n: overnight; w/d: withdrawal; c/h: central heating; ac/dc: AC DC;
-    tcp/ip: TCP IP; p/a: per annum; km/h: kilometers per hour; m/s: meters per second""")
+    symptoms; f/u: follow up; d/c: discontinue; n/s: non-smoking; d/c'd: discharged; h/w: hardware; c/a:
+    central air; h/o: history of; s/p: status post; y/y: year over year; m/m: month over month; q/q: quarter
+    over quarter; p/h: per hour; p/w: per week; p/m: per month; p/u: pickup; s/h: shipping and handling;
+    o/n: overnight; w/d: withdrawal; c/h: central heating; ac/dc: AC DC; tcp/ip: TCP IP; p/a: per annum;
+    km/h: kilometers per hour; m/s: meters per second""")
 # Written without their apostrophe.
 SHORTENED |= {
     word.replace("'", ""): word

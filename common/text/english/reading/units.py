@@ -68,7 +68,9 @@ _FOODS = words("""flour sugar butter milk water oil salt vanilla honey cream ric
 _OF_TYPE = re.compile(
     r"\s?pts?\.?(?=\s(?:font|type|text|bold|italics?|Arial|Times|Helvetica|Calibri|Courier|Garamond)\b)"
 )
-_POINTS = re.compile(r"-(pt|pg|dr)s?(?![\w-]|\.\S)(?:\.(?=\s[a-z]))?")  # a 12-pt font, a 4-dr sedan
+_POINTS = re.compile(
+    r"-?((?<=-)pt|(?<=-)pg|dr)s?(?![\w-]|\.\S)(?:\.(?=\s[a-z]))?"
+)  # a 12-pt font, a 4-dr sedan
 _OF_POINTS = {"pt": "-point", "pg": "-page", "dr": "-door"}
 _WITHOUT_STOP = re.compile(r"\s(c|C|T|t|pts?)\s(?=([a-z]{2,12})\b)")  # "3 T butter"
 _RECIPE_UNITS = {"c": "cup", "C": "cup", "T": "tablespoon", "t": "teaspoon", "pt": "pint", "pts": "pint"}

@@ -272,7 +272,7 @@ def in_notation(cursor: Cursor) -> Reading | None:
     """Chords, chess, years of about, TL;DR: what no ordinary word is followed by tells them."""
     behind = cursor.behind_word
     if behind.isdecimal() or behind == "#":
-        rules = (chord, chess_move, circa, hourly, numbered, for_days)
+        rules = (chord, chess_move, screw, circa, hourly, numbered, for_days)
         return next((reading for rule in rules if (reading := rule(cursor))), None)
     if behind == "-" and cursor.word == "O":
         return chess_move(cursor)
@@ -295,6 +295,12 @@ def numbered(cursor: Cursor, m: re.Match) -> str:
 def aperture(cursor: Cursor, m: re.Match) -> str:
     """f/1.8."""
     return "" if cursor.touches_word or cursor.is_equation else f"F {say.decimal(m[1])}"
+
+
+@form(r"(M\d{1,2}(?:\.\d)?)x(\d{1,3}(?:\.\d{1,2})?)(?!\w)")
+def screw(cursor: Cursor, m: re.Match) -> str:
+    """M5x12, M8x1.25."""
+    return f"M {say.decimal(m[1][1:])} by {say.decimal(m[2])}"
 
 
 @form(r"x\s?(\d{1,2})(?:(d)(?!\w)|(?=\s(?:days?|weeks?|wks?|months?|mos|hrs?|hours|yrs?|years)\b))")
@@ -501,6 +507,8 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
         return number
     is_plural = len(word) > 2 and word[-1] == "s" and word[:-1].isupper()  # "28 HRs"
     base = word.removesuffix("'s")
+    if base != word and base in _SHORTENED and base not in _SHORT_MONTHS:  # "Tue's"
+        return f"{calendar_name(base)}'s"
     if base != word and (full := "Doctor" if base == "Dr" else _SHORT_FORMS.get(base.lower())):  # "tmrw's"
         return f"{full}'s"
     full = "" if is_plural else _SHORT_FORMS.get(word.lower(), "")
