@@ -31,7 +31,7 @@ _MILLIONS = re.compile(
 )
 _MILLIONS_OF_MONEY = re.compile(r"m(?=\s?(?:USD|EUR|GBP|JPY|INR|CHF|AUD|CAD|NZD|€|£)(?!\w))")
 _AGED = re.compile(
-    r"^\d\dM(?=\s(?:here|and|from|in|w/|with|dating|living|looking)(?!\w))|\(\d\dM[),]|\b(?:[Hh]e's|[Ii]'m)\s\d\dM(?!\w)"
+    r"^\d\dM(?=\s(?:c/o|p/w|s/p|h/o|here|and|from|in|w/|with|dating|living|looking)(?!\w))|\(\d\dM[),]|\b(?:[Hh]e's|[Ii]'m)\s\d\dM(?!\w)"
 )  # a man of that age: "bf (26M)", "he's 28M"
 _BEFORE_QUANTITY = words("""to from over under nearly almost about some around roughly than least most worth
     population reach reached hit exceed exceeded total totaling ~ > <""")
@@ -45,7 +45,8 @@ _RECORD = re.compile(
     r"\s(?:(?:this|last)\sseason|at\shome|on\sthe\sroad|so\sfar|overall|since|against|vs|all-time|on|when)\b"
 )
 _STANDINGS = re.compile(  # "the Rams (9-4)", "Mets (48-41) at Cubs (44-46)"
-    r"[a-z]s \((?:[5-9]-[0-4]|\d\d-\d)\)|\(\d{1,3}-\d{1,3}\),? (?:at|vs?\.?|@) (?=.{0,30}\d)"
+    r"\b(?:[WLS]|WP|LP|SV): [A-Z][\w.]* \("
+    r"|[a-z]s \((?:[5-9]-[0-4]|\d\d-\d)\)|\(\d{1,3}-\d{1,3}\),? (?:at|vs?\.?|@) (?=.{0,30}\d)"
     r"|[A-Z][\w.&']* \(\d{1,3}-\d{1,3}\),? (?:host|visit|face|trail|lead|play|lost|beat"
     r"|need|take|open|ha[sd]|is|are|we[rn])"
 )
@@ -81,7 +82,8 @@ _COUNTED = words("people men women children feet percent degrees police sheep fi
 _OR_MORE = re.compile(r"\sor\s(?:more|less|fewer|so)\b")
 _NO_YEAR = words("# no nos number")
 _NO_MODEL = words("AD BC CE BCE ISO US UK EU UN AND OR THE OF TO IN FY")
-_VERSIONED = words("version python release ubuntu django kernel golang php")
+_VERSIONED = words("""version python release ubuntu django kernel golang php node macos ios android gcc clang
+    glibc cuda postgres mysql redis nginx kubernetes openssl cmake numpy pytorch tensorflow rails""")
 _COMPARED = words("≥ ≤ >= <= > < == = ~")
 _LETTERS_FOLLOW = re.compile(r"-(?:[A-Z]{1,5}|0\d{2,5})(?![\w'])")  # "4471-BLK", "2024-0117"
 _NUMBERED = words("# no number ord ordinance case docket room rm suite ste office")  # "Rm. 2-117"
@@ -275,7 +277,7 @@ def _magnitude(cursor: Cursor, numbers: list[str], end: int) -> tuple[str, int]:
             and cursor.previous.lower() not in _BEFORE_QUANTITY
         )
         is_name = is_name or (
-            match[2] == "M" and _AGED.search(cursor.text, max(cursor.at - 5, 0), match.end() + 1) is not None
+            match[2] == "M" and _AGED.search(cursor.text, max(cursor.at - 5, 0), match.end() + 9) is not None
         )
         is_letter = match[2] in "kK" and "." not in numbers[-1]  # not in "62k mi", "50k SEK"
         is_letter = is_letter and not _MONEY_AFTER.match(cursor.text, match.end())

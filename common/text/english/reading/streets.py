@@ -225,6 +225,15 @@ def land_survey(cursor: Cursor, m: re.Match) -> str:
     return f"{kind} {say.cardinal(int(m[2]))} {_DIRECTIONS[m[3]]}" if is_meant else ""
 
 
+@form(r"([NS]?)([EW]?)([½¼])(?!\w)")
+def part_of_section(cursor: Cursor, m: re.Match) -> str:
+    """SW¼, N½: of a square mile of land."""
+    if cursor.touches_word or not (m[1] or m[2]):
+        return ""
+    side = (_DIRECTIONS.get(m[1], "") + _DIRECTIONS.get(m[2], "")).capitalize()
+    return f"{side} {'half' if m[3] == '½' else 'quarter'}"
+
+
 def state(cursor: Cursor) -> Reading | None:
     """Denver, CO 80202; Portland, OR in spring."""
     word = cursor.word

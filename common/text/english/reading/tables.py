@@ -76,7 +76,7 @@ LIKE_UNITS = _pairs("""Pct PCT: pct; KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm
 # What something happens or is paid per, behind a slash.
 PERIODS = words("s mi km sec min hr hour day wk week mo month yr year")
 PER_ONLY = _pairs("""d: day; nt: night; y: year; pp: person; p: person;
-    u: unit; sh: share; cs: case; grp: group; qtr: quarter""")
+    u: unit; sh: share; cs: case; cust: customer; grp: group; qtr: quarter""")
 # These stand for a unit only where they touch the number ("5in"): apart from it they are words or letters.
 TOUCHING_UNITS = words("us Ki Mi Gi Ti BA BD in t au AU MP IU mo v w CC mw MI")
 PLURALS = {
@@ -259,7 +259,7 @@ _SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; pks: pack
     aircraft; tstm: thunderstorm; pcpn: precipitation; cpn: coupon; shs: shares; addr: address; attd:
     attached; trlr: trailer; hdwr: hardware; vlv: valve; bldr: builder; pkts: packets; ctn: carton; dmg:
     damage; agmt: agreement; premkt: pre-market; lge: large; gdn: garden; enrl: enrollment; hgb: hemoglobin;
-    hct: hematocrit; lvl: level; avg: average; mvt: movement; gd: good; grn: green""")
+    hct: hematocrit; lvl: level; avg: average; mvt: movement; gd: good; dsg: dressing; grn: green""")
 _SHORT_FORMS |= {
     f"{key.rstrip('+')}s": f"{name[:-1]}ies" if name[-1] == "y" and name[-2] != "a" else f"{name}s"
     for key, name in _SHORT_FORMS.items()
@@ -488,7 +488,7 @@ EMOJI = _pairs("""☑: checked;
 TOP_LEVEL_DOMAINS = words("""com org net edu gov mil int io ai co uk de fr eu ca au jp cn ru nl br ch se pl
     es info biz dev app xyz tv fm me gl ly tech online site shop blog cloud wiki nz kr za mx""")
 HIDDEN_FILES = words("""env gitignore bashrc bash_profile zshrc profile htaccess npmrc gitattributes vimrc
-    netrc ssh git""")
+    netrc ssh git nvmrc eslintrc prettierrc dockerignore editorconfig""")
 FILE_ENDINGS = words("""txt pdf doc docx xls xlsx ppt pptx csv tsv json yaml yml xml html htm css js ts py
     conf rs go java cpp hpp c h sh bat exe dll so zip gz tar rar png jpg jpeg gif svg bmp mp3 mp4 wav flac ogg
     avi mkv mov md rst log ini cfg toml onnx pt pth safetensors ipynb sql db bin iso dmg apk php rb kt

@@ -36,7 +36,7 @@ _SCREEN = re.compile(
 )
 _PER_TWICE = re.compile(r"/([A-Za-z]{1,6})/([A-Za-z]{1,6})(?![\w/])")
 _FACTOR_FOLLOWS = re.compile(r"\s?[a-z](?:[²³]|\^\d)")
-_BEHIND_HEAD = re.compile(r"(?= (?:per|of|A)\b)")
+_BEHIND_HEAD = re.compile(r"(?= (?:per|of|A|squared|cubed|to)\b)")
 _BELOW = re.compile(r"(?:⁻|\^\{?-)([1-4¹²³⁴])\}?(?!\w)")
 # What a unit is multiplied with or is per: "·m²", "-lb", "/s²", "/(mol", "·K)", " s⁻²".
 _TERM = re.compile(
@@ -48,6 +48,7 @@ _PER_AREA = re.compile(r"\s?/\s?(?:(km|m|cm|mm|mi|ft|in)\^?[2²]|sq\.?\s(mi|ft|k
 _POINTS_OF_PERCENT = re.compile(r"\s?pp(?!\w)")
 _PERCENT = re.compile(r"\s?(?:(mol|wt|vol)\.?\s?)?([%‰])")
 _SHARES = {"mol": "mole ", "wt": "weight ", "vol": "volume "}
+_LENGTHS = words("foot mile yard angstrom parsec")
 _SECONDS = re.compile(r"\d+m?s")
 _DEGREE_SIGN = re.compile(
     r"\s?(?:[°º](?:\s?([CFK])(?!\w)|\s?([NSEW])(?:\.(?=\s[a-z]|[,;]))?(?![\w'.])|(?!\s?[CFKNSEW]\w|\w))|([℃℉])(?!\w))"
@@ -253,7 +254,7 @@ def _terms(cursor: Cursor, end: int) -> tuple[str, str, int]:
 def _raised(name: str, power: str) -> str:
     """ "meter", "2" -> "square meter"; "second", "2" -> "second squared"."""
     count = tables.SUPERSCRIPTS.get(power, power)
-    if count in ("2", "3") and (name.endswith(("meter", "inch")) or name in ("foot", "mile", "yard")):
+    if count in ("2", "3") and (name.endswith(("meter", "inch")) or name in _LENGTHS):
         return f"{'square' if count == '2' else 'cubic'} {name}"
     return name + {"2": " squared", "3": " cubed", "4": " to the fourth"}.get(count, "")
 
@@ -284,9 +285,8 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
         return False
     if gap and len(symbol) < 3 and symbol.isupper() and _LABEL.match(cursor.text, match.end()):
         return False
-    if symbol in "wdh" and (
-        _BY_FOLLOWS.match(cursor.text, match.end()) or cursor.previous in ("x", "×")
-    ):  # "48w x 30d"
+    is_side = cursor.previous in ("x", "×") and not cursor.earlier[1:].isalpha()  # "48w x 30d"
+    if symbol in "wdh" and (is_side or _BY_FOLLOWS.match(cursor.text, match.end())):
         return False
     if not gap and len(symbol) == 1 and cursor.previous.rstrip(".").lower() in LETTERED:
         return False  # "Bus 42A"

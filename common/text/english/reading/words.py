@@ -41,6 +41,7 @@ from melforge.common.text.english.reading.streets import (
     direction,
     dotted_state,
     land_survey,
+    part_of_section,
     party,
 )
 from melforge.common.text.english.reading.telephone import code_parts, is_access_code
@@ -83,7 +84,7 @@ _OF_KEYS = words("major minor maj min clarinet trumpet instrument sax saxophone 
 _MUSIC = re.compile(
     r"\b(?:[Kk]ey of|strings?|[Tt]un(?:e[ds]?|ing)|chords?|scales?|notes?|capo|octaves?|bass|transposed?)\b"
 )
-_DIMENSIONS = words("L W H D Ø")
+_DIMENSIONS = words("L W H D Ø l w h d")
 _LENGTH_ENDS = ("'", '"', "′", "″")
 _SIZED = re.compile(r"^\d|^[A-Z]{1,2}\d{1,2}$")
 _SIZE_FOLLOWS = re.compile(r"\s?\d")
@@ -94,7 +95,7 @@ _NO_RATES = _RATED_BY | words("morning evening weekend noon date time quarter se
 _DIGIT_BEFORE = re.compile(r"\d")
 _DOSES = words("mg mcg g kg ng mL mmol mol IU min")
 _COUNTDOWN = words("minute minutes second seconds hour hours day days")
-_DAYS_FOLLOW = re.compile(r"\s\d{1,3}\s(?:days?|weeks?|wks?|months?|yrs?|years)\b")
+_DAYS_FOLLOW = re.compile(r"\s\d{1,3}\s?(?:[hd]|hrs?|days?|weeks?|wks?|months?|yrs?|years)\b")
 _POLES = {"N": "north", "S": "south", "E": "east", "W": "west"}
 _DEGREE = re.compile(r"([IViv]+)[°o]?(7?)")
 _ROMAN_ORDINAL = re.compile(r"([IVXLC]{1,6})(?:th|st|nd|rd)")
@@ -471,6 +472,7 @@ WORDS: tuple[Rule, ...] = (
         party,
         county_road,
         land_survey,
+        part_of_section,
         direction,
         dotted_abbreviation,
         working_days,
@@ -523,7 +525,8 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
         return _BEHIND_NAMES[word]
     if len(word) == 2 and cursor.is_equation and word[0].islower() and word not in SMALL_WORDS:  # "F = ma"
         return word.upper()
-    if word == "x" and not cursor.previous[:1].isdecimal() and _DAYS_FOLLOW.match(cursor.text, end):
+    is_listed = len(cursor.previous) > 1 and not cursor.previous[0].isdecimal()
+    if word == "x" and is_listed and _DAYS_FOLLOW.match(cursor.text, end):
         return "for"  # twice daily x 7 days
     if (
         word == "x"
