@@ -89,6 +89,8 @@ _LETTERS_FOLLOW = re.compile(r"-(?:[A-Z]{1,5}|0\d{2,5})(?![\w'])")  # "4471-BLK"
 _NUMBERED = words("# no number ord ordinance case docket room rm suite ste office")  # "Rm. 2-117"
 NORMS = words("iso iec en din bs ieee ansi astm ul nfpa fips")  # "FIPS 140-2"
 _OF_HTTP = re.compile(r"\s(?:Not Found|Forbidden|Unauthorized|Bad (?:Request|Gateway)|error\b)")
+_HTTP = words("401 402 403 404 405 408 409 502 503 504")
+_OF_SERVERS = re.compile(r"\b(?:requests?|servers?|API|HTTP|endpoint|URL|returns?|retry|push|fetch)\b")
 _ON_ROADS = words("on off take takes took taking via")
 _TRACKS = words(
     "track lesson exercise episode day week step disc cd chapters tracks scene slide verse stanza"
@@ -156,7 +158,12 @@ def amount(cursor: Cursor) -> Reading:
     are_hours = cursor.previous.lower() in _OPEN or cursor.previous[:3].lower() in tables.WEEKDAYS
     if is_set or (joint == "to" and numbers[0] == numbers[1] and not are_hours):  # "a 50-50 chance"
         joint = ""
-    elif is_bare and cursor.previous.lower() in _STOOD and _RECORD.match(text, end):  # "are 4-7 at home"
+    elif (
+        is_bare
+        and cursor.previous.lower() in _STOOD
+        and cursor.earlier != "hours"
+        and _RECORD.match(text, end)
+    ):  # "are 4-7 at home"
         joint = "and"
     if not joint and (last := _TO_NOON.match(text, end)):  # "7-noon"
         unit, end = f" to {last[1]}", last.end()
@@ -303,6 +310,7 @@ def _plain_number(cursor: Cursor, number: str, end: int, is_counted: bool) -> st
     is_room = room in _ROOMS or (previous == "code" and cursor.earlier.lower() in ("error", "status"))
     is_room = is_room or (previous == "the" and cursor.earlier.lower() in _ON_ROADS)  # "on the 101"
     is_room = is_room or _OF_HTTP.match(cursor.text, end) is not None
+    is_room = is_room or (number in _HTTP and previous in ("a", "an", ":") and cursor.is_near(_OF_SERVERS))
     is_room = is_room or (len(number) == 3 and cursor.earlier.lower() == "flight")
     if len(number) in (3, 4) and is_room and number[-2:] != "00" and number[0] != "0":
         return f"{say.cardinal(int(number[:-2]))} {say.two_digits(int(number[-2:]))}"

@@ -51,7 +51,7 @@ _PAGES = (
     r"\b(?:stop|lap|page|p|slide|part|step|item|question|track|disc|photo|pic|picture|image|frame|retry|attempt|try|ep|thread|test|day"
     r"|week|lesson|chapter|episode|round|level|batch|epoch|stage|phase|shard|chunk|box|carton|ctn|pkg|package|pallet)\.?\s"
 )
-_MUSIC = r"[♩♪𝅘𝅥]|\b[A-G][#♯♭b]?\s(?:minor|major)\b|\bkey of [A-G]|\btime signature\b"
+_MUSIC = r"[♩♪𝅘𝅥]|\b[A-G][#♯♭b]?\s(?:minor|major)\b|\bkey of [A-G]|\btime signature\b|\bbpm\b|\b[Ww]altz"
 _CRICKET = (
     r"\b(?:T20|ODI|posted|declared|wickets?|innings|overs|cricket|batting|Test|stumps|runs|ov|all\sout)\b"
 )

@@ -39,7 +39,7 @@ _STATES |= {*tables.STATES_WITH_STOP, *tables.STATES_WITH_STOP.values(), *tables
 _STATE = rf",\s(?:{'|'.join(sorted(_STATES))})\b"
 _LIMB = r"\s(?:side|wrist|knee|hand|arm|leg|foot|eye|ear|hip|ankle|shoulder|elbow|lung|breast|thigh|calf)\b"
 _ONTO = (
-    r"\s(?:on|onto|at|@)\s(?:[A-Z][a-z]|\d+(?:st|nd|rd|th)\b"
+    r"\s(?:on|onto|at|@)\s(?:[A-Z][a-z]|[A-Z]{1,3}\s\d|\d+(?:st|nd|rd|th)\b"
     r"|(?:the\s)?(?:\w+\s)?(?:light|stop|corner|fork)\b)"
 )
 _LAW = r"\s(?:(?:[A-Z][a-z]*\.?|&)\s){0,4}(?:Codes?|Laws?|Stats?|Const|Evid|Regs?)\b|\s(?:Ct|App|Sup|Super)\."
@@ -409,6 +409,8 @@ _ROWS = (
     ("pty*", "", r"\sLtd\b", "proprietary"),
     ("beg", "", r"\s(?:at|on|in)\b", "beginning"),
     ("excl", r"\b(?:is|are|was|were|be|been)\s", "", "excluded"),
+    ("Art", "", r"\sI(?:,|\s§|\sof\b)", "article"),
+    ("eq", r"\d\s?W\s|\bCO2\s", "", "equivalent"),
     ("acc", "", r":?\s\d{1,2}(?:\.\d+)?\s?%", "accuracy"),
     ("Eng", "", r"\s(?:Lit|Lang|Dept)", "English"),
     ("Lit", r"\b(?:Eng|English|Am|Amer|Comp|World|Lat|Fr)\.?\s", "", "literature"),

@@ -38,9 +38,8 @@ _POSTCODE = re.compile(r"\s[A-Z]\d[A-Z]\s?\d[A-Z]\d\b")
 _ZIP = re.compile(r"\s\d{5}(?:-\d{4})?(?![\w,.-]\d|\w)")
 _DOTTED_STATE = re.compile(r"([NSWRB])\.\s?([YJCDHMVISB])\.(?!\w)")
 _PARTY = re.compile(r"([RDI])-([A-Z]{2}(?!\w)|[A-Z]\.[A-Z]\.|[A-Z][a-z]{1,4}\.)")
-_HEADING = words(
-    "go goes going went head heads heading headed turn turns drive drives travel walk run runs due mi"
-)
+_HEADING = words("""go goes going went head heads heading headed turn turns drive drives travel walk run runs
+    due mi mile miles km ft feet block blocks""")
 _LANDS = words("""Korea Carolina Dakota Virginia America Africa Asia Europe Ireland Atlantic Pacific Sudan
     Germany Vietnam Yemen Sussex Yorkshire Wales England Bank Sea""")
 _LANDS |= frozenset(name for name in tables.STATES.values() if " " not in name)

@@ -215,11 +215,11 @@ _ABBREVIATIONS = _pairs("""pk: Park; dr+: Doctor; st: Saint; req: required; sm: 
     corner; asts: assists; cntr: container; sts: Streets; fx: fracture; tx: treatment; pr: pair; bot:
     bottle; bots: bottles; xing: crossing; jnr: Junior; acq: acquired; trib: tribune; spc+: Specialist;
     lcdr+: Lieutenant Commander; radm+: Rear Admiral; vadm+: Vice Admiral; sqn: Squadron; lett: letters;
-    comty: Community; aff: affidavit; pfd: preferred; cum: cumulative; conv: convertible; chq: cheque;
-    wdl: withdrawal; frt: freight; cnee: consignee; fdn: foundation; ckt: circuit; xfmr: transformer; csk:
-    countersink; ppt: precipitate; obsd: observed; cryst: crystals; nn#: notes; poss: possible; appls:
-    appliances; lk: Lake; vly: Valley; cyn: Canyon; eng~: engineering; dev~: development; diss~:
-    dissertation; alum~: aluminum; gyp~: gypsum; bull~: bulletin; kit~: kitchen; ans~: answer; cmdg:
+    comty: Community; affd: affirmed; aff: affidavit; pfd: preferred; cum: cumulative; conv: convertible;
+    chq: cheque; wdl: withdrawal; frt: freight; cnee: consignee; fdn: foundation; ckt: circuit; xfmr:
+    transformer; csk: countersink; ppt: precipitate; obsd: observed; cryst: crystals; nn#: notes; poss:
+    possible; appls: appliances; lk: Lake; vly: Valley; cyn: Canyon; eng~: engineering; dev~: development;
+    diss~: dissertation; alum~: aluminum; gyp~: gypsum; bull~: bulletin; kit~: kitchen; ans~: answer; cmdg:
     commanding; arty: artillery; spt: support; consgn: consignment; dt: date; lgt: light; lgts: lights;
     lvs: leaves; srs: seniors; conf: conference; deg: degree; pref: preferred; equiv: equivalent; exc:
     excellent; platf: platform; const: Constitution; div: division; univ: university; pkwy: Parkway; excl:

@@ -49,6 +49,7 @@ _POINTS_OF_PERCENT = re.compile(r"\s?pp(?!\w)")
 _PERCENT = re.compile(r"\s?(?:(mol|wt|vol)\.?\s?)?([%‰])")
 _SHARES = {"mol": "mole ", "wt": "weight ", "vol": "volume "}
 _LENGTHS = words("foot mile yard angstrom parsec")
+_NO_AMPS = re.compile(r"\.(?:[CD]|\d(?:d|th)\b)")
 _SECONDS = re.compile(r"\d+m?s")
 _DEGREE_SIGN = re.compile(
     r"\s?(?:[°º](?:\s?([CFK])(?!\w)|\s?([NSEW])(?:\.(?=\s[a-z]|[,;]))?(?![\w'.])|(?!\s?[CFKNSEW]\w|\w))|([℃℉])(?!\w))"
@@ -94,8 +95,8 @@ THINGS = words("""film lens camera monitor screen display tv television battery 
     intervals timeout countdown vial syringe ampule dose pill tablet capsule mug jug carton crate keg
     sachet container bucket sack rope chain ladder bottles
     lot tin tins cans jars bags packs boxes tubes pouches cartons
-    breaker reload cooldown service clock format support hotline fuse panel burger patty batt
-    USB LED SSD HDD HDMI GaN charging charge pump heater fridge backpack""")
+    breaker reload cooldown service clock format support hotline fuse panel aliquots samples
+    burger patty batt     USB LED SSD HDD HDMI GaN charging charge pump heater fridge backpack""")
 _BY_FOLLOWS = re.compile(r"\s?[x×]\s?\d+(?:\.\d+)?\s?[wdh]\b")
 _POSTCODE = re.compile(r"[A-Z]{1,2}\d{1,2}[A-Z]?")
 COOKED = re.compile(
@@ -326,7 +327,7 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
     is_year = not gap[1:] and _YEAR.match(cursor.text, cursor.at) is not None
     if is_year and cursor.text.startswith(". ", match.end()) and (following := cursor.next(match.end() + 1)):
         return not (following[:1].isupper() or following == "of")  # "1907 J. Harlan", "1912 W. of"
-    if symbol in "AB" and cursor.text[match.end() : match.end() + 2] in (".D", ".C"):  # "200 A.D."
+    if symbol in "AB" and _NO_AMPS.match(cursor.text, match.end()):  # "200 A.D.", "88 A.2d 12"
         return False
     if symbol == "A":
         return not following[:1].isalnum() or following in _AMP_THINGS

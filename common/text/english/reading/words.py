@@ -86,7 +86,7 @@ _MUSIC = re.compile(
 )
 _DIMENSIONS = words("L W H D Ø l w h d")
 _LENGTH_ENDS = ("'", '"', "′", "″")
-_SIZED = re.compile(r"^\d|^[A-Z]{1,2}\d{1,2}$")
+_SIZED = re.compile(r"^[$£€\d]|^[A-Z]{1,2}\d{1,2}$")
 _SIZE_FOLLOWS = re.compile(r"\s?\d")
 _PERIODS = words("second minute hour day week month year person night")
 _RATED_BY = words("day week month year night hour minute person")
