@@ -95,7 +95,8 @@ _ON_ROADS = words("on off take takes took taking via")
 _TRACKS = words(
     "track lesson exercise episode day week step disc cd chapters tracks scene slide verse stanza"
 )
-_ROOMS = words("""room flight suite apartment apt highway route channel area unit bus interstate boeing airbus
+# What is numbered by pairs of digits: rooms, roads, airplanes, lines of forms, courses.
+_BEFORE_PAIRS = words("""room flight suite apartment apt highway route channel area unit bus interstate boeing airbus
     building gate xbox hwy http error status line form rte ste rm office fahrenheit porsche port
     chem chemistry econ economics math maths bio biology psych psychology hist history phys physics calculus
     english sociology soc phil philosophy""")
@@ -239,7 +240,7 @@ def _is_code(cursor: Cursor, numbers: list[str], end: int) -> bool:
     is_numbered = named in _NUMBERED or (len(numbers[1]) > 4 and numbers[1].isdecimal())  # "44-20193"
     is_apart = len(numbers[1]) - len(numbers[0]) > (len(numbers[1]) < 3)
     is_less = float(numbers[1]) < float(numbers[0])
-    is_apart = is_apart or (named not in _ROOMS and is_less)  # "Office 9-5"
+    is_apart = is_apart or (named not in _BEFORE_PAIRS and is_less)  # "Office 9-5"
     is_decimal = any("." in number for number in numbers)  # "Llama-3.1-70B"
     return (
         _is_behind_letters(cursor)
@@ -307,7 +308,7 @@ def _plain_number(cursor: Cursor, number: str, end: int, is_counted: bool) -> st
         return say.year(int(number))
     if number[0] == "0" and len(number) < 4 and (room in NUMBERED or room in _TRACKS):  # "Chapter 01"
         return say.cardinal(int(number))
-    is_room = room in _ROOMS or (previous == "code" and cursor.earlier.lower() in ("error", "status"))
+    is_room = room in _BEFORE_PAIRS or (previous == "code" and cursor.earlier.lower() in ("error", "status"))
     is_room = is_room or (previous == "the" and cursor.earlier.lower() in _ON_ROADS)  # "on the 101"
     is_room = is_room or _OF_HTTP.match(cursor.text, end) is not None
     is_room = is_room or (number in _HTTP and previous in ("a", "an", ":") and cursor.is_near(_OF_SERVERS))

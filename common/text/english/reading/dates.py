@@ -33,7 +33,7 @@ _BEFORE_MONTH = words("""on in by of since until till from before after to the a
 _NO_WORDS = words("tue tues weds thu thur thurs")  # days in small letters too
 _DAYS_TOO = words("mon wed sat sun tu th")  # in capitals they are names and words as well
 _ZONES = words("ET CT MT PT EST EDT CST CDT MST MDT PST PDT GMT BST")
-_ON = words("til thru through since on next last every each until till by closed open")
+_ON = words("til thru through since on next last every each until till by closed open u you ya")
 _DAYTIMES = words(
     "night morning afternoon evening nights mornings afternoons evenings noon brunch nite closed open"
 )

@@ -25,7 +25,7 @@ _SCIENTIFIC = re.compile(
     r"([+-]?\d{1,4}|[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]{1,4})(?!\w|-[\da-f]{4})"
 )
 _MAGNITUDES = words("k K M B T bn mn tn mln bln")
-_BY = re.compile(r"(?:x\d+){1,3}(?:[cmk]?m|ft|in|px|s)?")
+_BY = re.compile(r"(?:x\d+){1,3}(?:[cmk]?m|ft|in|px|s|[GTM]B|W|oz|[mc]?[lL]|k?g)?")
 _OF_NORMS = re.compile(rf"\b(?:{'|'.join(NORMS).upper()})\W{{0,3}}(?:[A-Z]+\W)?$")
 _OF_WEIGHT = re.compile(r"\b(?:weigh|lost|gained|heavy|lbs?\b)")
 _OF_GOALS = re.compile(r"\d\+\d{1,2}['′]|\b\d\s?[-–]\s?\d\b(?!\d)|\b(?:[Gg]oals?|[Ss]ub|pen|HT|FT)\b")

@@ -83,6 +83,7 @@ _CASES = (
     _Case("", "24/7", "", "twenty-four seven"),
     _Case("", "", r"\s[A-Z][a-z]+\s(?:Rd|St|Ave|Road|Street|Avenue)\b", _SLASH),  # flats: "3/1 Ferry Rd"
     _Case("", r"20/\d\d0?", "", _PAIR, around=r"\b(?:[Vv]ision|[Aa]cuity|O[DSU]|eyes?)\b"),
+    _Case(r"\bbp:?\s|pressure:?\s", "", "", "{0} over {1}", lambda top, bottom: bottom > 20),
     _Case(r"\b(?:rwys?\.?|runways?)\s", "", "", "{codes}"),
     _Case("", "9/11|20/20", "", _PAIR),
     _Case(BEFORE_DAYS, "", "", _DATE),

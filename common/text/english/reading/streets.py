@@ -119,6 +119,7 @@ def direction(cursor: Cursor) -> Reading | None:
         is_meant = cursor.previous.lower() == "the" or m[0].endswith(".")
     elif following in _LANDS or following == "of":
         is_meant = is_two or m[0].endswith(".") or following == "of"
+        is_meant = is_meant and cursor.previous.lower() not in ("a", "an")  # "an N of 12"
     elif (
         cursor.previous.rstrip(".").lower() in _HEADING
         or _ROAD.fullmatch(cursor.previous)

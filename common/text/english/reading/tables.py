@@ -62,7 +62,7 @@ _UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm 
     ga.: gauge; spd.: speed; kbp: kilobase pair; Mbp: megabase pair; sf: square foot; dBm:
     decibel-milliwatt; Å Å: angstrom; sh.:
     share; kyr: thousand year; Myr: million year; Gyr: billion year; Mly: million light-year; cbm:
-    cubic meter""")
+    cubic meter; pg: picogram; kpc: kiloparsec; Mpc: megaparsec""")
 UNITS = {unit.rstrip("."): name for unit, name in _UNITS.items()}
 STOPPED_UNITS = frozenset(unit[:-1] for unit in _UNITS if unit[-1] == ".")
 # Written otherwise than is correct, mostly in other capitals.
@@ -215,17 +215,17 @@ _ABBREVIATIONS = _pairs("""pk: Park; dr+: Doctor; st: Saint; req: required; sm: 
     corner; asts: assists; cntr: container; sts: Streets; fx: fracture; tx: treatment; pr: pair; bot:
     bottle; bots: bottles; xing: crossing; jnr: Junior; acq: acquired; trib: tribune; spc+: Specialist;
     lcdr+: Lieutenant Commander; radm+: Rear Admiral; vadm+: Vice Admiral; sqn: Squadron; lett: letters;
-    comty: Community; affd: affirmed; aff: affidavit; pfd: preferred; cum: cumulative; conv: convertible;
-    chq: cheque; wdl: withdrawal; frt: freight; cnee: consignee; fdn: foundation; ckt: circuit; xfmr:
-    transformer; csk: countersink; ppt: precipitate; obsd: observed; cryst: crystals; nn#: notes; poss:
-    possible; appls: appliances; lk: Lake; vly: Valley; cyn: Canyon; eng~: engineering; dev~: development;
-    diss~: dissertation; alum~: aluminum; gyp~: gypsum; bull~: bulletin; kit~: kitchen; ans~: answer; cmdg:
-    commanding; arty: artillery; spt: support; consgn: consignment; dt: date; lgt: light; lgts: lights;
-    lvs: leaves; srs: seniors; conf: conference; deg: degree; pref: preferred; equiv: equivalent; exc:
-    excellent; platf: platform; const: Constitution; div: division; univ: university; pkwy: Parkway; excl:
-    excluding; misc: miscellaneous; hosp: hospital; util: utility; sched: schedule; evid: Evidence;
-    encl: enclosed; eval: evaluation; freq: frequency; maint: maintenance; matl: material; num: number;
-    prev: previous; proj: project; recd: received; subj: subject; typ: typical; veh: vehicle; acad:
+    comty: Community; affd: affirmed; biol: biological; aff: affidavit; pfd: preferred; cum: cumulative;
+    conv: convertible; chq: cheque; wdl: withdrawal; frt: freight; cnee: consignee; fdn: foundation; ckt:
+    circuit; xfmr: transformer; csk: countersink; ppt: precipitate; obsd: observed; cryst: crystals; nn#:
+    notes; poss: possible; appls: appliances; lk: Lake; vly: Valley; cyn: Canyon; eng~: engineering; dev~:
+    development; diss~: dissertation; alum~: aluminum; gyp~: gypsum; bull~: bulletin; kit~: kitchen; ans~:
+    answer; cmdg: commanding; arty: artillery; spt: support; consgn: consignment; dt: date; lgt: light;
+    lgts: lights; lvs: leaves; srs: seniors; conf: conference; deg: degree; pref: preferred; equiv:
+    equivalent; exc: excellent; platf: platform; const: Constitution; div: division; univ: university; pkwy:
+    Parkway; excl: excluding; misc: miscellaneous; hosp: hospital; util: utility; sched: schedule; evid:
+    Evidence; encl: enclosed; eval: evaluation; freq: frequency; maint: maintenance; matl: material; num:
+    number; prev: previous; proj: project; recd: received; subj: subject; typ: typical; veh: vehicle; acad:
     academy; annot: annotated; bibl: bibliography; canc: canceled; clin: clinical; coeff: coefficient;
     compl: complete; config: configuration; constr: construction; contd: continued; contr: contract;
     coord: coordinator; cust: customer; diam: diameter; dimen: dimension; distr: distribution; elec:
@@ -259,7 +259,8 @@ _SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; pks: pack
     aircraft; tstm: thunderstorm; pcpn: precipitation; cpn: coupon; shs: shares; addr: address; attd:
     attached; trlr: trailer; hdwr: hardware; vlv: valve; bldr: builder; pkts: packets; ctn: carton; dmg:
     damage; agmt: agreement; premkt: pre-market; lge: large; gdn: garden; enrl: enrollment; hgb: hemoglobin;
-    hct: hematocrit; lvl: level; avg: average; mvt: movement; gd: good; dsg: dressing; grn: green""")
+    hct: hematocrit; lvl: level; avg: average; mvt: movement; gd: good; tks: thanks; twnhse: townhouse; dsg:
+    dressing; grn: green""")
 _SHORT_FORMS |= {
     f"{key.rstrip('+')}s": f"{name[:-1]}ies" if name[-1] == "y" and name[-2] != "a" else f"{name}s"
     for key, name in _SHORT_FORMS.items()

@@ -28,7 +28,7 @@ _CODES = words("""isbn issn pmid oclc ssn pin passcode password cvv cvc otp ext 
     ean cpt npi ndc vin imei squawk arxiv p/n s/n""")
 _CODED = _CODES | words(
     "code account a/c routing serial order tracking reference confirmation id member policy ref "
-    "invoice claim booking"
+    "invoice claim booking digits password pwd"
 )
 _OTHER_CODES = words("error status exit response return tax penal civil criminal building http")
 _LINKS = words(": is no number code")

@@ -50,9 +50,10 @@ _PERCENT = re.compile(r"\s?(?:(mol|wt|vol)\.?\s?)?([%‰])")
 _SHARES = {"mol": "mole ", "wt": "weight ", "vol": "volume "}
 _LENGTHS = words("foot mile yard angstrom parsec")
 _NO_AMPS = re.compile(r"\.(?:[CD]|\d(?:d|th)\b)")
+_POWERED = words("AC DC USB LED PSU UPS MCB RCD PD A V")
 _SECONDS = re.compile(r"\d+m?s")
 _DEGREE_SIGN = re.compile(
-    r"\s?(?:[°º](?:\s?([CFK])(?!\w)|\s?([NSEW])(?:\.(?=\s[a-z]|[,;]))?(?![\w'.])|(?!\s?[CFKNSEW]\w|\w))|([℃℉])(?!\w))"
+    r"\s?(?:[°º](?:\s?([CFK])(?!\w)|\s?([NSEW])(?:\.(?=\s[a-z]|[,;]))?(?![\w']|\.\w)|(?!\s?[CFKNSEW]\w|\w))|([℃℉])(?!\w))"
 )
 _INCHES = re.compile(r"\"|″|''")
 _FEET = re.compile(r"['′](?!(?!x\d)[\w'])")
@@ -82,7 +83,7 @@ _POLE = re.compile(r"\s?([NSEW])(?!\w)")
 _PLACED = words("lat latitude long lon lng longitude")
 _TURNS = words("angle angles turn turns rotation view heat bend panorama arc swing")
 _SIZES = words(
-    "apart above below tall wide long deep high thick taller wider longer shorter overnight x × by of"
+    "apart above below tall wide long deep high thick taller wider longer shorter overnight ea each x × by of"
 )
 _SCALES = {"C": " Celsius", "F": " Fahrenheit", "K": " Kelvin", "": ""}
 # What a number with its unit describes: "a 35mm film" is of thirty-five millimeters.
@@ -116,7 +117,7 @@ LETTERED = words("""# § §§ apt apartment unit suite ste room rm flat gate sea
     studio tower wing block ward terminal rwy runway ils flight train tram no number bus berth aisle locker
     pixel session lecture group team chapter ch article art exhibit sec sect title""")
 _NO_HOURS = words("HR HRs")  # home runs, mostly, or a department
-ROADS = words("I US SR CR FM Hwy Highway Route Rte Rt Interstate Road Exit")
+ROADS = words("I US SR CR FM Hwy Highway Route Rte Rt Interstate Road Exit Twp Township Rge Range")
 _LABEL = re.compile(r":\s|/(?:(?![KVANL])[A-Z]|9)(?!\w)")  # "H: 78 L: 61", "32-4 K/D", "9.4 K/9"
 _BEFORE_FEET = ("ft", "ft.", "foot", "feet", "'")
 _YEAR = re.compile(r"1[1-9]\d\d(?!\d)\s|20\d\d\s")
@@ -299,6 +300,10 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
         return False  # of a game
     if symbol == "L" and following in _BODY:
         return False  # "BP 142/88 L arm"
+    if symbol == "pg" and not cursor.text.startswith("/", match.end()):  # pages
+        return False
+    if symbol == "A" and not gap and cursor.previous.isupper() and cursor.previous not in _POWERED:
+        return False  # "CS 61A"
     if symbol == "ac" and not gap:
         return False  # "4ac"
     if cursor.char == "0" and not gap and symbol in "LRCNSEW" and cursor.text[cursor.at + 1] != ".":
