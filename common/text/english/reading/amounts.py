@@ -96,8 +96,8 @@ _TRACKS = words(
     "track lesson exercise episode day week step disc cd chapters tracks scene slide verse stanza"
 )
 # What is numbered by pairs of digits: rooms, roads, airplanes, lines of forms, courses.
-_BEFORE_PAIRS = words("""room flight suite apartment apt highway route channel area unit bus interstate boeing airbus
-    building gate xbox hwy http error status line form rte ste rm office fahrenheit porsche port
+_BEFORE_PAIRS = words("""room flight suite apartment apt highway route channel area unit bus interstate boeing
+    airbus building gate xbox hwy http error status line form rte ste rm office fahrenheit porsche port
     chem chemistry econ economics math maths bio biology psych psychology hist history phys physics calculus
     english sociology soc phil philosophy""")
 

@@ -25,6 +25,7 @@ _SECONDS = re.compile(r"\s?s(?:ecs?)?(?!\w)")
 _SIZES = words("thick wide long deep high tall by of x in and")
 _HALF_OF = "(?:price|dozen|time|marathon|way|off|mast|term|day)"
 _HALVED = re.compile(rf"(?<=½)[\s-]{_HALF_OF}\b")
+_TIED = re.compile(r"-[a-z]")
 _FEET = re.compile(r"['′](?![\w'])")
 _THREAD = re.compile(
     r'"?-(\d\d)(?=\s?(?:UN[A-Z]*|NC|NF|bolts?|screws?|nuts?|studs?|threads?|hex|cap|tap|x\s|×)\b)'
@@ -154,6 +155,13 @@ _CASES = (
         _DATE,
         lambda top, bottom: top < 13 and (bottom == 1 or 6 < top > bottom),
     ),
+    _Case(
+        r"[a-z]{3}\s",
+        "",
+        rf"\s(?!(?:is|are|and|to|or|for)\b)[a-z]|[,;]\s[a-z]",
+        _DATE,
+        lambda top, bottom: 12 >= top > bottom,
+    ),
     _Case("", "", "", "{0} divided by {1}", lambda top, bottom: top > bottom > 1 and top % bottom == 0),
     _Case(
         "",
@@ -225,6 +233,8 @@ def _said(cursor: Cursor, m: re.Match, case: _Case) -> str:
         return ""
     before = cursor.text[max(cursor.at - _LOOK_BACK, 0) : cursor.at].lower()
     if case.before and not _pattern(f"(?:{case.before})$").search(before):
+        return ""
+    if case.said == _DATE and _TIED.match(cursor.text, m.end()):  # "on 1/4-acre lots"
         return ""
     if case.said == _DATE:
         is_sure = case.before != "" and bottom != top

@@ -51,6 +51,7 @@ _TIMES = re.compile(r"\d:\d\d|\b(?:Mon|Tues?|Wed|Thu(?:rs)?|Fri|Sat|Sun)\b")
 _ZONE = re.compile(r"\s(?:[ECMP][SD]?T)\b")
 _BEFORE_TIMES, _FOR_EACH = words("by til till until before after around"), words("each per a an apiece")
 _PENCE = re.compile(r"(\d{1,3}(?:\.\d)?)p(?![\w'])")
+_ABOUT = re.compile(r"([2-9])00s(?!\w)")
 _NOTES = re.compile(r"(\d0)s(?!\w)")
 
 
@@ -69,6 +70,8 @@ def price(cursor: Cursor, currency: str) -> Reading:
         several = tables.CURRENCIES.get(currency, tables.CURRENCIES["$"])[1]
         is_said = _OF.match(cursor.text, many.end())
         return Reading(f"{say.HUNDREDS[many[1]]}{'' if is_said else f' of {several}'}", many.end())
+    if prices_about := _ABOUT.match(cursor.text, cursor.at):  # "from the low $300s"
+        return Reading(f"{say.cardinal(int(prices_about[1]))} hundreds", prices_about.end())
     if notes := _NOTES.match(cursor.text, cursor.at):
         return Reading(say.decade(int(notes[1])), notes.end())
     prices = [_parse(cursor.text, cursor.at, currency)]

@@ -608,7 +608,7 @@ def _slash(cursor: Cursor, end: int) -> str | Reading | None:
     if is_amount and _PER_AMOUNT.match(text, end):
         return "or" if _IN_BOTH.search(text, max(cursor.at - 8, 0), end + 12) else "per"
     is_behind_digit, before_number = before[-1:].isdigit(), following[:1].isdecimal()
-    if is_behind_digit and before[0].isdigit() and _MONEY.match(text, end):
+    if before[:1].isdigit() and _MONEY.match(text, end):  # "2/$5", "30 min./$35"
         return "for"
     if before_number and (is_behind_digit or before == ")"):
         is_code = len(before) > 4 or _CODE_AHEAD.match(text, end) or _HEAT.match(text, end)
