@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from melforge.common.text.english.pronounce import is_known
 from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.capitals import NUMBERED
@@ -47,8 +48,8 @@ _RECORD = re.compile(
 _STANDINGS = re.compile(  # "the Rams (9-4)", "Mets (48-41) at Cubs (44-46)"
     r"\b(?:[WLS]|WP|LP|SV): [A-Z][\w.]* \("
     r"|[a-z]s \((?:[5-9]-[0-4]|\d\d-\d)\)|\(\d{1,3}-\d{1,3}\),? (?:at|vs?\.?|@) (?=.{0,30}\d)"
-    r"|[A-Z][\w.&']* \(\d{1,3}-\d{1,3}\),? (?:host|visit|face|trail|lead|play|lost|beat"
-    r"|need|take|open|ha[sd]|is|are|we[rn])"
+    r"|[A-Z][\w.&']*(?<!day) \(\d{1,3}-\d{1,3}\),? "
+    r"(?!(?:and|or|on|in|at|for|by|to|with|after|as|but|from|of)\b)[a-z]"
 )
 _STOOD = words("are is was were went go are they're we're i'm he's she's")
 _AS_MUCH = words("further good full whole mere solid total few")  # "a good 10 km north"
@@ -315,7 +316,8 @@ def _plain_number(cursor: Cursor, number: str, end: int, is_counted: bool) -> st
     is_room = is_room or (len(number) == 3 and cursor.earlier.lower() == "flight")
     if len(number) in (3, 4) and is_room and number[-2:] != "00" and number[0] != "0":
         return f"{say.cardinal(int(number[:-2]))} {say.two_digits(int(number[-2:]))}"
-    is_short = len(number) == 3 and number[0] != "0" and number[1:] != "00"  # "EK 203"
+    is_short = len(number) == 3 and number[0] != "0" and number[1:] != "00"  # "EK 203", "CSE 332"
+    is_short = is_short and (len(cursor.previous) < 4 or not is_known(cursor.previous.lower()))  # "FULL 123"
     if (len(number) == 4 or is_short) and not is_counted and number[-3:] != "000" and _is_model(cursor, end):
         return say.short(number)
     is_paired = (

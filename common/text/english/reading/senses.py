@@ -444,6 +444,7 @@ _ROWS = (
     ("h/w*", "", r"\s(?:fl|thru)", "hardwood"),
     ("inv*", "", r"\s(?:date|total|amt|amount|due)\b", "invoice"),
     ("min", _CENTURY, "", "minute"),
+    ("apt", r"\b(?:[Tt]he|[Mm]y|[Oo]ur|[Hh]er|[Hh]is|[Yy]our|[Tt]heir|an)\s", "", "apartment"),
     ("apt*", "", r"\s#?\d{1,4}(?![\d.])", "apartment"),
     ("apt*", r"(?:BR|bdrm|bedroom|BD|bd|\bbed|\bstudio)\s", "", "apartment"),
     ("a/c*", "", r"\s(?:[Nn]o\b|[Nn]umber|#|\d{4})", "account"),

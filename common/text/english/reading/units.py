@@ -290,7 +290,8 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
     is_side = cursor.previous in ("x", "×") and not cursor.earlier[1:].isalpha()  # "48w x 30d"
     if symbol in "wdh" and (is_side or _BY_FOLLOWS.match(cursor.text, match.end())):
         return False
-    if not gap and len(symbol) == 1 and cursor.previous.rstrip(".").lower() in LETTERED:
+    before = cursor.earlier if cursor.previous in ("is", "are", "was", ":") else cursor.previous
+    if not gap and len(symbol) == 1 and before.rstrip(".").lower() in LETTERED:
         return False  # "Bus 42A"
     if not gap and len(symbol) == 1 and cursor.previous[-1:] == "-" and cursor.previous[0].isupper():
         return False  # "F-35A"
