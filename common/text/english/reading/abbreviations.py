@@ -175,7 +175,7 @@ def abbreviation(cursor: Cursor) -> Reading | None:
         if not (
             is_end
             or is_month
-            or following in (",", ")", "(")
+            or following in (",", ")", "(", "$", "£", "€")
             or following[:1].isdecimal()
             or following.islower()
         ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from melforge.common.text.english.pronounce import is_known
 from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.capitals import NUMBERED
@@ -27,11 +28,11 @@ _MILLIONS = re.compile(
     r"|listeners|students|patients|migrants|refugees|units|phones|devices|computers|laptops|notebooks|sets|items"
     r"|pages|words|records|visits|hits|songs|albums|tickets|deaths|dead|killed|homeless|infected|acres|hectares|residents|adults|employees"
     r"|staff|families|messages|emails|orders|clients|accounts|cards|cars|bottles|drivers|visas|tests|games"
-    r"|in\s(?:profits?|sales|cash|debt|revenue|damages|funding|bonuses|fees|taxes))\b)"
+    r"|died|fled|live|lived|borrowers|in\s(?:profits?|sales|cash|debt|revenue|damages|funding|bonuses|fees|taxes))\b)"
 )
 _MILLIONS_OF_MONEY = re.compile(r"m(?=\s?(?:USD|EUR|GBP|JPY|INR|CHF|AUD|CAD|NZD|€|£)(?!\w))")
 _AGED = re.compile(
-    r"^\d\dM(?=\s(?:here|and|from|in|w/|with|dating|living|looking)(?!\w))|\(\d\dM[),]|\b(?:[Hh]e's|[Ii]'m)\s\d\dM(?!\w)"
+    r"^\d\dM(?=\s(?:c/o|p/w|s/p|h/o|here|and|from|in|w/|with|dating|living|looking)(?!\w))|\(\d\dM[),]|\b(?:[Hh]e's|[Ii]'m)\s\d\dM(?!\w)"
 )  # a man of that age: "bf (26M)", "he's 28M"
 _BEFORE_QUANTITY = words("""to from over under nearly almost about some around roughly than least most worth
     population reach reached hit exceed exceeded total totaling ~ > <""")
@@ -45,8 +46,10 @@ _RECORD = re.compile(
     r"\s(?:(?:this|last)\sseason|at\shome|on\sthe\sroad|so\sfar|overall|since|against|vs|all-time|on|when)\b"
 )
 _STANDINGS = re.compile(  # "the Rams (9-4)", "Mets (48-41) at Cubs (44-46)"
-    r"[a-z]s \((?:[5-9]-[0-4]|\d\d-\d)\)"
-    r"|\(\d{1,3}-\d{1,3}\),? (?:at|vs?\.?|@|host|visit|face|trail|lead|play)s? (?=.{0,30}\d)"
+    r"\b(?:[WLS]|WP|LP|SV): [A-Z][\w.]* \("
+    r"|[a-z]s \((?:[5-9]-[0-4]|\d\d-\d)\)|\(\d{1,3}-\d{1,3}\),? (?:at|vs?\.?|@) (?=.{0,30}\d)"
+    r"|[A-Z][\w.&']*(?<!day) \(\d{1,3}-\d{1,3}\),? "
+    r"(?!(?:and|or|on|in|at|for|by|to|with|after|as|but|from|of)\b)[a-z]"
 )
 _STOOD = words("are is was were went go are they're we're i'm he's she's")
 _AS_MUCH = words("further good full whole mere solid total few")  # "a good 10 km north"
@@ -63,7 +66,7 @@ _SCORED = re.compile(
 )
 _BY = re.compile(rf"(?:\s?x\s?|×)({N})")
 _MAGNITUDE = re.compile(
-    r"\s?-?((?i:hundred|thousand|million|billion|trillion|quadrillion|mln|bln|trn)|bn|mn|tn)(?!\w)|([kKMBT])(?!\w)"
+    r"\s?-?((?i:hundred|thousand|million|billion|trillion|quadrillion|mln|mio|bln|mrd|trn)|bn|mn|tn)(?!\w)(?:\.(?=\s[a-z]))?|([kKMBT])(?!\w)"
 )
 _MAGNITUDES = {
     **tables.MAGNITUDES,
@@ -80,18 +83,22 @@ _COUNTED = words("people men women children feet percent degrees police sheep fi
 _OR_MORE = re.compile(r"\sor\s(?:more|less|fewer|so)\b")
 _NO_YEAR = words("# no nos number")
 _NO_MODEL = words("AD BC CE BCE ISO US UK EU UN AND OR THE OF TO IN FY")
-_VERSIONED = words("version python release ubuntu django kernel golang php")
+_VERSIONED = words("""version python release ubuntu django kernel golang php node macos ios android gcc clang
+    glibc cuda postgres mysql redis nginx kubernetes openssl cmake numpy pytorch tensorflow rails""")
 _COMPARED = words("≥ ≤ >= <= > < == = ~")
 _LETTERS_FOLLOW = re.compile(r"-(?:[A-Z]{1,5}|0\d{2,5})(?![\w'])")  # "4471-BLK", "2024-0117"
 _NUMBERED = words("# no number ord ordinance case docket room rm suite ste office")  # "Rm. 2-117"
 NORMS = words("iso iec en din bs ieee ansi astm ul nfpa fips")  # "FIPS 140-2"
 _OF_HTTP = re.compile(r"\s(?:Not Found|Forbidden|Unauthorized|Bad (?:Request|Gateway)|error\b)")
+_HTTP = words("401 402 403 404 405 408 409 502 503 504")
+_OF_SERVERS = re.compile(r"\b(?:requests?|servers?|API|HTTP|endpoint|URL|returns?|retry|push|fetch)\b")
 _ON_ROADS = words("on off take takes took taking via")
 _TRACKS = words(
     "track lesson exercise episode day week step disc cd chapters tracks scene slide verse stanza"
 )
-_ROOMS = words("""room flight suite apartment apt highway route channel area unit bus interstate boeing airbus
-    building gate xbox hwy http error status line form rte ste rm office fahrenheit porsche port
+# What is numbered by pairs of digits: rooms, roads, airplanes, lines of forms, courses.
+_BEFORE_PAIRS = words("""room flight suite apartment apt highway route channel area unit bus interstate boeing
+    airbus building gate xbox hwy http error status line form rte ste rm office fahrenheit porsche port
     chem chemistry econ economics math maths bio biology psych psychology hist history phys physics calculus
     english sociology soc phil philosophy""")
 
@@ -115,7 +122,7 @@ def amount(cursor: Cursor) -> Reading:
     is_pack = (
         is_pack and cursor.next(end + 1).islower() and cursor.next(end + 1) not in FINITE - {"can"}
     )  # "2 (14 oz) cans"
-    if unit[:1] == " " and not joint and (is_size or is_pack or _is_described(cursor, end)):
+    if unit[:1] == " " and joint != "times" and (is_size or is_pack or _is_described(cursor, end)):
         unit = f" {singular_unit(unit.strip())}"  # "a 10 km run"
     if joint != "by" and not unit and (times := _TIMES.match(text, end)):
         is_many = times[0] == "x" and (joint == "to" or "." in numbers[0]) and not cursor.is_equation
@@ -153,7 +160,12 @@ def amount(cursor: Cursor) -> Reading:
     are_hours = cursor.previous.lower() in _OPEN or cursor.previous[:3].lower() in tables.WEEKDAYS
     if is_set or (joint == "to" and numbers[0] == numbers[1] and not are_hours):  # "a 50-50 chance"
         joint = ""
-    elif is_bare and cursor.previous.lower() in _STOOD and _RECORD.match(text, end):  # "are 4-7 at home"
+    elif (
+        is_bare
+        and cursor.previous.lower() in _STOOD
+        and cursor.earlier != "hours"
+        and _RECORD.match(text, end)
+    ):  # "are 4-7 at home"
         joint = "and"
     if not joint and (last := _TO_NOON.match(text, end)):  # "7-noon"
         unit, end = f" to {last[1]}", last.end()
@@ -229,7 +241,7 @@ def _is_code(cursor: Cursor, numbers: list[str], end: int) -> bool:
     is_numbered = named in _NUMBERED or (len(numbers[1]) > 4 and numbers[1].isdecimal())  # "44-20193"
     is_apart = len(numbers[1]) - len(numbers[0]) > (len(numbers[1]) < 3)
     is_less = float(numbers[1]) < float(numbers[0])
-    is_apart = is_apart or (named not in _ROOMS and is_less)  # "Office 9-5"
+    is_apart = is_apart or (named not in _BEFORE_PAIRS and is_less)  # "Office 9-5"
     is_decimal = any("." in number for number in numbers)  # "Llama-3.1-70B"
     return (
         _is_behind_letters(cursor)
@@ -274,7 +286,7 @@ def _magnitude(cursor: Cursor, numbers: list[str], end: int) -> tuple[str, int]:
             and cursor.previous.lower() not in _BEFORE_QUANTITY
         )
         is_name = is_name or (
-            match[2] == "M" and _AGED.search(cursor.text, max(cursor.at - 5, 0), match.end() + 1) is not None
+            match[2] == "M" and _AGED.search(cursor.text, max(cursor.at - 5, 0), match.end() + 9) is not None
         )
         is_letter = match[2] in "kK" and "." not in numbers[-1]  # not in "62k mi", "50k SEK"
         is_letter = is_letter and not _MONEY_AFTER.match(cursor.text, match.end())
@@ -297,13 +309,15 @@ def _plain_number(cursor: Cursor, number: str, end: int, is_counted: bool) -> st
         return say.year(int(number))
     if number[0] == "0" and len(number) < 4 and (room in NUMBERED or room in _TRACKS):  # "Chapter 01"
         return say.cardinal(int(number))
-    is_room = room in _ROOMS or (previous == "code" and cursor.earlier.lower() in ("error", "status"))
+    is_room = room in _BEFORE_PAIRS or (previous == "code" and cursor.earlier.lower() in ("error", "status"))
     is_room = is_room or (previous == "the" and cursor.earlier.lower() in _ON_ROADS)  # "on the 101"
     is_room = is_room or _OF_HTTP.match(cursor.text, end) is not None
+    is_room = is_room or (number in _HTTP and previous in ("a", "an", ":") and cursor.is_near(_OF_SERVERS))
     is_room = is_room or (len(number) == 3 and cursor.earlier.lower() == "flight")
     if len(number) in (3, 4) and is_room and number[-2:] != "00" and number[0] != "0":
         return f"{say.cardinal(int(number[:-2]))} {say.two_digits(int(number[-2:]))}"
-    is_short = len(number) == 3 and len(cursor.previous) == 2 and number[0] != "0"  # "EK 203"
+    is_short = len(number) == 3 and number[0] != "0" and number[1:] != "00"  # "EK 203", "CSE 332"
+    is_short = is_short and (len(cursor.previous) < 4 or not is_known(cursor.previous.lower()))  # "FULL 123"
     if (len(number) == 4 or is_short) and not is_counted and number[-3:] != "000" and _is_model(cursor, end):
         return say.short(number)
     is_paired = (

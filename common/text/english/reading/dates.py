@@ -33,8 +33,10 @@ _BEFORE_MONTH = words("""on in by of since until till from before after to the a
 _NO_WORDS = words("tue tues weds thu thur thurs")  # days in small letters too
 _DAYS_TOO = words("mon wed sat sun tu th")  # in capitals they are names and words as well
 _ZONES = words("ET CT MT PT EST EDT CST CDT MST MDT PST PDT GMT BST")
-_ON = words("til thru through since on next last every each until till by closed open")
-_DAYTIMES = words("night morning afternoon evening nights mornings afternoons evenings noon brunch nite")
+_ON = words("til thru through since on next last every each until till by closed open u you ya")
+_DAYTIMES = words(
+    "night morning afternoon evening nights mornings afternoons evenings noon brunch nite closed open"
+)
 _AT_HOURS = re.compile(r"\s(?:by app|\d{1,2}\s(?:&|and)\s\d{1,2}\b)")  # "Sun 9 & 11"
 _OTHER_DAY = re.compile(r"(?:,\s|\s&\s|\sand\s|\sor\s)([A-Z][a-z]{1,4})\b")
 _SHORT_YEAR = re.compile(r"\s'\d\d(?!\w)")
@@ -44,7 +46,7 @@ _TIME_FOLLOWS = re.compile(r"\s?\d\d:\d\d(?!\d)")
 _OF_SECONDS = words("""long delay delays later left timeout timeouts window clip clips break remaining
     elapsed interval countdown wait pause ad limit cooldown ago apart each duration between interval
     intervals rest""")
-_TO_SECONDS = re.compile(r"\sto\s\d+m?s\b")
+_TO_SECONDS = re.compile(r"\sto\s\d+(?:m?s|m|min)\b")
 _CHANGED = re.compile(r"\s?(?:->|→)")  # "30s -> 60s"
 _FOR_SECONDS = words("in for after within every wait waits waited timeout under over takes took lasts lasted")
 _BEFORE_SECONDS = _FOR_SECONDS | words("""is was to than about only by at of least most = : < > ~ ( , [ -> →
@@ -52,9 +54,9 @@ _BEFORE_SECONDS = _FOR_SECONDS | words("""is was to than about only by at of lea
 # Before a day in digits, in small letters: "on 3/14", "Tues. 3/14", "due: 3/14", "12/23 through 1/2".
 BEFORE_DAYS = (
     r"\b(?:on|by|until|since|before|after|thru|til|till|eta|ends?|ending|begins|begun|starts|closes|closed|opens|valid"
-    r"|arrives|arriving|started|leaves|leaving|departs|departing|moved\sto|rescheduled\sto|postponed\sto|back|date|paid|dep|arr|lv|ret|edd|lmp|dob|dated|dtd|due|starting|beginning|effective|shipped|filed|arrived|delivered|mailed"
-    rf"|expires|issued|signed|exam|meeting|games?|classes|(?:mon|tues|wednes|thurs|fri|satur|sun)day|{_WEEKDAY})\.?,?\s"
-    r"|(?:\d\s?[ap]\.?m\.?|\bnoon|\bmidnight|\d:\d\d|\b[ecmp][sd]?t)\s|\b(?:due|date|when|starts?|ends?|deadline):\s|\b(?:updated?|edit(?:ed)?|posted|revised|effective|news)\s\("
+    r"|arrives|arriving|started|leaves|leaving|departs|departing|moved\sto|rescheduled\sto|postponed\sto|back|date|paid|admitted|discharged|d/c'd|dep|arr|lv|ret|edd|lmp|dob|dated|dtd|due|starting|beginning|effective|shipped|filed|arrived|delivered|mailed"
+    rf"|expires|issued|signed|exam|meeting|mtg\.?|games?|classes|(?:mon|tues|wednes|thurs|fri|satur|sun)day|{_WEEKDAY})\.?,?\s"
+    r"|(?:\d\s?[ap]\.?m\.?|\bnoon|\bmidnight|\d:\d\d|\b[ecmp][sd]?t)\s|\b(?:due|date|when|starts?|ends?|deadline|leg|match|round|visit|appt|test|next|last):\s|\b(?:updated?|edit(?:ed)?|posted|revised|effective|news)\s\("
     r"|\b(?:week|wk\.?|night|morning|evening|as|day|call|letter|e?-?mail|memo|notice|minutes|min\.|mins)\sof\s|\d{1,2}/(?:1[3-57-9]|2\d|3[01])\s(?:to|thru|through)\s"
 )
 

@@ -14,7 +14,7 @@ from melforge.common.text.english.reading.fractions import fraction, short_fract
 from melforge.common.text.english.reading.money import european_price, pence, pence_per
 from melforge.common.text.english.reading.streets import house_in_queens, house_number
 from melforge.common.text.english.reading.telephone import DIGITS, is_access_code
-from melforge.common.text.english.reading.times import TIMES, duration
+from melforge.common.text.english.reading.times import TIMES, WEEKDAYS, duration
 from melforge.common.text.english.reading.units import LETTERED, per_unit, plural_unit, unit_after, unit_name
 from melforge.common.text.english.reading.word_classes import CLOSED, PREPOSITIONS
 from melforge.common.text.english.reading.words import RELEASE, said_version
@@ -25,7 +25,7 @@ _SCIENTIFIC = re.compile(
     r"([+-]?\d{1,4}|[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]{1,4})(?!\w|-[\da-f]{4})"
 )
 _MAGNITUDES = words("k K M B T bn mn tn mln bln")
-_BY = re.compile(r"(?:x\d+){1,3}(?:[cmk]?m|ft|in|px|s)?")
+_BY = re.compile(r"(?:x\d+){1,3}(?:[cmk]?m|ft|in|px|s|[GTM]B|W|oz|[mc]?[lL]|k?g)?")
 _OF_NORMS = re.compile(rf"\b(?:{'|'.join(NORMS).upper()})\W{{0,3}}(?:[A-Z]+\W)?$")
 _OF_WEIGHT = re.compile(r"\b(?:weigh|lost|gained|heavy|lbs?\b)")
 _OF_GOALS = re.compile(r"\d\+\d{1,2}['′]|\b\d\s?[-–]\s?\d\b(?!\d)|\b(?:[Gg]oals?|[Ss]ub|pen|HT|FT)\b")
@@ -39,11 +39,11 @@ _BEHIND_SOUND = words("""u ur me my your be bed b buy c come do eat get go have 
     make meet play say see sleep stay take talk try watch work""")
 _TOO = re.compile(r"\s(?:many|late|soon|early|bad)(?=\s?(?:$|[.,!?;)]|(?:to|for|and|but|now|u|i)\b))")
 _FOR_THESE = words("sale rent real life ever fun")
-_DAYS = frozenset((*tables.WEEKDAYS, *(day.lower() for day in tables.WEEKDAYS.values())))
 _BEFORE_FOR = words(
     "good thx thanks thank ready wait waiting luv nice ok okay time perfect all much tix tickets"
 )
 _EVERY = re.compile(r"/(?:day|week|month|year|wk|mo|yr|d|\d{1,2}\s?(?:h|hrs?|hours|days|weeks))\b")
+_OF_HORSES = re.compile(r"(?i)\b(?:races?|going|handicap|stakes|maiden|jockey|hurdle|ascot)\b")
 _PLURAL_SIZE = re.compile(r"x(\d{1,2})s")
 _CODES = words("""section sec article art rule clause cl paragraph para § §§ code subsection exception title
     s ss r reg""")
@@ -53,7 +53,9 @@ _OF_DEGREES = re.compile(
     r"\b(?:B\.?A|M\.?A|B\.?Sc|M\.?Sc|LLB|[Hh]ons|degree|graduate[ds]?|univers)\b", re.IGNORECASE
 )
 _HEIGHT = r"(\d{1,3})\s?['′](?:\s?-?\s?)(\d{1,2}(?:\.\d)?)\s?(?:\"|″|'')"
-_DECIMAL_COMMA = re.compile(r"(\d{1,3}),(\d{1,2})(?!\d|,\d)(?:\s(million|billion)\b)?")
+_DECIMAL_COMMA = re.compile(
+    r"(\d{1,3}),(\d{1,2})(?!\d|,\d)(?:\s(million|billion|(?i:mio|mrd|mln))\b(?:\.(?=\s[a-z]))?)?"
+)
 _YEAR_OF_BOOK = re.compile(r"1[89]\d\d|20[0-3]\d")
 _NUMBER_WORDS = words("two three four five six seven eight nine ten several some")
 
@@ -68,11 +70,15 @@ def verse(cursor: Cursor, m: re.Match) -> str:
     return f"{spoken} to {last}" if last else spoken
 
 
-@form(r"((?:19|20)\d\d);(\d{1,4})(?:\((\d{1,3})\))?:(\d{1,6})(?:[-–](\d{1,6}))?(?![\w:])")
+@form(r"(?:((?:19|20)\d\d);)?(\d{1,4})(?:\((\d{1,3})\))?:(\d{1,6})(?:[-–](\d{1,6}))?(?![\w:])")
 def cited(cursor: Cursor, m: re.Match) -> str:
-    """2020;585(3):357-62: the place of an article in its journal."""
-    pages = " to ".join(say.integer(page) for page in (m[4], m[5]) if page)
-    return ", ".join([say.year(int(m[1])), *(say.integer(part) for part in (m[2], m[3]) if part), pages])
+    """2020;585(3):357-62, 365:1801-12, 4(3):5-9: the place of an article in its journal."""
+    is_sure = m[5] and int(m[2]) > 9 and m[4][0] != "0" and (len(m[4]) > 2 or int(m[2]) > 24)
+    if not (m[1] or m[3] or is_sure):
+        return ""
+    said = [say.short(part) if part and len(part) == 4 else say.integer(part or "0") for part in m.groups()]
+    places = [said[n] for n in range(3) if m[n + 1]]
+    return ", ".join([*places, f"{said[3]} to {said[4]}" if m[5] else said[3]])
 
 
 @form(r"(\d{1,3}(?:\.\d+)?|\d+)(?::|\s:\s)(\d{1,3}(?:,\d{3})+|\d+)(?::(\d{1,3}))?(?![\d:])")
@@ -149,7 +155,7 @@ def part_of_year(cursor: Cursor, m: re.Match) -> str:
     return f"{the}{say.ordinal(int(m[1] or m[2]))} {'quarter' if m[1] else 'half'}{year}"
 
 
-@form(rf"(\d+(?:\.\d+)*)(?:-(\d+)|\.([xX*])|{RELEASE})?(?!\w)")
+@form(rf"(\d+(?:\.\d+)*)(?:-(\d+)|\.([xX*])|{RELEASE}|([a-z]))?(?!\w)")
 def dotted_numbers(cursor: Cursor, m: re.Match) -> str:
     """1.2.3, 5.15.0-91, 3.0-rc2, 1.234.567."""
     parts = m[1].split(".")
@@ -159,6 +165,8 @@ def dotted_numbers(cursor: Cursor, m: re.Match) -> str:
         return said_version(m[1], m[4], m[5], m[6])
     if len(parts) < 3 or m[4]:
         return ""
+    if m[7]:  # "1.10.4b"
+        return f"{said_version(m[1])} {letter_name(m[7].upper())}"
     if m[2]:
         return f"{said_version(m[1])} dash {say.integer(m[2])}"
     if all(len(part) == 3 for part in parts[1:]) and 1 <= len(parts[0]) <= 3:
@@ -186,14 +194,16 @@ def stone(cursor: Cursor, m: re.Match) -> str:
     return f"{say.integer(m[1])} stone {_counted(m[2], 'pound')}" if m[1] else f"{say.integer(m[3])} stone"
 
 
-@form(r"(\d{1,3})([A-Z])\s?[-–]\s?(\d{1,3})?([A-Z])(?!\w)")
+@form(r"(\d{1,3})([A-Za-h])\s?[-–]\s?(\d{1,3})?([A-Zb-i])(?!\w)")
 def lettered_range(cursor: Cursor, m: re.Match) -> str:
-    """Figs. 1A-1C, rows 12A–C; not 5A-10A."""
+    """Figs. 1A-1C, rows 12A–C, Fig. 4a-c; not 5A-10A."""
     is_size = m[2] == m[4] == "T"  # of children: "2T–5T"
+    if m[2].islower() != m[4].islower():
+        return ""
     if (m[2] >= m[4] and not is_size) or (m[3] and int(m[1]) > int(m[3])):
         return ""
     last = f"{say.integer(m[3])} " if m[3] else ""
-    return f"{say.integer(m[1])} {letter_name(m[2])} to {last}{letter_name(m[4])}"
+    return f"{say.integer(m[1])} {letter_name(m[2].upper())} to {last}{letter_name(m[4].upper())}"
 
 
 @form(r"(\d{1,3})\s?[-–]\s?(\d{1,3})(?:st|nd|rd|th)(?!\w)")
@@ -216,7 +226,7 @@ def decimal_comma(cursor: Cursor) -> Reading | None:
         return None
     said = say.decimal(f"{m[1]}.{m[2]}")
     if m[3]:
-        return Reading(f"{said} {m[3]}", m.end())
+        return Reading(f"{said} {tables.MAGNITUDES.get(m[3].lower(), m[3])}", m.end())
     unit, end = unit_after(cursor, m.end(), is_one=False)
     return Reading(said + unit, end) if unit else None
 
@@ -327,7 +337,7 @@ def mixed(cursor: Cursor, m: re.Match) -> str:
         or unit_name(rest)
         or rest in tables.CURRENCY_CODES
         or rest in _MAGNITUDES
-        or rest == "fl"
+        or rest in ("fl", "dr")
         or _BY.fullmatch(rest)
     )
     if is_amount:
@@ -386,7 +396,7 @@ def sound(cursor: Cursor, m: re.Match) -> str:
         return "for"
     known = _BEFORE_TO if m[1] == "2" else _BEFORE_FOR
     is_behind = (
-        following in _BEHIND_SOUND or following.lower() in _DAYS or (word, following) == ("for", "the")
+        following in _BEHIND_SOUND or following.lower() in WEEKDAYS or (word, following) == ("for", "the")
     )
     is_sure = word == "for" and following in ("u", "me", "ya") and before.islower()
     return word if is_sure or (is_behind and before in known) else ""
@@ -407,6 +417,16 @@ def minute_of_game(cursor: Cursor, m: re.Match) -> str:
     if is_scorer and (cursor.is_near(_OF_GOALS) or _SUBSTITUTED.match(cursor.text, m.end())):
         return _counted(m[2], "minute")
     return ""
+
+
+@form(r"(?:(\d)m\s?)?([1-7])f(?!\w)")
+def race(cursor: Cursor, m: re.Match) -> str:
+    """1m 4f, a 6f handicap: miles and furlongs."""
+    if not m[1] and not cursor.is_near(_OF_HORSES):
+        return ""
+    return (f"{_counted(m[1], 'mile')} " if m[1] else "") + (
+        f"{say.integer(m[2])} furlong" if cursor.next(m.end())[:1].islower() else _counted(m[2], "furlong")
+    )
 
 
 @form(r"(\d{1,2})\s?yo(?!\w)")
@@ -475,6 +495,7 @@ NUMBERS: tuple[Rule, ...] = (
         minutes_and_seconds,
         strand,
         days_and_nights,
+        race,
         minute_of_game,
         feet,
         height,

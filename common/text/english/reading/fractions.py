@@ -25,6 +25,7 @@ _SECONDS = re.compile(r"\s?s(?:ecs?)?(?!\w)")
 _SIZES = words("thick wide long deep high tall by of x in and")
 _HALF_OF = "(?:price|dozen|time|marathon|way|off|mast|term|day)"
 _HALVED = re.compile(rf"(?<=½)[\s-]{_HALF_OF}\b")
+_TIED = re.compile(r"-[a-z]")
 _FEET = re.compile(r"['′](?![\w'])")
 _THREAD = re.compile(
     r'"?-(\d\d)(?=\s?(?:UN[A-Z]*|NC|NF|bolts?|screws?|nuts?|studs?|threads?|hex|cap|tap|x\s|×)\b)'
@@ -49,9 +50,9 @@ _RATED = (
 )
 _PAGES = (
     r"\b(?:stop|lap|page|p|slide|part|step|item|question|track|disc|photo|pic|picture|image|frame|retry|attempt|try|ep|thread|test|day"
-    r"|week|lesson|chapter|episode|round|level|batch|epoch|stage|phase|shard|chunk|box)\.?\s"
+    r"|week|lesson|chapter|episode|round|level|batch|epoch|stage|phase|shard|chunk|box|carton|ctn|pkg|package|pallet)\.?\s"
 )
-_MUSIC = r"[♩♪𝅘𝅥]|\b[A-G][#♯♭b]?\s(?:minor|major)\b|\bkey of [A-G]|\btime signature\b"
+_MUSIC = r"[♩♪𝅘𝅥]|\b[A-G][#♯♭b]?\s(?:minor|major)\b|\bkey of [A-G]|\btime signature\b|\bbpm\b|\b[Ww]altz"
 _CRICKET = (
     r"\b(?:T20|ODI|posted|declared|wickets?|innings|overs|cricket|batting|Test|stumps|runs|ov|all\sout)\b"
 )
@@ -83,6 +84,7 @@ _CASES = (
     _Case("", "24/7", "", "twenty-four seven"),
     _Case("", "", r"\s[A-Z][a-z]+\s(?:Rd|St|Ave|Road|Street|Avenue)\b", _SLASH),  # flats: "3/1 Ferry Rd"
     _Case("", r"20/\d\d0?", "", _PAIR, around=r"\b(?:[Vv]ision|[Aa]cuity|O[DSU]|eyes?)\b"),
+    _Case(r"\bbp:?\s|pressure:?\s", "", "", "{0} over {1}", lambda top, bottom: bottom > 20),
     _Case(r"\b(?:rwys?\.?|runways?)\s", "", "", "{codes}"),
     _Case("", "9/11|20/20", "", _PAIR),
     _Case(BEFORE_DAYS, "", "", _DATE),
@@ -105,7 +107,12 @@ _CASES = (
         "{codes}",
         lambda top, bottom: not (is_day(top, bottom) or is_day(bottom, top)),
     ),
-    _Case(r"\b(?:grades?|phase|class|type|category|years|windows|win|ios|android|debian)\s", "", "", _SLASH),
+    _Case(
+        r"\b(?:grades?|phase|class|type|category|years|windows|win|ios|android|debian|zones|sizes|levels|ages|rooms|wards)\s",
+        "",
+        "",
+        _SLASH,
+    ),
     # "1/5 Why I left", one of several posts
     _Case(r"\A", "1/(?:[5679]|10)", r"(?![^\w\s]?$|\s?[-–:=+×a-z,;.*%\"'″])", _OF),
     _Case(_PAGES, "", "", _OF, lambda top, bottom: bottom not in (2, 3, 4, 8, 16)),
@@ -147,6 +154,13 @@ _CASES = (
         f"(?!{_AMOUNT})",
         _DATE,
         lambda top, bottom: top < 13 and (bottom == 1 or 6 < top > bottom),
+    ),
+    _Case(
+        r"[a-z]{3}\s",
+        "",
+        r"\s(?!(?:is|are|and|to|or|for)\b)[a-z]|[,;]\s[a-z]",
+        _DATE,
+        lambda top, bottom: 12 >= top > bottom,
     ),
     _Case("", "", "", "{0} divided by {1}", lambda top, bottom: top > bottom > 1 and top % bottom == 0),
     _Case(
@@ -219,6 +233,8 @@ def _said(cursor: Cursor, m: re.Match, case: _Case) -> str:
         return ""
     before = cursor.text[max(cursor.at - _LOOK_BACK, 0) : cursor.at].lower()
     if case.before and not _pattern(f"(?:{case.before})$").search(before):
+        return ""
+    if case.said == _DATE and _TIED.match(cursor.text, m.end()):  # "on 1/4-acre lots"
         return ""
     if case.said == _DATE:
         is_sure = case.before != "" and bottom != top

@@ -14,13 +14,14 @@ from melforge.common.text.english.word_parts import words
 
 _EURO_COMMA = re.compile(r"(\d{1,3}(?:\.\d{3}){0,4}),(\d{2})(?!\d|,\d)")
 _MAGNITUDE = re.compile(
-    r"\s?-?((?i:hundred|thousand|million|billion|trillion|quadrillion|lakh|crore|mln|bln|trn)|bn|Bn|BN|mn|tn|mm|MM|mil)(?!\w)"
+    r"\s?-?((?i:hundred|thousand|million|billion|trillion|quadrillion|lakh|crore|mln|mio|bln|mrd|trn)|bn|Bn|BN|mn|tn|mm|MM|mil)(?!\w)"
     r"|\s?([kKmMbBtT])(?!\w|')"
 )
 _MAGNITUDES = {
     **tables.MAGNITUDES,
     **{"mm": "million", "mil": "million", "k": "thousand", "m": "million", "b": "billion", "t": "trillion"},
 }
+_INDIAN = re.compile(r"\s?(cr|Cr|L)(?!\w)")
 _JOINT = re.compile(r"(?:\s?[-–]\s?|—)([$£€¥₹]?)(?=\.?\d)")
 _HUNDREDS = re.compile(r"(10{2,3}|1,000|10,000|100,000)s(?!\w)")
 _OF = re.compile(r"\sof\s(?:dollars|pounds|euros)")
@@ -50,6 +51,7 @@ _TIMES = re.compile(r"\d:\d\d|\b(?:Mon|Tues?|Wed|Thu(?:rs)?|Fri|Sat|Sun)\b")
 _ZONE = re.compile(r"\s(?:[ECMP][SD]?T)\b")
 _BEFORE_TIMES, _FOR_EACH = words("by til till until before after around"), words("each per a an apiece")
 _PENCE = re.compile(r"(\d{1,3}(?:\.\d)?)p(?![\w'])")
+_ABOUT = re.compile(r"([2-9])00s(?!\w)")
 _NOTES = re.compile(r"(\d0)s(?!\w)")
 
 
@@ -68,6 +70,8 @@ def price(cursor: Cursor, currency: str) -> Reading:
         several = tables.CURRENCIES.get(currency, tables.CURRENCIES["$"])[1]
         is_said = _OF.match(cursor.text, many.end())
         return Reading(f"{say.HUNDREDS[many[1]]}{'' if is_said else f' of {several}'}", many.end())
+    if prices_about := _ABOUT.match(cursor.text, cursor.at):  # "from the low $300s"
+        return Reading(f"{say.cardinal(int(prices_about[1]))} hundreds", prices_about.end())
     if notes := _NOTES.match(cursor.text, cursor.at):
         return Reading(say.decade(int(notes[1])), notes.end())
     prices = [_parse(cursor.text, cursor.at, currency)]
@@ -125,6 +129,7 @@ def _describes(cursor: Cursor, end: int) -> bool:
     is_thing = (
         following[:1].isalpha() and following.lower() not in _NO_THINGS and cursor.text[end : end + 1] == " "
     )
+    is_thing = is_thing and not _PER_HEAD.match(cursor.text, end)
     has_size = cursor.text[end - 1] in "kKmMbBnT" and (before in _BEFORE_SIZES or cursor.is_shouted)
     if is_thing and has_size and not _NO_NOUN.search(following.lower()):  # "in $2M heist"
         return True
@@ -193,6 +198,8 @@ def _parse(text: str, at: int, currency: str) -> _Price:
         return _Price(f"{comma[1].replace('.', '')}.{comma[2]}", "", comma.end())
     number = NUMBER.match(text, at)
     assert number  # callers have seen a digit
+    if currency == "₹" and (indian := _INDIAN.match(text, number.end())):
+        return _Price(number[0], " lakh" if indian[1] == "L" else " crore", indian.end())
     magnitude = _MAGNITUDE.match(text, number.end())
     if not magnitude:
         return _Price(number[0], "", number.end())

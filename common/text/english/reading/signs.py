@@ -17,7 +17,7 @@ from melforge.common.text.english.reading.dates import is_month
 from melforge.common.text.english.reading.formats import number, short_fraction
 from melforge.common.text.english.reading.formulas import FUNCTIONS
 from melforge.common.text.english.reading.money import price
-from melforge.common.text.english.reading.telephone import phone_abroad
+from melforge.common.text.english.reading.telephone import is_ending, phone_abroad
 from melforge.common.text.english.reading.units import unit_after, unit_name
 from melforge.common.text.english.reading.word_classes import CLOSED
 from melforge.common.text.english.reading.words import SMALL_WORDS, plain, size_by
@@ -27,6 +27,7 @@ from melforge.common.text.symbols import ARPABET, BRITISH, BRITISH_VOWELS
 
 _MONEY = re.compile(r"[$£€¥₹₩₽₪₺₴₫₱₦฿₿¢]([-−–]?)(?=[ .]?\d)\s?")
 _LOSS = re.compile(r"([$£€])\((\d[\d,]{0,15}(?:\.\d{1,3})?)\)(\s?(?:mn?|bn|k|[MBK]|[mb]illion)(?!\w))?")
+_PAIR = re.compile(r"([$£€¥])/([$£€¥])(?!\d)")
 _THOUSANDS = re.compile(r"[$£€]'?000s?(?!\w)")
 _DOLLARS_OF = re.compile(r"\$(US|AU|A|NZ|CA|C|HK|S)\s?(?=\d)")  # "$US46"
 _SIGNED = re.compile(r"([-−–+±])(\s?)([$£€¥₹]?)(?=\.?\d)")
@@ -154,6 +155,9 @@ def money(cursor: Cursor) -> Reading | None:
         return price(replace(cursor, at=country.end()), country[1] + "$")
     if loss := _LOSS.match(cursor.text, cursor.at):
         return Reading(f"minus {price(begin(loss[2] + (loss[3] or '')), cursor.char).spoken}", loss.end())
+    if pair := _PAIR.match(cursor.text, cursor.at):
+        first, second = (tables.CURRENCIES[sign][0] for sign in pair.groups())
+        return Reading(f"{first} to {second}", pair.end())
     if thousands := _THOUSANDS.match(cursor.text, cursor.at):
         return Reading(f"thousands of {tables.CURRENCIES[cursor.char][1]}", thousands.end())
     match = _MONEY.match(cursor.text, cursor.at)
@@ -177,6 +181,8 @@ def signed_number(cursor: Cursor) -> Reading | None:
     if char in "-–" and last and last in "\"″'′" and cursor.previous[0].isdecimal():  # "2"-3" pieces"
         return None
     behind_sign = replace(cursor, at=match.end())
+    if char == "-" and is_ending(cursor):  # "a card ending in -3321"
+        return Reading(say.digits(cursor.next(match.end())), match.end() + len(cursor.next(match.end())))
     reading = price(behind_sign, currency) if currency else number(behind_sign)
     sign = {"+": "plus", "±": "plus or minus"}.get(char, "minus")
     return Reading(f"{sign} {reading.spoken}", reading.end)
@@ -602,7 +608,7 @@ def _slash(cursor: Cursor, end: int) -> str | Reading | None:
     if is_amount and _PER_AMOUNT.match(text, end):
         return "or" if _IN_BOTH.search(text, max(cursor.at - 8, 0), end + 12) else "per"
     is_behind_digit, before_number = before[-1:].isdigit(), following[:1].isdecimal()
-    if is_behind_digit and before[0].isdigit() and _MONEY.match(text, end):
+    if before[:1].isdigit() and _MONEY.match(text, end):  # "2/$5", "30 min./$35"
         return "for"
     if before_number and (is_behind_digit or before == ")"):
         is_code = len(before) > 4 or _CODE_AHEAD.match(text, end) or _HEAT.match(text, end)

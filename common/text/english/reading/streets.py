@@ -38,9 +38,8 @@ _POSTCODE = re.compile(r"\s[A-Z]\d[A-Z]\s?\d[A-Z]\d\b")
 _ZIP = re.compile(r"\s\d{5}(?:-\d{4})?(?![\w,.-]\d|\w)")
 _DOTTED_STATE = re.compile(r"([NSWRB])\.\s?([YJCDHMVISB])\.(?!\w)")
 _PARTY = re.compile(r"([RDI])-([A-Z]{2}(?!\w)|[A-Z]\.[A-Z]\.|[A-Z][a-z]{1,4}\.)")
-_HEADING = words(
-    "go goes going went head heads heading headed turn turns drive drives travel walk run runs due mi"
-)
+_HEADING = words("""go goes going went head heads heading headed turn turns drive drives travel walk run runs
+    due mi mile miles km ft feet block blocks""")
 _LANDS = words("""Korea Carolina Dakota Virginia America Africa Asia Europe Ireland Atlantic Pacific Sudan
     Germany Vietnam Yemen Sussex Yorkshire Wales England Bank Sea""")
 _LANDS |= frozenset(name for name in tables.STATES.values() if " " not in name)
@@ -120,6 +119,7 @@ def direction(cursor: Cursor) -> Reading | None:
         is_meant = cursor.previous.lower() == "the" or m[0].endswith(".")
     elif following in _LANDS or following == "of":
         is_meant = is_two or m[0].endswith(".") or following == "of"
+        is_meant = is_meant and cursor.previous.lower() not in ("a", "an")  # "an N of 12"
     elif (
         cursor.previous.rstrip(".").lower() in _HEADING
         or _ROAD.fullmatch(cursor.previous)
@@ -223,6 +223,15 @@ def land_survey(cursor: Cursor, m: re.Match) -> str:
     is_meant = not cursor.touches_word and (m[1] == "T") == (m[3] in "NS")
     kind = "township" if m[1] == "T" else "range"
     return f"{kind} {say.cardinal(int(m[2]))} {_DIRECTIONS[m[3]]}" if is_meant else ""
+
+
+@form(r"([NS]?)([EW]?)([½¼])(?!\w)")
+def part_of_section(cursor: Cursor, m: re.Match) -> str:
+    """SW¼, N½: of a square mile of land."""
+    if cursor.touches_word or not (m[1] or m[2]):
+        return ""
+    side = (_DIRECTIONS.get(m[1], "") + _DIRECTIONS.get(m[2], "")).capitalize()
+    return f"{side} {'half' if m[3] == '½' else 'quarter'}"
 
 
 def state(cursor: Cursor) -> Reading | None:

@@ -14,7 +14,7 @@ def _pairs(text: str) -> dict[str, str]:
     return table
 
 
-MAGNITUDES = _pairs("mn mln: million; bn bln: billion; tn trn: trillion")
+MAGNITUDES = _pairs("mn mln mio: million; bn bln mrd: billion; tn trn: trillion")
 MONTHS = (
     *("January", "February", "March", "April", "May", "June", "July", "August", "September", "October"),
     *("November", "December"),
@@ -61,7 +61,8 @@ _UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm 
     milliequivalent; kVA: kilovolt-amp; VA: volt-amp; bp: base pair;
     ga.: gauge; spd.: speed; kbp: kilobase pair; Mbp: megabase pair; sf: square foot; dBm:
     decibel-milliwatt; Å Å: angstrom; sh.:
-    share; kyr: thousand year; Myr: million year; Gyr: billion year; Mly: million light-year""")
+    share; kyr: thousand year; Myr: million year; Gyr: billion year; Mly: million light-year; cbm:
+    cubic meter; pg: picogram; kpc: kiloparsec; Mpc: megaparsec""")
 UNITS = {unit.rstrip("."): name for unit, name in _UNITS.items()}
 STOPPED_UNITS = frozenset(unit[:-1] for unit in _UNITS if unit[-1] == ".")
 # Written otherwise than is correct, mostly in other capitals.
@@ -75,7 +76,7 @@ LIKE_UNITS = _pairs("""Pct PCT: pct; KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm
 # What something happens or is paid per, behind a slash.
 PERIODS = words("s mi km sec min hr hour day wk week mo month yr year")
 PER_ONLY = _pairs("""d: day; nt: night; y: year; pp: person; p: person;
-    u: unit; sh: share; cs: case; grp: group; qtr: quarter""")
+    u: unit; sh: share; cs: case; cust: customer; grp: group; qtr: quarter""")
 # These stand for a unit only where they touch the number ("5in"): apart from it they are words or letters.
 TOUCHING_UNITS = words("us Ki Mi Gi Ti BA BD in t au AU MP IU mo v w CC mw MI")
 PLURALS = {
@@ -151,8 +152,8 @@ _ABBREVIATIONS = _pairs("""pk: Park; dr+: Doctor; st: Saint; req: required; sm: 
     Limited; corp: Corporation; llc: LLC; est~: estimated; assn: association; assoc: associates; ave~:
     Avenue; rd: Road; ln: Lane; hwy: Highway; sq~: Square; ct~: Court; pl~: Place; apt#: apartment; ste#:
     suite; fl#: floor; mt: Mount; ft: Fort; pt#: Point; v+~: versus; etc: et cetera; al: al; ca+: circa;
-    cf+: compare; viz+: namely; incl+: including; esp+: especially; max~: maximum; min~: minimum; avg:
-    average; temp~: temperature; tel: telephone; ext#: extension; fig#: figure; figs#: figures; eq#:
+    cf+: compare; viz+: namely; incl+: including; esp+: especially; max~: maximum; min~: minimum;
+    temp~: temperature; tel: telephone; ext#: extension; fig#: figure; figs#: figures; eq#:
     equation; eqs#: equations; vol#: volume; vols#: volumes; ch#: chapter; chap#: chapter; sec#: section;
     sect#: section; art#: article; par#: paragraph; para#: paragraph; pp#: pages; ed#: edition; eds:
     editors; trans~: translated; repr: reprinted; no#: number; nos#: numbers; nr+#: number; op#: opus;
@@ -214,17 +215,17 @@ _ABBREVIATIONS = _pairs("""pk: Park; dr+: Doctor; st: Saint; req: required; sm: 
     corner; asts: assists; cntr: container; sts: Streets; fx: fracture; tx: treatment; pr: pair; bot:
     bottle; bots: bottles; xing: crossing; jnr: Junior; acq: acquired; trib: tribune; spc+: Specialist;
     lcdr+: Lieutenant Commander; radm+: Rear Admiral; vadm+: Vice Admiral; sqn: Squadron; lett: letters;
-    comty: Community; aff: affidavit; pfd: preferred; cum: cumulative; conv: convertible; chq: cheque;
-    wdl: withdrawal; frt: freight; cnee: consignee; fdn: foundation; ckt: circuit; xfmr: transformer; csk:
-    countersink; ppt: precipitate; obsd: observed; cryst: crystals; nn#: notes; poss: possible; appls:
-    appliances; lk: Lake; vly: Valley; cyn: Canyon; eng~: engineering; dev~: development; diss~:
-    dissertation; alum~: aluminum; gyp~: gypsum; bull~: bulletin; kit~: kitchen; ans~: answer; cmdg:
-    commanding; arty: artillery; spt: support; consgn: consignment; dt: date; lgt: light; lgts: lights;
-    lvs: leaves; srs: seniors; conf: conference; deg: degree; pref: preferred; equiv: equivalent; exc:
-    excellent; platf: platform; const: Constitution; div: division; univ: university; pkwy: Parkway; excl:
-    excluding; misc: miscellaneous; hosp: hospital; util: utility; sched: schedule; evid: Evidence;
-    encl: enclosed; eval: evaluation; freq: frequency; maint: maintenance; matl: material; num: number;
-    prev: previous; proj: project; recd: received; subj: subject; typ: typical; veh: vehicle; acad:
+    comty: Community; affd: affirmed; biol: biological; aff: affidavit; pfd: preferred; cum: cumulative;
+    conv: convertible; chq: cheque; wdl: withdrawal; frt: freight; cnee: consignee; fdn: foundation; ckt:
+    circuit; xfmr: transformer; csk: countersink; ppt: precipitate; obsd: observed; cryst: crystals; nn#:
+    notes; poss: possible; appls: appliances; lk: Lake; vly: Valley; cyn: Canyon; eng~: engineering; dev~:
+    development; diss~: dissertation; alum~: aluminum; gyp~: gypsum; bull~: bulletin; kit~: kitchen; ans~:
+    answer; cmdg: commanding; arty: artillery; spt: support; consgn: consignment; dt: date; lgt: light;
+    lgts: lights; lvs: leaves; srs: seniors; conf: conference; deg: degree; pref: preferred; equiv:
+    equivalent; exc: excellent; platf: platform; const: Constitution; div: division; univ: university; pkwy:
+    Parkway; excl: excluding; misc: miscellaneous; hosp: hospital; util: utility; sched: schedule; evid:
+    Evidence; encl: enclosed; eval: evaluation; freq: frequency; maint: maintenance; matl: material; num:
+    number; prev: previous; proj: project; recd: received; subj: subject; typ: typical; veh: vehicle; acad:
     academy; annot: annotated; bibl: bibliography; canc: canceled; clin: clinical; coeff: coefficient;
     compl: complete; config: configuration; constr: construction; contd: continued; contr: contract;
     coord: coordinator; cust: customer; diam: diameter; dimen: dimension; distr: distribution; elec:
@@ -256,7 +257,10 @@ _SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; pks: pack
     transaction; batts: batteries; dtd: dated; rvw: review; chg: charge; pd: paid; stmt: statement; rcpt:
     receipt; hx: history; sx: symptoms; abx: antibiotics; rwy: runway; twy: taxiway; apch: approach; acft:
     aircraft; tstm: thunderstorm; pcpn: precipitation; cpn: coupon; shs: shares; addr: address; attd:
-    attached; trlr: trailer; hdwr: hardware; vlv: valve; bldr: builder; pkts: packets; ctn: carton""")
+    attached; trlr: trailer; hdwr: hardware; vlv: valve; bldr: builder; pkts: packets; ctn: carton; dmg:
+    damage; agmt: agreement; premkt: pre-market; lge: large; gdn: garden; enrl: enrollment; hgb: hemoglobin;
+    hct: hematocrit; lvl: level; avg: average; mvt: movement; gd: good; tks: thanks; twnhse: townhouse; dsg:
+    dressing; grn: green""")
 _SHORT_FORMS |= {
     f"{key.rstrip('+')}s": f"{name[:-1]}ies" if name[-1] == "y" and name[-2] != "a" else f"{name}s"
     for key, name in _SHORT_FORMS.items()
@@ -284,10 +288,11 @@ SLASHED = _pairs("""w/o: without; w/: with; c/o: care of; n/a: NA; y/o: year old
     because; b/w: between; a/k/a: also known as;
     d/b/a: doing business as; f/k/a: formerly known as; w/v: weight by volume; w/w: weight by weight;
     v/v: volume by volume; r/o: rule out; w/u: workup; d/t: due to; c/w: consistent with; s/s: signs and
-    symptoms; f/u: follow up; d/c: discontinue; h/o: history of; s/p: status post; y/y: year over year;
-    m/m: month over month; q/q: quarter over quarter; p/h: per hour; p/w: per week; p/m: per month; p/u:
-    pickup; s/h: shipping and handling; o/n: overnight; w/d: withdrawal; ac/dc: AC DC; tcp/ip: TCP IP;
-    p/a: per annum; km/h: kilometers per hour; m/s: meters per second""")
+    symptoms; f/u: follow up; d/c: discontinue; n/s: non-smoking; d/c'd: discharged; h/w: hardware; c/a:
+    central air; h/o: history of; s/p: status post; y/y: year over year; m/m: month over month; q/q: quarter
+    over quarter; p/h: per hour; p/w: per week; p/m: per month; p/u: pickup; s/h: shipping and handling;
+    o/n: overnight; w/d: withdrawal; c/h: central heating; ac/dc: AC DC; tcp/ip: TCP IP; p/a: per annum;
+    km/h: kilometers per hour; m/s: meters per second""")
 # Written without their apostrophe.
 SHORTENED |= {
     word.replace("'", ""): word
@@ -484,7 +489,7 @@ EMOJI = _pairs("""☑: checked;
 TOP_LEVEL_DOMAINS = words("""com org net edu gov mil int io ai co uk de fr eu ca au jp cn ru nl br ch se pl
     es info biz dev app xyz tv fm me gl ly tech online site shop blog cloud wiki nz kr za mx""")
 HIDDEN_FILES = words("""env gitignore bashrc bash_profile zshrc profile htaccess npmrc gitattributes vimrc
-    netrc ssh git""")
+    netrc ssh git nvmrc eslintrc prettierrc dockerignore editorconfig""")
 FILE_ENDINGS = words("""txt pdf doc docx xls xlsx ppt pptx csv tsv json yaml yml xml html htm css js ts py
     conf rs go java cpp hpp c h sh bat exe dll so zip gz tar rar png jpg jpeg gif svg bmp mp3 mp4 wav flac ogg
     avi mkv mov md rst log ini cfg toml onnx pt pth safetensors ipynb sql db bin iso dmg apk php rb kt

@@ -28,11 +28,13 @@ _CODES = words("""isbn issn pmid oclc ssn pin passcode password cvv cvc otp ext 
     ean cpt npi ndc vin imei squawk arxiv p/n s/n""")
 _CODED = _CODES | words(
     "code account a/c routing serial order tracking reference confirmation id member policy ref "
-    "invoice claim booking"
+    "invoice claim booking digits password pwd"
 )
 _OTHER_CODES = words("error status exit response return tax penal civil criminal building http")
 _LINKS = words(": is no number code")
-_ENDING = re.compile(r"\b(?:end(?:ing|s|ed)?(?:\s(?:in|with))?|last\s(?:four|4)(?:\sdigits)?(?:\sare|:)?)\s$")
+_ENDING = re.compile(
+    r"\b(?:[Aa]cct\.?|end(?:ing|s|ed)?(?:\s(?:in|with))?|last\s(?:four|4)(?:\sdigits)?(?:\sare|:)?)\s$"
+)
 _OF_TIME = re.compile(r"\b(?:year|season|decade|period|quarter|century|war|era|reign)s?\b", re.IGNORECASE)
 _CODE_PARTS = re.compile(r"(?:[A-Za-z]{1,3}|\d{1,6})(?:-(?:[A-Za-z]{1,3}|\d{1,6})){3,8}(?![\w-])")
 _TIES = words("to of in by on at or am pm yr mo km cm mm kg lb oz ft hr wk")
@@ -148,7 +150,7 @@ def code(cursor: Cursor, m: re.Match) -> str:
         is_code = len(number) > 4 or cursor.earlier.lower() in _CODES | {"code"}
     else:
         is_masked = len(number) == 4 and cursor.text[max(cursor.at - 2, 0) : cursor.at] in ("••", "**", "xx")
-        is_code = is_masked or _is_ending(cursor)
+        is_code = is_masked or is_ending(cursor)
         is_long = len(number) > 4 or (cursor.is_british and len(number) == 3)  # "dial 111"
         is_code = is_code or (is_long and not number.endswith("000") and _is_dialled(cursor))
     return say.digits(number) if is_code else ""
@@ -234,7 +236,7 @@ def _is_dialled(cursor: Cursor) -> bool:
     return _DIALLED.search(cursor.text, max(cursor.at - _LOOK_BACK, 0), cursor.at) is not None
 
 
-def _is_ending(cursor: Cursor) -> bool:
+def is_ending(cursor: Cursor) -> bool:
     start = max(cursor.at - _LOOK_BACK, 0)
     if not _ENDING.search(cursor.text, start, cursor.at):
         return False

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 from melforge.common.text.english.reading import number_words as say
+from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.cursor import Cursor, Rule, form
 from melforge.common.text.english.reading.units import COOKED, TIMED, plural_unit
 from melforge.common.text.english.word_parts import words
@@ -15,6 +16,7 @@ _HALF = rf"(?:\s?([AaPp])(?:\.\s?[Mm](?:\.|(?!\w))|[Mm](?:(?!\w)|(?={_ZONE}))))"
 _IN_ZONE = rf"(?:\s?({_ZONE}))?"
 PERIODS = {"s": "second", "m": "minute", "h": "hour", "d": "day", "w": "week"}
 _DATE = re.compile(r"\d{1,4}[-/.]\d|.*\d{4}$")
+WEEKDAYS = frozenset((*tables.WEEKDAYS, *(day.lower() for day in tables.WEEKDAYS.values())))
 _WHOLE = words("noon midnight midday")
 _TO_MINUTES = re.compile(r"\s?[-–]\s?(?:[1-9]|1[0-2]):(?!00)\d\d(?!\d|:)")
 _DEPARTS = re.compile(r"\b(?:leaves?|departs?|arrives?|starts?|begins?|kicks?\soff|meet|opens|ends)\sat\s$")
@@ -28,13 +30,13 @@ _BEHIND_HOUR = re.compile(r"\s?(?:$|[,;!?)–-]|\.(?!\d)|(?:on|and|from|so|if|bu
 _TO_PLACE = re.compile(r"\s(?:from|to)\s[A-Z]")
 _RATIO = re.compile(r"\b(?:ratio|odds|scale|proportion|diluted|mixed)\b[^.!?]{0,12}$", re.IGNORECASE)
 _TO_HALF = re.compile(r"\s?[-–—]\s?\d{1,2}(?:[:.]\d\d)?\s?[AaPp]\.?\s?[Mm]\b")
-_TO_DOTTED_HALF = re.compile(r"\s?[-–]\s?\d{1,2}\.[0-5]\d\s?[AaPp]\.?\s?[Mm]\b")
+_TO_DOTTED_HALF = re.compile(r"\s?[-–]\s?\d{1,2}(?:\.[0-5]\d)?\s?[AaPp]\.?\s?[Mm]\b")
 _DAYTIME_FOLLOWS = re.compile(
     r"\s(?:tomorrow|tonight|sharp|(?:this|in\sthe)\s(?:morning|afternoon|evening))\b"
 )
 _LATE = words("late early delay left remaining")
 _WHILE = words("in every for after within")
-_LASTING = words("in for every after within w/in x ×")
+_LASTING = words("in for every after within w/in x × takes took take lasts lasted about over of =")
 _HOURS = re.compile(r"\d\s?(?:h|hrs?|s|secs?)\b")
 _SUBJECTS = words("the a I he she it we they his her my our ,")
 _EXPECTED = words("ETA ETD STA STD ATA ATD")
@@ -87,13 +89,15 @@ def time(cursor: Cursor, m: re.Match) -> str:
     return spoken + _half_day(cursor, m, half) + zone
 
 
-@form(rf"(\d{{1,2}})\.([0-5]\d)(?:\.([0-5]\d))?{_HALF}{_IN_ZONE}")
+@form(rf"(?:(\d{{1,2}})\s?[-–]\s?)?(\d{{1,2}})\.([0-5]\d)(?:\.([0-5]\d))?{_HALF}{_IN_ZONE}")
 def dotted_time(cursor: Cursor, m: re.Match) -> str:
-    """9.30 a.m., 6.45pm."""
-    if not 1 <= int(m[1]) <= 12:
+    """9.30 a.m., 6.45pm, 5-7.30pm."""
+    if not 1 <= int(m[2]) <= 12:
         return ""
-    second = f" {say.two_digits(int(m[3]))}" if m[3] else ""
-    return clock(int(m[1]), int(m[2]), is_exact=True) + second + _half_day(cursor, m, m[4]) + _zone(m[5])
+    first = f"{say.cardinal(int(m[1]))} to " if m[1] else ""
+    second = f" {say.two_digits(int(m[4]))}" if m[4] else ""
+    said = first + clock(int(m[2]), int(m[3]), is_exact=True) + second
+    return said + _half_day(cursor, m, m[5]) + _zone(m[6])
 
 
 @form(r"([01]?\d|2[0-3])\.([0-5]\d)(?!\w|\.\w|,\d)")
@@ -114,6 +118,10 @@ def _is_announced(cursor: Cursor, end: int) -> bool:
     before, text = cursor.previous.lower(), cursor.text
     before = "at" if before in ("-", "–") and "." in cursor.earlier else before  # "12.30-1.15"
     if before == "the" and _TO_PLACE.match(text, end):
+        return True
+    if before == "for" and cursor.earlier.isdecimal() and len(cursor.earlier) < 3:  # "7 for 7.30"
+        return _BEHIND_HOUR.match(text, end) is not None
+    if before.rstrip(".") in WEEKDAYS:  # "Thu 10.20"
         return True
     is_said = before in _BEFORE_HOUR and _BEHIND_HOUR.match(text, end)
     return bool(is_said and _ANNOUNCED.search(text, max(cursor.at - 50, 0), cursor.at))

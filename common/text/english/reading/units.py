@@ -36,7 +36,7 @@ _SCREEN = re.compile(
 )
 _PER_TWICE = re.compile(r"/([A-Za-z]{1,6})/([A-Za-z]{1,6})(?![\w/])")
 _FACTOR_FOLLOWS = re.compile(r"\s?[a-z](?:[²³]|\^\d)")
-_BEHIND_HEAD = re.compile(r"(?= (?:per|of|A)\b)")
+_BEHIND_HEAD = re.compile(r"(?= (?:per|of|A|squared|cubed|to)\b)")
 _BELOW = re.compile(r"(?:⁻|\^\{?-)([1-4¹²³⁴])\}?(?!\w)")
 # What a unit is multiplied with or is per: "·m²", "-lb", "/s²", "/(mol", "·K)", " s⁻²".
 _TERM = re.compile(
@@ -46,9 +46,14 @@ _TERM = re.compile(
 _PER = re.compile(r"\s?/\s?([A-Za-zµμ]{1,12})(\^?[23²³])?(?![\w/])")
 _PER_AREA = re.compile(r"\s?/\s?(?:(km|m|cm|mm|mi|ft|in)\^?[2²]|sq\.?\s(mi|ft|km|m|in|yd))(?!\w)")
 _POINTS_OF_PERCENT = re.compile(r"\s?pp(?!\w)")
-_PERCENT = re.compile(r"\s?([%‰])")
+_PERCENT = re.compile(r"\s?(?:(mol|wt|vol)\.?\s?)?([%‰])")
+_SHARES = {"mol": "mole ", "wt": "weight ", "vol": "volume "}
+_LENGTHS = words("foot mile yard angstrom parsec")
+_NO_AMPS = re.compile(r"\.(?:[CD]|\d(?:d|th)\b)")
+_POWERED = words("AC DC USB LED PSU UPS MCB RCD PD A V")
+_SECONDS = re.compile(r"\d+m?s")
 _DEGREE_SIGN = re.compile(
-    r"\s?(?:[°º](?:\s?([CFK])(?!\w)|\s?([NSEW])(?:\.(?=\s[a-z]|[,;]))?(?![\w'.])|(?!\s?[CFKNSEW]\w|\w))|([℃℉])(?!\w))"
+    r"\s?(?:[°º](?:\s?([CFK])(?!\w)|\s?([NSEW])(?:\.(?=\s[a-z]|[,;]))?(?![\w']|\.\w)|(?!\s?[CFKNSEW]\w|\w))|([℃℉])(?!\w))"
 )
 _INCHES = re.compile(r"\"|″|''")
 _FEET = re.compile(r"['′](?!(?!x\d)[\w'])")
@@ -66,7 +71,9 @@ _FOODS = words("""flour sugar butter milk water oil salt vanilla honey cream ric
 _OF_TYPE = re.compile(
     r"\s?pts?\.?(?=\s(?:font|type|text|bold|italics?|Arial|Times|Helvetica|Calibri|Courier|Garamond)\b)"
 )
-_POINTS = re.compile(r"-(pt|pg|dr)s?(?![\w-]|\.\S)(?:\.(?=\s[a-z]))?")  # a 12-pt font, a 4-dr sedan
+_POINTS = re.compile(
+    r"-?((?<=-)pt|(?<=-)pg|dr)s?(?![\w-]|\.\S)(?:\.(?=\s[a-z]))?"
+)  # a 12-pt font, a 4-dr sedan
 _OF_POINTS = {"pt": "-point", "pg": "-page", "dr": "-door"}
 _WITHOUT_STOP = re.compile(r"\s(c|C|T|t|pts?)\s(?=([a-z]{2,12})\b)")  # "3 T butter"
 _RECIPE_UNITS = {"c": "cup", "C": "cup", "T": "tablespoon", "t": "teaspoon", "pt": "pint", "pts": "pint"}
@@ -76,7 +83,7 @@ _POLE = re.compile(r"\s?([NSEW])(?!\w)")
 _PLACED = words("lat latitude long lon lng longitude")
 _TURNS = words("angle angles turn turns rotation view heat bend panorama arc swing")
 _SIZES = words(
-    "apart above below tall wide long deep high thick taller wider longer shorter overnight x × by of"
+    "apart above below tall wide long deep high thick taller wider longer shorter overnight ea each x × by of"
 )
 _SCALES = {"C": " Celsius", "F": " Fahrenheit", "K": " Kelvin", "": ""}
 # What a number with its unit describes: "a 35mm film" is of thirty-five millimeters.
@@ -89,8 +96,8 @@ THINGS = words("""film lens camera monitor screen display tv television battery 
     intervals timeout countdown vial syringe ampule dose pill tablet capsule mug jug carton crate keg
     sachet container bucket sack rope chain ladder bottles
     lot tin tins cans jars bags packs boxes tubes pouches cartons
-    breaker reload cooldown service clock format support hotline fuse panel burger patty batt
-    USB LED SSD HDD HDMI GaN charging charge pump heater fridge backpack""")
+    breaker reload cooldown service clock format support hotline fuse panel aliquots samples
+    burger patty batt     USB LED SSD HDD HDMI GaN charging charge pump heater fridge backpack""")
 _BY_FOLLOWS = re.compile(r"\s?[x×]\s?\d+(?:\.\d+)?\s?[wdh]\b")
 _POSTCODE = re.compile(r"[A-Z]{1,2}\d{1,2}[A-Z]?")
 COOKED = re.compile(
@@ -108,9 +115,9 @@ LETTERED = words("""# § §§ apt apartment unit suite ste room rm flat gate sea
     class grade line platform bus route rte rt highway hwy road exit pier dock lot bay bed building bldg
     floor deck cell door house table page appendix form part question step type zone track hall stand stall
     studio tower wing block ward terminal rwy runway ils flight train tram no number bus berth aisle locker
-    pixel session lecture group team chapter article exhibit""")
+    pixel session lecture group team chapter ch article art exhibit sec sect title""")
 _NO_HOURS = words("HR HRs")  # home runs, mostly, or a department
-ROADS = words("I US SR CR FM Hwy Highway Route Rte Rt Interstate Road Exit")
+ROADS = words("I US SR CR FM Hwy Highway Route Rte Rt Interstate Road Exit Twp Township Rge Range")
 _LABEL = re.compile(r":\s|/(?:(?![KVANL])[A-Z]|9)(?!\w)")  # "H: 78 L: 61", "32-4 K/D", "9.4 K/9"
 _BEFORE_FEET = ("ft", "ft.", "foot", "feet", "'")
 _YEAR = re.compile(r"1[1-9]\d\d(?!\d)\s|20\d\d\s")
@@ -137,7 +144,7 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
     if is_bare and _KILO.match(text, end) and not cursor.is_near(_HEAT):
         return "", end  # "9 K followers"
     if match := _PERCENT.match(text, end):
-        return f" {tables.SYMBOLS[match[1]]}", match.end()
+        return f" {_SHARES.get(match[1], '')}{tables.SYMBOLS[match[2]]}", match.end()
     if match := _DEGREE_SIGN.match(text, end):
         scale = match[1] or {"℃": "C", "℉": "F"}.get(match[3] or "", "")
         is_one = is_one or (not scale and cursor.next(match.end()) in _TURNS)  # "a 90° angle"
@@ -249,7 +256,7 @@ def _terms(cursor: Cursor, end: int) -> tuple[str, str, int]:
 def _raised(name: str, power: str) -> str:
     """ "meter", "2" -> "square meter"; "second", "2" -> "second squared"."""
     count = tables.SUPERSCRIPTS.get(power, power)
-    if count in ("2", "3") and (name.endswith(("meter", "inch")) or name in ("foot", "mile", "yard")):
+    if count in ("2", "3") and (name.endswith(("meter", "inch")) or name in _LENGTHS):
         return f"{'square' if count == '2' else 'cubic'} {name}"
     return name + {"2": " squared", "3": " cubed", "4": " to the fourth"}.get(count, "")
 
@@ -258,6 +265,7 @@ def _said_by_neighbours(cursor: Cursor, match: re.Match, is_one: bool) -> str:
     """ "Prep: 15 m" is minutes, "43pc" percent, "25bps" basis points beside rates; "" for other units."""
     if match[3] == "m":
         is_timed = (cursor.previous == ":" and cursor.earlier.lower() in TIMED) or cursor.is_near(COOKED)
+        is_timed = is_timed or (cursor.previous == "to" and _SECONDS.fullmatch(cursor.earlier) is not None)
         return (" minute" if is_one else " minutes") if is_timed else ""
     if match[3] == "pc":
         return "" if match[1] or cursor.next(match.end()) in _OF_PIECES else " percent"
@@ -279,11 +287,11 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
         return False
     if gap and len(symbol) < 3 and symbol.isupper() and _LABEL.match(cursor.text, match.end()):
         return False
-    if symbol in "wdh" and (
-        _BY_FOLLOWS.match(cursor.text, match.end()) or cursor.previous in ("x", "×")
-    ):  # "48w x 30d"
+    is_side = cursor.previous in ("x", "×") and not cursor.earlier[1:].isalpha()  # "48w x 30d"
+    if symbol in "wdh" and (is_side or _BY_FOLLOWS.match(cursor.text, match.end())):
         return False
-    if not gap and len(symbol) == 1 and cursor.previous.rstrip(".").lower() in LETTERED:
+    before = cursor.earlier if cursor.previous in ("is", "are", "was", ":") else cursor.previous
+    if not gap and len(symbol) == 1 and before.rstrip(".").lower() in LETTERED:
         return False  # "Bus 42A"
     if not gap and len(symbol) == 1 and cursor.previous[-1:] == "-" and cursor.previous[0].isupper():
         return False  # "F-35A"
@@ -293,6 +301,10 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
         return False  # of a game
     if symbol == "L" and following in _BODY:
         return False  # "BP 142/88 L arm"
+    if symbol == "pg" and not cursor.text.startswith("/", match.end()):  # pages
+        return False
+    if symbol == "A" and not gap and cursor.previous.isupper() and cursor.previous not in _POWERED:
+        return False  # "CS 61A"
     if symbol == "ac" and not gap:
         return False  # "4ac"
     if cursor.char == "0" and not gap and symbol in "LRCNSEW" and cursor.text[cursor.at + 1] != ".":
@@ -321,7 +333,7 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
     is_year = not gap[1:] and _YEAR.match(cursor.text, cursor.at) is not None
     if is_year and cursor.text.startswith(". ", match.end()) and (following := cursor.next(match.end() + 1)):
         return not (following[:1].isupper() or following == "of")  # "1907 J. Harlan", "1912 W. of"
-    if symbol in "AB" and cursor.text[match.end() : match.end() + 2] in (".D", ".C"):  # "200 A.D."
+    if symbol in "AB" and _NO_AMPS.match(cursor.text, match.end()):  # "200 A.D.", "88 A.2d 12"
         return False
     if symbol == "A":
         return not following[:1].isalnum() or following in _AMP_THINGS

@@ -41,6 +41,7 @@ from melforge.common.text.english.reading.streets import (
     direction,
     dotted_state,
     land_survey,
+    part_of_section,
     party,
 )
 from melforge.common.text.english.reading.telephone import code_parts, is_access_code
@@ -71,7 +72,7 @@ _LETTER_FOLLOWS = re.compile(r",\s(?:and\s|or\s)?[b-z](?!\w)")
 _OR = words("he his him she her")
 _PRONOUNS = {("he", "him"), ("she", "her"), ("him", "his"), ("her", "hers")}
 _SHORT_FORMS = tables.SHORT_FORMS | tables.SHORTENED
-_NO_ACRONYMS = words("QTY AMT ACCT APPT ATTN")
+_NO_ACRONYMS = words("QTY AMT ACCT APPT ATTN LVL")
 _BEHIND_NAMES = {"Jr": "Junior", "Sr": "Senior"}
 # A word in small letters before a blank, which is no Roman numeral; and what a rule or `plain` changes.
 _SHORTEST_WORDS = "|".join(sorted(SMALL_WORDS - _NOT_ORDINARY - {"am"}))
@@ -79,10 +80,13 @@ _UNCHANGED = re.compile(
     rf"(?:(?![ivxlcdm]+ )(?![b-df-hj-np-tv-xz]{{3,}}y? )[a-z]{{3,60}}|{_SHORTEST_WORDS})(?= )"
 )
 _CHANGED = _NOT_ORDINARY | _SHORT_FORMS.keys() | tables.SMALL_ACRONYMS | {"bce"}
-_OF_KEYS = words("major minor maj min clarinet trumpet instrument")
-_DIMENSIONS = words("L W H D Ø")
+_OF_KEYS = words("major minor maj min clarinet trumpet instrument sax saxophone horn")
+_MUSIC = re.compile(
+    r"\b(?:[Kk]ey of|strings?|[Tt]un(?:e[ds]?|ing)|chords?|scales?|notes?|capo|octaves?|bass|transposed?)\b"
+)
+_DIMENSIONS = words("L W H D Ø l w h d")
 _LENGTH_ENDS = ("'", '"', "′", "″")
-_SIZED = re.compile(r"^\d|^[A-Z]{1,2}\d{1,2}$")
+_SIZED = re.compile(r"^[$£€\d]|^[A-Z]{1,2}\d{1,2}$")
 _SIZE_FOLLOWS = re.compile(r"\s?\d")
 _PERIODS = words("second minute hour day week month year person night")
 _RATED_BY = words("day week month year night hour minute person")
@@ -91,7 +95,7 @@ _NO_RATES = _RATED_BY | words("morning evening weekend noon date time quarter se
 _DIGIT_BEFORE = re.compile(r"\d")
 _DOSES = words("mg mcg g kg ng mL mmol mol IU min")
 _COUNTDOWN = words("minute minutes second seconds hour hours day days")
-_DAYS_FOLLOW = re.compile(r"\s\d{1,3}\s(?:days?|weeks?|wks?|months?|yrs?|years)\b")
+_DAYS_FOLLOW = re.compile(r"\s\d{1,3}\s?(?:[hd]|hrs?|days?|weeks?|wks?|months?|yrs?|years)\b")
 _POLES = {"N": "north", "S": "south", "E": "east", "W": "west"}
 _DEGREE = re.compile(r"([IViv]+)[°o]?(7?)")
 _ROMAN_ORDINAL = re.compile(r"([IVXLC]{1,6})(?:th|st|nd|rd)")
@@ -172,8 +176,8 @@ def letter_with_sign(cursor: Cursor) -> Reading | None:
         and (sign == "^" or sign in tables.SUPERSCRIPTS)
     ):
         return Reading(letter.upper(), end)  # "mc²"
-    if letter[1:] == "b" and letter[0] in "ABDEG":  # "the key of Bb"
-        is_key = cursor.earlier == "key" or cursor.next(end).lower() in _OF_KEYS
+    if letter[1:] == "b" and letter[0] in "ABDEG":  # "the key of Eb", a Bb
+        is_key = letter == "Bb" or cursor.is_near(_MUSIC) or cursor.next(end).lower() in _OF_KEYS
         return Reading(f"{letter_name(letter[0])} flat", end) if is_key else None
     if letter == "Ø" and sign.isdecimal():
         return Reading("diameter", end)
@@ -269,7 +273,7 @@ def in_notation(cursor: Cursor) -> Reading | None:
     """Chords, chess, years of about, TL;DR: what no ordinary word is followed by tells them."""
     behind = cursor.behind_word
     if behind.isdecimal() or behind == "#":
-        rules = (chord, chess_move, circa, hourly, numbered, for_days)
+        rules = (chord, chess_move, screw, circa, hourly, numbered, for_days)
         return next((reading for rule in rules if (reading := rule(cursor))), None)
     if behind == "-" and cursor.word == "O":
         return chess_move(cursor)
@@ -292,6 +296,12 @@ def numbered(cursor: Cursor, m: re.Match) -> str:
 def aperture(cursor: Cursor, m: re.Match) -> str:
     """f/1.8."""
     return "" if cursor.touches_word or cursor.is_equation else f"F {say.decimal(m[1])}"
+
+
+@form(r"(M\d{1,2}(?:\.\d)?)x(\d{1,3}(?:\.\d{1,2})?)(?!\w)")
+def screw(cursor: Cursor, m: re.Match) -> str:
+    """M5x12, M8x1.25."""
+    return f"M {say.decimal(m[1][1:])} by {say.decimal(m[2])}"
 
 
 @form(r"x\s?(\d{1,2})(?:(d)(?!\w)|(?=\s(?:days?|weeks?|wks?|months?|mos|hrs?|hours|yrs?|years)\b))")
@@ -462,6 +472,7 @@ WORDS: tuple[Rule, ...] = (
         party,
         county_road,
         land_survey,
+        part_of_section,
         direction,
         dotted_abbreviation,
         working_days,
@@ -498,6 +509,8 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
         return number
     is_plural = len(word) > 2 and word[-1] == "s" and word[:-1].isupper()  # "28 HRs"
     base = word.removesuffix("'s")
+    if base != word and base in _SHORTENED and base not in _SHORT_MONTHS:  # "Tue's"
+        return f"{calendar_name(base)}'s"
     if base != word and (full := "Doctor" if base == "Dr" else _SHORT_FORMS.get(base.lower())):  # "tmrw's"
         return f"{full}'s"
     full = "" if is_plural else _SHORT_FORMS.get(word.lower(), "")
@@ -512,7 +525,8 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
         return _BEHIND_NAMES[word]
     if len(word) == 2 and cursor.is_equation and word[0].islower() and word not in SMALL_WORDS:  # "F = ma"
         return word.upper()
-    if word == "x" and not cursor.previous[:1].isdecimal() and _DAYS_FOLLOW.match(cursor.text, end):
+    is_listed = len(cursor.previous) > 1 and not cursor.previous[0].isdecimal()
+    if word == "x" and is_listed and _DAYS_FOLLOW.match(cursor.text, end):
         return "for"  # twice daily x 7 days
     if (
         word == "x"
