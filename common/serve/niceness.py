@@ -24,12 +24,15 @@ def change_niceness(change: int) -> bool:
 
 
 @contextmanager
-def urgent(wanted: bool, change: int = URGENT) -> Iterator[None]:
-    """This thread goes before others meanwhile, or behind them, if that is `wanted` and allowed."""
+def urgent(wanted: bool, change: int = URGENT) -> Iterator[int]:
+    """This thread goes before others meanwhile, or behind them, if that is `wanted` and allowed.
+
+    Gives by how much its niceness was changed.
+    """
     tried = (change, change * 2 // 3) if wanted else ()  # a unit may allow -10, and no more
     made = next((one for one in tried if change_niceness(one)), 0)
     try:
-        yield
+        yield made
     finally:
         if made:
             change_niceness(-made)
