@@ -128,6 +128,7 @@ class SpeechJob:
     busy: bool = False  # a worker or an encoding thread has it
     parked: bool = False
     error: BaseException | None = None
+    complete: asyncio.Event = field(default_factory=asyncio.Event)  # nothing more will be made
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     _unsent: deque[tuple[bytes, float]] = field(default_factory=deque)  # with seconds of audio
     _news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -178,6 +179,8 @@ class SpeechJob:
             self.scheduler.take(self, seconds)
         self.error = error
         self.progress.ended = ended
+        if ended is not None:
+            self.complete.set()
         self._news.set()
 
 
