@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from melforge.common.serve.niceness import hurried, urgent
 from melforge.common.serve.pairs import CHUNKS
+from melforge.common.serve.priority import be_patient, hurried
 from melforge.common.serve.scheduler import (
     LONG,
     MARGIN,
@@ -400,29 +400,32 @@ def test_a_text_that_is_no_book_is_heard_while_all_workers_are_busy():
     assert isinstance(first, Hanging) and isinstance(second, Hanging)
 
 
-def niceness():
-    return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+def goes_first():
+    return os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK == os.SCHED_RR
 
 
-own_niceness = pytest.mark.skipif(sys.platform != "linux", reason="threads have no niceness of their own")
+own_policy = pytest.mark.skipif(sys.platform != "linux", reason="threads have no policy of their own")
 
 
-@own_niceness
+@own_policy
 def test_who_is_in_a_hurry_starts_others_who_are_not():
-    def in_a_hurry():
-        with hurried(), ThreadPoolExecutor(1) as other:
-            meanwhile = niceness(), other.submit(niceness).result()
-        return *meanwhile, niceness()
+    with hurried() as hurries, ThreadPoolExecutor(1) as other:
+        meanwhile = goes_first(), other.submit(goes_first).result()
+    assert meanwhile == (hurries, False) and not goes_first()
 
-    usual = niceness()
-    with urgent(True):
-        first = niceness()
+
+@own_policy
+def test_what_was_begun_to_go_behind_others_never_goes_before_them():
+    def patiently():
+        be_patient()
+        with hurried() as hurries:
+            return hurries or goes_first()
+
     with ThreadPoolExecutor(1) as thread:
-        own, others, behind = thread.submit(in_a_hurry).result()
-    assert own == first and others == (0 if first < 0 else usual) and behind == usual
+        assert not thread.submit(patiently).result()
 
 
-@own_niceness
+@own_policy
 @pytest.mark.parametrize("length, starters", [(0, 1), (LONG + 1, 1), (0, 0)])
 def test_only_first_chunks_go_before_others_where_the_system_allows_it(length, starters):
     async def test(scheduler):
@@ -430,17 +433,15 @@ def test_only_first_chunks_go_before_others_where_the_system_allows_it(length, s
 
         def noted():
             for _ in range(3):
-                found.append(niceness())
+                found.append(goes_first())
                 yield np.zeros(1, np.float32)
 
         await read(scheduler.submit(noted(), Plain(), RATE, length=length))
         return found
 
-    usual = niceness()
-    with urgent(starters > 0 and length == 0):
-        first = niceness()
-    assert niceness() == usual
-    assert run(test, starters=starters) == [first, usual, usual]
+    with hurried() as allowed:
+        pass
+    assert run(test, starters=starters) == [allowed and starters > 0 and length == 0, False, False]
 
 
 def test_steps_that_go_together_are_made_together_the_most_urgent_first():
