@@ -23,7 +23,7 @@ from melforge.common.recognition.recogniser import Recogniser
 from melforge.common.recognition.transcript import Transcript
 from melforge.common.serve.errors import RETRY_AFTER, ApiError, bad_request, overloaded
 from melforge.common.serve.incoming import recording_file
-from melforge.common.serve.niceness import PATIENT, change_niceness
+from melforge.common.serve.priority import be_patient
 from melforge.common.serve.settings import ServeSettings
 from melforge.common.serve.usage import Used
 from melforge.common.weights.ears import list_ears, load_ear
@@ -54,7 +54,7 @@ class Transcriber:
         self.ear = load_ear(settings.ear) if settings.ear or list_ears() else None
         self.running = 0  # recordings, including those that wait
         self._coming = WeakSet[BinaryIO]()
-        self._thread = ThreadPoolExecutor(1, "ear", initializer=change_niceness, initargs=(PATIENT,))
+        self._thread = ThreadPoolExecutor(1, "ear", initializer=be_patient)
         self._stopping = threading.Event()
 
     @property

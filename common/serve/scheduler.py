@@ -3,10 +3,10 @@
 A step makes and encodes one chunk of audio. The next step belongs to the job whose listener will run out of
 audio first, so a short text does not wait for a book, and a listener who has enough audio waits. A chunk is
 the longer the more time there is before another listener is due. The job of a listener who falls far behind
-is paused. Starters make nothing but first chunks, and not those of books, so that a text need not wait for
-long chunks of others to end. Where other programs take a part of the cores, workers leave more of the rest to
-them, and first chunks are made before others' work if the system allows it. Where models gain by it, a worker
-computes the next chunks of several jobs together.
+is paused. Starters are steps beyond one a worker, for first chunks alone, and not those of books, so that a
+text need not wait for long chunks of others to end; whichever thread is free takes them. First chunks are
+made before others' work if the system allows it. Where models gain by it, a worker computes the next chunks
+of several jobs together.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 
-from melforge.common.serve.niceness import URGENT, change_niceness, urgent
+from melforge.common.serve.priority import hurried, unhurried
 
 LOG = logging.getLogger("melforge.serve")
 # Deadlines, in seconds: from a job's arrival to its first sound, and how long before a listener runs out of
@@ -35,7 +35,6 @@ TARGET, MARGIN = 0.1, 0.35
 # Seconds from a job's arrival for which its first sound waits for listeners who would hear a gap.
 PATIENCE = 2.0
 LONG = 1000  # characters of a text that starters leave to the workers: nobody is in a hurry for a book
-BEGINNING = 0.1  # of `Pace.firsts`: one of the last twenty steps was for a first sound
 SHORTER = 4  # a text so many times shorter than another need not wait for it
 MEMORY = 0.9  # of a step's weight beside the next one's, in `Pace`
 
@@ -129,6 +128,7 @@ class SpeechJob:
     busy: bool = False  # a worker or an encoding thread has it
     parked: bool = False
     error: BaseException | None = None
+    complete: asyncio.Event = field(default_factory=asyncio.Event)  # nothing more will be made
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     _unsent: deque[tuple[bytes, float]] = field(default_factory=deque)  # with seconds of audio
     _news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -179,6 +179,8 @@ class SpeechJob:
             self.scheduler.take(self, seconds)
         self.error = error
         self.progress.ended = ended
+        if ended is not None:
+            self.complete.set()
         self._news.set()
 
 
@@ -190,21 +192,17 @@ class Step:
     """A worker's current step: when it began, the jobs whose chunks it makes, and those next in line."""
 
     begun: float
-    starts: bool  # it is a starter's
+    starts: bool  # it is one more than there are workers, for a first chunk
     jobs: Sequence[SpeechJob]
     next_jobs: Sequence[SpeechJob] = ()
 
 
 @dataclass(frozen=True)
 class Pace:
-    """The last steps, of which the latest count most: how many, and how many of them were for a first sound;
-    the seconds that they took, and those of a core that they and the steps beside them had; seconds of audio.
-    """
+    """The last steps, of which the latest count most: how many, the seconds that they took, and of audio."""
 
     steps: float = 0.0
-    firsts: float = 0.0
     seconds: float = 0.0
-    cpu_seconds: float = 0.0
     audio: float = 0.0
 
     def and_one(self, *step: float) -> Pace:
@@ -214,9 +212,9 @@ class Pace:
 class Scheduler:
     """Jobs and the threads that work on them.
 
-    `starters` are further workers, for first chunks alone. `encoders` further threads encode
-    the audio, so that a worker that owns a GPU does nothing else. `on_step` is called with the seconds that
-    each chunk took; the time of a batch is divided evenly.
+    There are as many steps at a time as `workers`, and as `starters` further ones, for first chunks alone.
+    `encoders` further threads encode the audio, so that a worker that owns a GPU does nothing else. `on_step`
+    is called with the seconds that each chunk took; the time of a batch is divided evenly.
     """
 
     def __init__(
@@ -231,9 +229,7 @@ class Scheduler:
     ):
         self.workers, self.ahead, self.clock = workers, ahead, clock
         self._on_step, self._batches, self._starters = on_step, batches, starters
-        lock = threading.RLock()
-        self._changed = threading.Condition(lock)
-        self._came = threading.Condition(lock)  # of a job for starters
+        self._changed = threading.Condition()
         self._queue: list[Waiting] = []  # jobs that are neither busy nor parked
         self._numbers = itertools.count()
         self._jobs: set[SpeechJob] = set()  # not ended yet
@@ -241,15 +237,14 @@ class Scheduler:
         self._steps: dict[int, Step] = {}  # by worker
         self._let_pass = False  # whether the last step was a short text's out of turn
         self._pace = Pace()
-        self._idle = 0  # workers
         self._workers = itertools.count()
         self._threads: list[threading.Thread] = []
         self._working = 0  # workers that have not ended
         # Chunks for the encoders, each with whether it is the last; None ends these.
         self._made: queue.SimpleQueue[tuple[SpeechJob, np.ndarray | None, bool] | None] = queue.SimpleQueue()
         self._encoders = encoders
-        for starts in [False] * workers + [True] * starters:
-            self._add_worker(starts)
+        for _ in range(workers + starters):
+            self._add_worker()
         for number in range(encoders):
             self._add_thread(f"encode-{number}", self._encode_made)
 
@@ -328,7 +323,7 @@ class Scheduler:
                     job.busy = False
                     self._push(job)
         for step in hanging.values():
-            self._add_worker(step.starts)
+            self._add_worker()
             for job in step.jobs:
                 self._end(job, Hanging(f"a step took more than {seconds:g} seconds"), close=False)
             for job in step.next_jobs:
@@ -342,7 +337,6 @@ class Scheduler:
             self._stopping = True
             jobs = list(self._jobs)
             self._changed.notify_all()
-            self._came.notify_all()
         for job in jobs:
             job.cancel()
 
@@ -352,11 +346,11 @@ class Scheduler:
         for thread in self._threads:
             thread.join(max(0.0, end - time.monotonic()))
 
-    def _add_worker(self, starts: bool) -> None:
+    def _add_worker(self) -> None:
         number = next(self._workers)
         with self._changed:
             self._working += 1
-        self._add_thread(f"{'start' if starts else 'speech'}-{number}", self._work, number, starts)
+        self._add_thread(f"speech-{number}", self._work, number)
 
     def _add_thread(self, name: str, run: Callable[..., object], *arguments: int) -> None:
         thread = threading.Thread(target=run, args=arguments, name=name, daemon=True)
@@ -366,60 +360,37 @@ class Scheduler:
     def _push(self, job: SpeechJob) -> None:
         self._queue.append((job.deadline, next(self._numbers), job))
         self._changed.notify()
-        if job.for_starters:
-            self._came.notify()
 
     def _is_ahead(self, job: SpeechJob) -> bool:
         return job.progress.made - job.progress.taken > job.ahead
 
-    def _next_jobs(self, number: int, starts: bool) -> list[SpeechJob]:
+    def _next_jobs(self, number: int) -> list[SpeechJob]:
         """Waits for the most urgent job; a worker gets it with those whose next chunks are made with its own.
 
-        The list is empty when it is time to stop. `starts`: only a job for starters.
+        The list is empty when it is time to stop.
         """
         with self._changed:
             while True:
-                wait = None if starts else self._held()
-                while not wait and (job := self._pop(starts)):
-                    if not job.cancelled:
-                        jobs = [job, *self._companions(job)]
-                        for one in jobs:
-                            one.busy = True
-                        self._steps[number] = Step(self.clock(), starts, jobs)
-                        return jobs
+                starting = sum(step.starts for step in self._steps.values())
+                starts = starting < self._starters and any(job.for_starters for _, _, job in self._queue)
+                idle = self.workers - len(self._steps) + starting - (not starts)  # beside this one
+                if idle >= 0 and (job := self._pop(starts)):
+                    if job.cancelled:
+                        continue
+                    jobs = [job, *self._companions(job, idle)]
+                    for one in jobs:
+                        one.busy = True
+                    self._steps[number] = Step(self.clock(), starts, jobs)
+                    return jobs
                 if self._stopping:
                     return []
-                has_nothing = wait is None  # else it lets a starter pass
-                self._idle += has_nothing
-                (self._came if starts else self._changed).wait(wait)
-                self._idle -= has_nothing
-
-    def _held(self) -> float | None:
-        """Seconds for which a worker begins no step, so as not to slow those of starters; None: it may.
-
-        There are no more steps at a time than `_at_once`, but for those that are due; a book's first one is
-        not.
-        """
-        if len(self._steps) < self._at_once or not self._queue:
-            return None
-        due = [deadline for deadline, _, job in self._queue if job.progress.made or job.for_starters]
-        now = self.clock()
-        return max(0.0, min(due, default=now + PATIENCE) - now) or None
-
-    @property
-    def _at_once(self) -> int:
-        """How many steps there should be: while texts begin, as many as they had cores, a third of one not
-        counted; else one a worker, since more of them have a larger share of the cores.
-        """
-        pace = self._pace
-        if not self._starters or pace.firsts < BEGINNING or not pace.seconds:
-            return self.workers
-        return max(1, math.ceil(min(self.workers, pace.cpu_seconds / pace.seconds) - 1 / 3))
+                self._changed.wait()
 
     def _pop(self, starts: bool) -> SpeechJob | None:
         """Takes the most urgent job from the queue; every other time a much shorter text without a sound.
 
-        Many long texts whose listeners are late would keep that one waiting. `starts`: as `_next_jobs`.
+        Many long texts whose listeners are late would keep that one waiting. `starts`: only what is for
+        starters.
         """
         now = self.clock()
 
@@ -457,16 +428,16 @@ class Scheduler:
                 for _, _, one in self._queue
                 if not (one.cancelled or (self._starters and one.for_starters))  # who wait for no worker
             )
-        step, at_once = pace.seconds / pace.steps, self._at_once
+        step = pace.seconds / pace.steps
         if not job.progress.made:
-            return (len(waiting) + at_once) / at_once * step
-        due = (time - i // at_once * step for i, time in enumerate(waiting))
+            return (len(waiting) + self.workers) / self.workers * step
+        due = (time - i // self.workers * step for i, time in enumerate(waiting))
         return (min([job.half_way(now), *due]) - now) * pace.audio / pace.seconds
 
-    def _companions(self, job: SpeechJob) -> list[SpeechJob]:
+    def _companions(self, job: SpeechJob, idle: int) -> list[SpeechJob]:
         """Takes from the queue the most urgent jobs that can share a step with this one.
 
-        Idle workers are left an equal share of them.
+        So many idle workers are left an equal share of them.
         """
         batches = self._batches
         if batches is None or batches.largest == 1 or (key := batches.key(job.chunks)) is None:
@@ -476,30 +447,28 @@ class Scheduler:
             for entry in sorted(self._queue)
             if not entry[2].cancelled and batches.key(entry[2].chunks) == key
         )
-        found = list(itertools.islice(alike, batches.largest * (1 + self._idle) - 1))
-        taken = found[: min(batches.largest, -(-(1 + len(found)) // (1 + self._idle))) - 1]
+        found = list(itertools.islice(alike, batches.largest * (1 + idle) - 1))
+        taken = found[: min(batches.largest, -(-(1 + len(found)) // (1 + idle))) - 1]
         if taken:
             numbers = {number for _, number, _ in taken}
             self._queue = [entry for entry in self._queue if entry[1] not in numbers]
         return [job for _, _, job in taken]
 
-    def _work(self, number: int, starts: bool) -> None:
-        if starts:
-            change_niceness(URGENT)  # while it waits too, so that it is woken before others
-        while jobs := self._next_jobs(number, starts):
-            first = not starts and bool(self._starters) and any(job.for_starters for job in jobs)
-            with urgent(first):
-                goes_on = self._make_chunks(number, jobs, starts)
-            if not goes_on:
-                break  # abandoned: a replacement worker has taken over
+    def _work(self, number: int) -> None:
+        with hurried(bool(self._starters)) as hurries:  # and is woken before others
+            while jobs := self._next_jobs(number):
+                with unhurried(hurries and not any(job.for_starters for job in jobs)):
+                    goes_on = self._make_chunks(number, jobs)
+                if not goes_on:
+                    break  # abandoned: a replacement worker has taken over
         with self._changed:
             self._working -= 1
             if not self._working:
                 self._made.put(None)
 
-    def _make_chunks(self, number: int, jobs: Sequence[SpeechJob], starts: bool) -> bool:
+    def _make_chunks(self, number: int, jobs: Sequence[SpeechJob]) -> bool:
         """Makes one chunk of each job; False if this worker was abandoned meanwhile."""
-        begun, cpu = self.clock(), time.thread_time()
+        begun = self.clock()
         for job in jobs:
             if job.progress.started is None:
                 job.progress.started = begun
@@ -512,11 +481,13 @@ class Scheduler:
             jobs = sorted(jobs, key=lambda job: job.progress.made > 0)
         share = (self.clock() - begun) / max(len(jobs), 1)
         for i, job in enumerate(jobs):
-            begun, is_first = self.clock(), job.for_starters
+            begun = self.clock()
             with self._changed:
                 if number not in self._steps:
                     return False
-                self._steps[number] = Step(begun, starts, [job], jobs[i + 1 :])
+                self._steps[number] = replace(
+                    self._steps[number], begun=begun, jobs=[job], next_jobs=jobs[i + 1 :]
+                )
             if job.cancelled:
                 self._end(job, None)
                 continue
@@ -537,13 +508,10 @@ class Scheduler:
             else:
                 self._encode(job, samples, is_last)
             audio = 0.0 if samples is None else len(samples) / job.rate
-            seconds, cpu_before, cpu = share + self.clock() - begun, cpu, time.thread_time()
+            seconds = share + self.clock() - begun
             with self._changed:
-                had = (cpu - cpu_before) * len(self._steps)
-                self._pace = self._pace.and_one(1.0, is_first, seconds, had, audio)
+                self._pace = self._pace.and_one(1.0, seconds, audio)
         with self._changed:
-            if starts:
-                self._changed.notify()  # of the workers that let this step pass
             return self._steps.pop(number, None) is not None
 
     def _encode_made(self) -> None:

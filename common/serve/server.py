@@ -23,8 +23,8 @@ from melforge.common.serve.handing import Handed
 from melforge.common.serve.keys import Access
 from melforge.common.serve.logs import exit_now, set_up_logging
 from melforge.common.serve.metrics import log
-from melforge.common.serve.niceness import hurried
 from melforge.common.serve.pairs import LoadOptions, Pairs
+from melforge.common.serve.priority import hurried
 from melforge.common.serve.service import Service
 from melforge.common.serve.settings import ServeSettings
 

@@ -307,7 +307,7 @@ class Service:
         computes together where the models gain by that.
         """
         workers = self.scheduler.workers
-        if self._shared and (wanted.speed < SLOW or wanted.sample_rate > USUAL_RATE):  # much memory each
+        if self._shared and takes_much_memory(wanted):
             return 1
         with suppress(Exception):  # `speak` raises it too
             await self.read_words(wanted)
@@ -404,6 +404,11 @@ class Service:
             self.usage.close(seconds)
         if self.tracing is not None:
             self.tracing.close(seconds)
+
+
+def takes_much_memory(wanted: SpeechFields) -> bool:
+    """Whether two such texts of one caller should not be spoken at the same time."""
+    return wanted.speed < SLOW or wanted.sample_rate > USUAL_RATE
 
 
 def make_stream(

@@ -12,7 +12,7 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 
 from melforge.common.runner import AnalysedText, TextToSpeech
-from melforge.common.serve.niceness import URGENT, change_niceness, urgent
+from melforge.common.serve.priority import hurry, unhurried
 from melforge.common.text import OwnWords
 
 # Seconds for which a text lets others pass, for each of its characters: some hundred times what they take.
@@ -47,7 +47,7 @@ class TextAnalyser:
         self._waiting.put((float("-inf"), -1, iter(()), ended))
 
     def _work(self) -> None:
-        hurries = change_niceness(URGENT)
+        hurries = hurry(True)
         while True:
             waiting = self._waiting.get()
             due, number, sentences, found = waiting
@@ -57,7 +57,7 @@ class TextAnalyser:
                 continue
             is_book = due - self._clock() > BOOK
             try:
-                with urgent(hurries and is_book, -URGENT):
+                with unhurried(hurries and is_book):
                     analysed = next(sentences)
             except Exception as error:
                 with suppress(InvalidStateError):  # it was cancelled meanwhile

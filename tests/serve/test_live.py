@@ -110,6 +110,17 @@ def test_a_sentence_is_spoken_before_the_text_ends(server, connect):
         assert sentences_of(receive(socket, "sentence.done"))[0][0] == "Another one"
 
 
+def test_sentences_that_take_much_memory_are_made_one_after_the_other(server, connect):
+    scheduler, most = server.service.scheduler, 0
+    wait_for(lambda: not scheduler.jobs)
+    with connect(server) as socket:
+        send(socket, {**OWN, "sample_rate": 192000, "speed": 0.25}, *tokens(TEXT, 100), {"type": "end"})
+        while (message := socket.recv(60)) != '{"type": "done"}':
+            if isinstance(message, bytes):
+                most = max(most, scheduler.jobs)
+    assert most == 1
+
+
 @pytest.mark.parametrize("before", [[], [{"type": "end"}]])
 def test_cancelling_is_silence_and_what_follows_is_spoken(server, connect, before):
     with connect(server) as socket:

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from melforge.common.serve.niceness import hurried, urgent
 from melforge.common.serve.pairs import CHUNKS
+from melforge.common.serve.priority import be_patient, hurried
 from melforge.common.serve.scheduler import (
     LONG,
     MARGIN,
@@ -400,29 +400,32 @@ def test_a_text_that_is_no_book_is_heard_while_all_workers_are_busy():
     assert isinstance(first, Hanging) and isinstance(second, Hanging)
 
 
-def niceness():
-    return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+def goes_first():
+    return os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK == os.SCHED_RR
 
 
-own_niceness = pytest.mark.skipif(sys.platform != "linux", reason="threads have no niceness of their own")
+own_policy = pytest.mark.skipif(sys.platform != "linux", reason="threads have no policy of their own")
 
 
-@own_niceness
+@own_policy
 def test_who_is_in_a_hurry_starts_others_who_are_not():
-    def in_a_hurry():
-        with hurried(), ThreadPoolExecutor(1) as other:
-            meanwhile = niceness(), other.submit(niceness).result()
-        return *meanwhile, niceness()
+    with hurried() as hurries, ThreadPoolExecutor(1) as other:
+        meanwhile = goes_first(), other.submit(goes_first).result()
+    assert meanwhile == (hurries, False) and not goes_first()
 
-    usual = niceness()
-    with urgent(True):
-        first = niceness()
+
+@own_policy
+def test_what_was_begun_to_go_behind_others_never_goes_before_them():
+    def patiently():
+        be_patient()
+        with hurried() as hurries:
+            return hurries or goes_first()
+
     with ThreadPoolExecutor(1) as thread:
-        own, others, behind = thread.submit(in_a_hurry).result()
-    assert own == first and others == (0 if first < 0 else usual) and behind == usual
+        assert not thread.submit(patiently).result()
 
 
-@own_niceness
+@own_policy
 @pytest.mark.parametrize("length, starters", [(0, 1), (LONG + 1, 1), (0, 0)])
 def test_only_first_chunks_go_before_others_where_the_system_allows_it(length, starters):
     async def test(scheduler):
@@ -430,76 +433,15 @@ def test_only_first_chunks_go_before_others_where_the_system_allows_it(length, s
 
         def noted():
             for _ in range(3):
-                found.append(niceness())
+                found.append(goes_first())
                 yield np.zeros(1, np.float32)
 
         await read(scheduler.submit(noted(), Plain(), RATE, length=length))
         return found
 
-    usual = niceness()
-    with urgent(starters > 0 and length == 0):
-        first = niceness()
-    assert niceness() == usual
-    assert run(test, starters=starters) == [first, usual, usual]
-
-
-@pytest.mark.parametrize(
-    "ahead, order", [(100.0, ["book", "sentence", "book"]), (0.3, ["book", "book", "sentence"])]
-)
-def test_a_worker_lets_a_first_sound_pass_unless_its_listener_is_due(ahead, order):
-    async def test(scheduler):
-        gates, begun, steps = [threading.Event(), threading.Event()], threading.Event(), []
-
-        def book():
-            gates[0].wait(60)
-            yield from chunks(steps, "book", [int(ahead * RATE), 1])
-
-        def sentence():
-            begun.set()
-            gates[1].wait(60)
-            yield from chunks(steps, "sentence", [1])
-
-        jobs = [scheduler.submit(book(), Plain(), RATE, length=LONG + 1)]
-        while not scheduler._steps:
-            await asyncio.sleep(0.001)
-        jobs.append(scheduler.submit(sentence(), Plain(), RATE))
-        begun.wait(60)
-        gates[0].set()
-        while not (scheduler._idle or scheduler._held()):  # the worker has nothing to do, or waits
-            await asyncio.sleep(0.001)
-        gates[1].set()
-        await asyncio.gather(*map(read, jobs))
-        return steps
-
-    assert run(test, starters=1) == order
-
-
-@pytest.mark.parametrize("waited, steps", [(0.0, 2), (1.0, 1)])
-def test_where_other_programs_have_the_cores_too_there_are_fewer_steps_at_a_time(waited, steps):
-    """`waited`: seconds of a step in which its thread had no core."""
-    clock, gate = Clock(), threading.Event()
-
-    def waiting():
-        clock.now += waited
-        yield np.zeros(1, np.float32)
-
-    def text():
-        yield np.zeros(100 * RATE, np.float32)  # nobody is due after it
-        gate.wait(60)
-        yield np.zeros(1, np.float32)
-
-    async def test(scheduler):
-        await read(scheduler.submit(waiting(), Plain(), RATE))
-        jobs = [scheduler.submit(text(), Plain(), RATE) for _ in range(3)]
-        for job in jobs:
-            await job.__anext__()
-        async with asyncio.timeout(60):
-            while not (len(scheduler._steps) == steps and scheduler._held()):  # a further step would wait
-                await asyncio.sleep(0.001)
-        gate.set()
-        await asyncio.gather(*map(read, jobs))
-
-    run(test, workers=2, clock=clock, starters=1)
+    with hurried() as allowed:
+        pass
+    assert run(test, starters=starters) == [allowed and starters > 0 and length == 0, False, False]
 
 
 def test_steps_that_go_together_are_made_together_the_most_urgent_first():
@@ -530,18 +472,16 @@ def test_without_a_key_or_with_a_largest_batch_of_one_each_is_alone():
 
 def test_a_worker_that_has_nothing_to_do_gets_its_share():
     async def test(scheduler):
-        with scheduler._changed:  # both workers wait, and neither can take what is submitted
-            while scheduler._idle < 2:
-                scheduler._changed.wait(0.001)
+        with scheduler._changed:  # neither of the workers can take what is submitted
             jobs = [scheduler.submit(Named(f"a{i}", 1), Plain(), RATE) for i in range(6)]
-            first = scheduler._next_jobs(2, False)
+            first = scheduler._next_jobs(2)
         names = [job.chunks.name for job in first]
         for job in first:
             scheduler._encode(job, None, True)
         await asyncio.gather(*map(read, jobs))
         return names
 
-    assert run(test, workers=2, batches=batches_of(Ahead())) == ["a0", "a1"]
+    assert run(test, workers=2, batches=batches_of(Ahead())) == ["a0", "a1", "a2"]
 
 
 def test_one_of_a_batch_is_cancelled_while_it_is_made():

@@ -7,9 +7,9 @@ import pytest
 
 from melforge.common.errors import InputError
 from melforge.common.runner import AnalysedText
-from melforge.common.serve.niceness import urgent
+from melforge.common.serve.priority import hurried
 from melforge.common.serve.texts import TextAnalyser
-from tests.serve.test_scheduler import niceness, own_niceness
+from tests.serve.test_scheduler import goes_first, own_policy
 
 
 class Noting:
@@ -67,19 +67,19 @@ def test_what_is_cancelled_is_left_out():
     assert isinstance(gone, asyncio.CancelledError) and found.text == "ss" and tts.steps == ["w", "s", "s"]
 
 
-@own_niceness
+@own_policy
 def test_short_texts_are_analysed_before_what_else_a_core_could_do_and_books_are_not():
     class Noted(Noting):
         def analysing(self, text, own_words=None, speaker=0):
             for one in super().analysing(text):
-                found.setdefault(text[0], set()).add(niceness())
+                found.setdefault(text[0], set()).add(goes_first())
                 yield one
 
-    found, usual = {}, niceness()
-    with urgent(True):
-        first = niceness()
+    found = {}
+    with hurried() as first:
+        pass
     analyse(Noted(), ["s" * 50, "b" * 1100])
-    assert found == {"w": {first}, "s": {first}, "b": {usual}}
+    assert found == {"w": {first}, "s": {first}, "b": {False}}
 
 
 def test_a_stopped_analyser_s_thread_ends():

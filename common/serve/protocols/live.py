@@ -38,7 +38,7 @@ from melforge.common.serve.requests import (
     parse,
     require_few_parts,
 )
-from melforge.common.serve.service import Service, Speaking
+from melforge.common.serve.service import Service, Speaking, takes_much_memory
 from melforge.common.text.markup import is_ssml
 from melforge.common.text.split import MARK, split_sentences
 
@@ -91,6 +91,11 @@ class Sentence:
     admission: ExitStack = field(default_factory=ExitStack)
     spoken: Speaking | None = None
     error: ApiError | None = None
+
+    async def leave_room(self) -> None:
+        """Until the next one may begin: where one takes much memory, until its audio is made."""
+        if self.spoken and takes_much_memory(self.spoken.wanted):
+            await self.spoken.job.complete.wait()
 
     def release(self) -> None:
         if self.spoken is not None:
@@ -147,6 +152,7 @@ async def in_turn(
                 except Exception as error:
                     sentence.error = answer_for(error)
                 await ready.put(sentence)
+                await sentence.leave_room()
         except Exception:
             await ready.put(None)
             raise
