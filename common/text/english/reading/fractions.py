@@ -158,7 +158,7 @@ _CASES = (
     _Case(
         r"[a-z]{3}\s",
         "",
-        r"\s(?!(?:is|are|and|to|or|for)\b)[a-z]|[,;]\s[a-z]",
+        r"\s(?!(?:is|are|and|to|or|for|of|against|odds|times)\b)[a-z]|[,;]\s[a-z]",
         _DATE,
         lambda top, bottom: 12 >= top > bottom,
     ),
