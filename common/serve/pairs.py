@@ -47,9 +47,9 @@ OPENAI_VOICES = {
     "shimmer": "isabella",
     "verse": "daniel",
 }
-# Chunks on a CPU, where every seam computes the frames around it twice: long ones where nobody waits. The
-# first has 64 frames with those around it: one more would take as long as 80, as processors take 16 at a time.
-CHUNKS = ChunkSizes(first=29, largest=288, growth=3, even=True, stretched=480)
+# Chunks on a CPU, where every seam computes the frames around it twice: long ones where nobody waits. With a
+# first one of 29 frames or fewer some samples are rounded otherwise than in the whole.
+CHUNKS = ChunkSizes(first=32, largest=288, growth=3, even=True, stretched=480)
 # On a GPU's kernels, where each step costs time of the host: most sentences are three chunks.
 KERNEL_CHUNKS = ChunkSizes(first=24, largest=768, growth=8, even=True)
 FIRST_WORDS = "Ready to speak."

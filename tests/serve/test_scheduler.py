@@ -661,10 +661,10 @@ def test_chunks_are_long_where_nobody_is_due_and_shorter_where_somebody_is():
     clock = Clock()
     alone, several = Simulated(clock), [Simulated(clock, slow=8) for _ in range(8)]
     speak_at_once([(alone, 80)], clock, before=[Simulated(clock)])
-    assert alone.made == [29, 571]  # the rest of the mel is no longer than a third more than 480
+    assert alone.made == [32, 568]  # the rest of the mel is no longer than a third more than 480
     speak_at_once([(one, 80) for one in several], clock, before=[Simulated(clock, slow=8)])
     assert all(one.made[0] < 160 and one.made[1] < 400 for one in several[:-1])
-    assert several[-1].made[0] > 29  # which lasts until its next turn
+    assert several[-1].made[0] > 32  # which lasts until its next turn
 
 
 @pytest.mark.parametrize("slow", [1, 8])
