@@ -39,23 +39,11 @@ def hurry(goes_first: bool) -> bool:
 
 
 @contextmanager
-def hurried(wanted: bool = True) -> Iterator[bool]:
-    """This thread goes before others meanwhile, if that is `wanted` and allowed. Says whether it does."""
-    hurries = wanted and hurry(True)
+def hurrying(goes_first: bool, wanted: bool = True) -> Iterator[bool]:
+    """As `hurry` meanwhile, if that is `wanted`, and the contrary behind it. Says whether it was done."""
+    done = wanted and hurry(goes_first)
     try:
-        yield hurries
+        yield done
     finally:
-        if hurries:
-            hurry(False)
-
-
-@contextmanager
-def unhurried(wanted: bool) -> Iterator[None]:
-    """One that is `hurried` is not meanwhile, if that is `wanted`."""
-    if wanted:
-        hurry(False)
-    try:
-        yield
-    finally:
-        if wanted:
-            hurry(True)
+        if done:
+            hurry(not goes_first)

@@ -26,7 +26,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from melforge.common.serve.priority import hurried, unhurried
+from melforge.common.serve.priority import hurrying
 
 LOG = logging.getLogger("melforge.serve")
 # Deadlines, in seconds: from a job's arrival to its first sound, and how long before a listener runs out of
@@ -455,9 +455,9 @@ class Scheduler:
         return [job for _, _, job in taken]
 
     def _work(self, number: int) -> None:
-        with hurried(bool(self._starters)) as hurries:  # and is woken before others
+        with hurrying(True, bool(self._starters)) as hurries:  # and woken before others
             while jobs := self._next_jobs(number):
-                with unhurried(hurries and not any(job.for_starters for job in jobs)):
+                with hurrying(False, hurries and not any(job.for_starters for job in jobs)):
                     goes_on = self._make_chunks(number, jobs)
                 if not goes_on:
                     break  # abandoned: a replacement worker has taken over

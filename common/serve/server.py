@@ -24,7 +24,7 @@ from melforge.common.serve.keys import Access
 from melforge.common.serve.logs import exit_now, set_up_logging
 from melforge.common.serve.metrics import log
 from melforge.common.serve.pairs import LoadOptions, Pairs
-from melforge.common.serve.priority import hurried
+from melforge.common.serve.priority import hurrying
 from melforge.common.serve.service import Service
 from melforge.common.serve.settings import ServeSettings
 
@@ -182,7 +182,7 @@ async def answer(service: Service, listening: socket.socket | None, wyoming: str
     settling = asyncio.create_task(settle(service, over))
     try:
         async with AsyncExitStack() as stack:
-            stack.enter_context(hurried())  # all callers wait for this thread
+            stack.enter_context(hurrying(True))  # all callers wait for this thread
             if wyoming is not None:
                 from melforge.common.serve.protocols.wyoming import serving_wyoming
 

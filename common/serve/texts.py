@@ -12,7 +12,7 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 
 from melforge.common.runner import AnalysedText, TextToSpeech
-from melforge.common.serve.priority import hurry, unhurried
+from melforge.common.serve.priority import hurry, hurrying
 from melforge.common.text import OwnWords
 
 # Seconds for which a text lets others pass, for each of its characters: some hundred times what they take.
@@ -57,7 +57,7 @@ class TextAnalyser:
                 continue
             is_book = due - self._clock() > BOOK
             try:
-                with unhurried(hurries and is_book):
+                with hurrying(False, hurries and is_book):
                     analysed = next(sentences)
             except Exception as error:
                 with suppress(InvalidStateError):  # it was cancelled meanwhile

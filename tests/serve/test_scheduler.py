@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from melforge.common.serve.pairs import CHUNKS
-from melforge.common.serve.priority import be_patient, hurried
+from melforge.common.serve.priority import be_patient, hurrying
 from melforge.common.serve.scheduler import (
     LONG,
     MARGIN,
@@ -409,7 +409,7 @@ own_policy = pytest.mark.skipif(sys.platform != "linux", reason="threads have no
 
 @own_policy
 def test_who_is_in_a_hurry_starts_others_who_are_not():
-    with hurried() as hurries, ThreadPoolExecutor(1) as other:
+    with hurrying(True) as hurries, ThreadPoolExecutor(1) as other:
         meanwhile = goes_first(), other.submit(goes_first).result()
     assert meanwhile == (hurries, False) and not goes_first()
 
@@ -418,7 +418,7 @@ def test_who_is_in_a_hurry_starts_others_who_are_not():
 def test_what_was_begun_to_go_behind_others_never_goes_before_them():
     def patiently():
         be_patient()
-        with hurried() as hurries:
+        with hurrying(True) as hurries:
             return hurries or goes_first()
 
     with ThreadPoolExecutor(1) as thread:
@@ -439,7 +439,7 @@ def test_only_first_chunks_go_before_others_where_the_system_allows_it(length, s
         await read(scheduler.submit(noted(), Plain(), RATE, length=length))
         return found
 
-    with hurried() as allowed:
+    with hurrying(True) as allowed:
         pass
     assert run(test, starters=starters) == [allowed and starters > 0 and length == 0, False, False]
 

@@ -7,7 +7,7 @@ import pytest
 
 from melforge.common.errors import InputError
 from melforge.common.runner import AnalysedText
-from melforge.common.serve.priority import hurried
+from melforge.common.serve.priority import hurrying
 from melforge.common.serve.texts import TextAnalyser
 from tests.serve.test_scheduler import goes_first, own_policy
 
@@ -76,7 +76,7 @@ def test_short_texts_are_analysed_before_what_else_a_core_could_do_and_books_are
                 yield one
 
     found = {}
-    with hurried() as first:
+    with hurrying(True) as first:
         pass
     analyse(Noted(), ["s" * 50, "b" * 1100])
     assert found == {"w": {first}, "s": {first}, "b": {False}}
