@@ -27,7 +27,7 @@ _SPACED = re.compile(r"(?:i\. e|e\. g|A\. D|B\. C|U\. S|N\. Y|D\. C)\.")  # in o
 _SLASHED = re.compile(
     rf"(?:{'|'.join(sorted(tables.SLASHED, key=len, reverse=True))})(?![/\w])|w/(?!/)", re.IGNORECASE
 )
-_SLASHED_LETTERS = re.compile(r"[A-Z](?:/[A-Z]){1,3}(?![\w/.'+#])")
+_SLASHED_LETTERS = re.compile(r"[A-Z](?:/[A-Z]){1,3}(?![\w/'+#]|\.\w)")
 _YES = re.compile(r"\b(?:[Yy]es|YES|[Aa]yes?):?\s\d")
 _BRACKETED_NUMBER = re.compile(r"\s\(\d")
 _NUMBERED_WITH_I = words("war part act book volume vol chapter scene phase type class world")
@@ -83,7 +83,7 @@ def working_days(cursor: Cursor, m: re.Match) -> str:
     behind = m.end() + (cursor.text[m.end() : m.end() + 1] in (",", ":"))
     is_timed = cursor.next(behind)[:1].isdecimal() or cursor.previous[:1].isdecimal()
     is_timed = is_timed or (cursor.previous == "," and cursor.earlier[:1].isdecimal())
-    is_plain = len(m[1]) == len(m[2]) == 2 if m[1] else m[0] == "M/W/F"  # "Su-Mo"
+    is_plain = len(m[1]) == len(m[2]) == 2 or len(m[2]) > 2 if m[1] else m[0] == "M/W/F"  # "Su-Mo"
     if cursor.touches_word or not (is_timed or is_plain or "/Th" in m[0]):
         return ""
     days = m.groups() if m[1] else m[0].rstrip(".").split("/")

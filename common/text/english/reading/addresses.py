@@ -10,6 +10,7 @@ from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.capitals import camel, letter_name, part_of_name
 from melforge.common.text.english.reading.cursor import WORD, Cursor, Reading, form
 from melforge.common.text.english.reading.latin import left_out_of
+from melforge.common.text.english.reading.telephone import CODED
 from melforge.common.text.english.reading.words import plain
 from melforge.common.text.english.word_parts import words
 
@@ -153,7 +154,8 @@ def tag(cursor: Cursor) -> Reading | None:
         if cursor.text[cursor.at : cursor.at + 3] in ("#s", "#s "):
             return Reading("numbers", cursor.at + 2)  # "your lucky #s"
         if match := _COLOR.match(cursor.text, cursor.at):
-            return Reading(f"hashtag {_one_by_one(match[1])}", match.end())
+            sign = "number" if cursor.previous.lower() in CODED else "hash"
+            return Reading(f"{sign} {_one_by_one(match[1])}", match.end())
         if match := _HASHTAG.match(cursor.text, cursor.at):
             return _name(cursor, "hashtag", match)
     elif cursor.char == "@" and (match := _HANDLE.match(cursor.text, cursor.at)):

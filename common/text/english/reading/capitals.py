@@ -188,11 +188,13 @@ def letters_and_digits(cursor: Cursor, word: str) -> str:
 def roman(cursor: Cursor, word: str, end: int) -> str | None:
     """The number of a Roman numeral that ends at `end`, with its "'s"; None where no number is meant."""
     base = word.removesuffix("'s")
-    if len(base) > 8 or not (base.isupper() or base.islower()):
+    if len(base) > 8:
         return None
-    if base[-1:] in ("A", "B", "C") and cursor.previous.lower() in _ALWAYS_NUMBERED:  # "stage IIIB"
+    if base[-1:] in tuple("ABCabc") and cursor.previous.lower() in _ALWAYS_NUMBERED:  # "stage IIIB", "IIIa"
         number = say.roman(base[:-1])
-        return f"{say.cardinal(number)} {letter_name(base[-1])}{word[len(base) :]}" if number else None
+        return f"{say.cardinal(number)} {letter_name(base[-1].upper())}{word[len(base) :]}" if number else None
+    if not (base.isupper() or base.islower()):
+        return None
     number = say.roman(base.upper())
     if number is None:
         return None

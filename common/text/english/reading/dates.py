@@ -54,7 +54,7 @@ _BEFORE_SECONDS = _FOR_SECONDS | words("""is was to than about only by at of lea
 # Before a day in digits, in small letters: "on 3/14", "Tues. 3/14", "due: 3/14", "12/23 through 1/2".
 BEFORE_DAYS = (
     r"\b(?:on|by|until|since|before|after|thru|til|till|eta|ends?|ending|begins|begun|starts|closes|closed|opens|valid"
-    r"|arrives|arriving|started|leaves|leaving|departs|departing|moved\sto|rescheduled\sto|postponed\sto|back|date|paid|admitted|discharged|d/c'd|dep|arr|lv|ret|edd|lmp|dob|dated|dtd|due|starting|beginning|effective|shipped|filed|arrived|delivered|mailed"
+    r"|arrives|arriving|started|leaves|leaving|departs|departing|moved\sto|rescheduled\sto|postponed\sto|back|date|paid|admitted|discharged|d/c'd|dep|arr|lv|ret|edd|lmp|dob|dated|dtd|due|sched\.?|scheduled|starting|beginning|effective|shipped|filed|arrived|delivered|mailed"
     rf"|expires|issued|signed|exam|meeting|mtg\.?|games?|classes|(?:mon|tues|wednes|thurs|fri|satur|sun)day|{_WEEKDAY})\.?,?\s"
     r"|(?:\d\s?[ap]\.?m\.?|\bnoon|\bmidnight|\d:\d\d|\b[ecmp][sd]?t)\s|\b(?:due|date|when|starts?|ends?|deadline|leg|match|round|visit|appt|test|next|last):\s|\b(?:updated?|edit(?:ed)?|posted|revised|effective|news)\s\("
     r"|\b(?:week|wk\.?|night|morning|evening|as|day|call|letter|e?-?mail|memo|notice|minutes|min\.|mins)\sof\s|\d{1,2}/(?:1[3-57-9]|2\d|3[01])\s(?:to|thru|through)\s"
@@ -204,6 +204,7 @@ def weekday(cursor: Cursor) -> Reading | None:
         return Reading(tables.WEEKDAYS[key] + cursor.last_stop(end), end)  # "on Tues."
     follows = _DATE_FOLLOWS.match(cursor.text, end)
     is_plain = cursor.word.islower() and key in ("sun", "sat", "wed") and cursor.behind_word not in (".", ",")
+    is_plain = is_plain or (cursor.word == "sun" and cursor.previous in ("AM", "PM"))
     is_meant = (follows and not is_plain) or (
         cursor.word in _NO_WORDS and cursor.behind_word not in (".", "-")
     )

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from math import gcd
 from typing import NamedTuple
 
 from melforge.common.text.english.reading import number_words as say
@@ -25,7 +26,8 @@ _SECONDS = re.compile(r"\s?s(?:ecs?)?(?!\w)")
 _SIZES = words("thick wide long deep high tall by of x in and")
 _HALF_OF = "(?:price|dozen|time|marathon|way|off|mast|term|day)"
 _HALVED = re.compile(rf"(?<=½)[\s-]{_HALF_OF}\b")
-_TIED = re.compile(r"-[a-z]")
+_AT_HALF = re.compile(r"\d+ ½[\s-](?:price|off)\b")  # "ages 5-12 ½ price"
+_TIED = re.compile(r"-[a-z]|\s?°")
 _FEET = re.compile(r"['′](?![\w'])")
 _THREAD = re.compile(
     r'"?-(\d\d)(?=\s?(?:UN[A-Z]*|NC|NF|bolts?|screws?|nuts?|studs?|threads?|hex|cap|tap|x\s|×)\b)'
@@ -90,8 +92,9 @@ _CASES = (
     _Case(BEFORE_DAYS, "", "", _DATE),
     _Case(_PAGES, "", r"(?!\sof\b)", _OF),
     _Case("", "7/11", "", _PAIR),
-    _Case("", "", r"\s?°", _PAIR, lambda top, bottom: bottom > 16),  # "gas 6/200°C"
-    _Case("", "", r"\snet\s\d", _PAIR),
+    _Case("", "", r"\s?°", _PAIR, lambda top, bottom: top > bottom or bottom > 16),  # "gas 6/200°C"
+    _Case("", "", r",?\snet\s\d", _PAIR),
+    _Case("", "[2346]/[48]", r"\s(?:@|at)\s\d{2,3}\s?(?i:bpm)", _PAIR),
     _Case("", "", r"\s(?:@|at)\s\d|:\s[a-z]", _DATE),
     _Case(r"\bthe\s", "", _EVENTS, _DATE),
     _Case(r"\A|\W\s?", "", _EVENTS, _DATE, lambda top, bottom: top > bottom or not _is_quartered(bottom)),
@@ -134,7 +137,7 @@ _CASES = (
         lambda top, bottom: top >= bottom or bottom not in (2, 3, 4, 8, 16),
     ),
     _Case("", "", "", "{0} to {1}", around=r"\b(?:odds|bookies|favourites?\sat)\b"),
-    _Case("", "", r"\stime\b", _PAIR),
+    _Case("", "", r"\s(?:time|beat|meter|rhythm|groove|feel)\b", _PAIR),
     _Case("", "", "", _PAIR, lambda top, bottom: _is_quartered(bottom), _MUSIC),
     _Case("", "", "", _PAIR, lambda top, bottom: top + bottom == 100),
     _Case("", "", _NOUN, _PAIR, lambda top, bottom: top > bottom > 1),  # "16/2 wire"
@@ -161,6 +164,15 @@ _CASES = (
         r"\s(?!(?:is|are|and|to|or|for|of|against|odds|times)\b)[a-z]|[,;]\s[a-z]",
         _DATE,
         lambda top, bottom: 12 >= top > bottom,
+    ),
+    _Case(r"\b(?:on|from)\s\d{1,2}/\d{1,2}\s(?:and|&|or)\s", "", rf"(?!{_AMOUNT}|{_NOUN})", _DATE),
+    # "Minutes from 3/12": a fraction would be reduced
+    _Case(
+        r"\b(?:from|is|was|for|of)\s",
+        "",
+        rf"(?!{_AMOUNT}|{_NOUN}|\s(?:of|is)\b)",
+        _DATE,
+        lambda top, bottom: gcd(top, bottom) > 1 and bottom not in (4, 8, 10, 16),
     ),
     _Case("", "", "", "{0} divided by {1}", lambda top, bottom: top > bottom > 1 and top % bottom == 0),
     _Case(
@@ -245,7 +257,7 @@ def _said(cursor: Cursor, m: re.Match, case: _Case) -> str:
 
 def short_fraction(cursor: Cursor) -> Reading | None:
     """½, 3½ miles, 1–1½ hours."""
-    if (m := _TO_FRACTION.match(cursor.text, cursor.at)) and (
+    if (m := _TO_FRACTION.match(cursor.text, cursor.at)) and not _AT_HALF.match(cursor.text, m.end()) and (
         last := short_fraction(replace(cursor, at=m.end()))
     ):
         return last._replace(spoken=f"{say.integer(m[1])} to {last.spoken}")
@@ -253,6 +265,8 @@ def short_fraction(cursor: Cursor) -> Reading | None:
     if not m:
         return None
     name = tables.SYMBOLS[m[2]]
+    if m[1] and _AT_HALF.match(cursor.text, cursor.at):
+        return None
     if not m[1] and _HALVED.match(cursor.text, m.end()):
         return Reading("half", m.end())
     spoken = f"{say.integer(m[1])} and {_behind_whole(name)}" if m[1] else name

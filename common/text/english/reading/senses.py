@@ -21,7 +21,7 @@ _SURE_YEAR = rf"{_DAY}(?:1\d|20)\d\d(?!\d|,\d)"
 _BEGUN = r"[(;,]\s?"
 _CENTURY = r"(?<!\w)\d{1,2}(?:st|nd|rd|th|d)[\s-]"
 _NUMBER = r":?\s?[+(]?\d"
-_BEATEN = r"\s[A-Z][a-z][\w' -]{0,30},?\s(?:\d{1,3}[-–]\d|(?:T?KO|UD|SD)\b)"
+_BEATEN = r"\s[A-Z][A-Za-z][\w' -]{0,30},?\s(?:\d{1,3}[-–]\d|(?:T?KO|UD|SD)\b)"
 _TRAVEL = (
     r"\s?(?:[A-Z]{3}\b|(?:Gate|Terminal|Platform)\b"
     r"|\d|[A-Z][a-z]+\s\d{1,2}:\d\d|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\b)"
@@ -133,6 +133,8 @@ _ROWS = (
     ("pres", r"\d\s?[-–]\s?", "", "present"),
     ("bot*", "", r"\s(?:of\s(?:the\s)?)?\d", "bottom"),
     ("reg*", "", r"\s(?:price|retail)\b", "regular"),
+    ("s", r"\bAct(?:\s\d{4})?,?\s|\d{4}\sc\.?\s\d+,?\s", r"\s?\d", "section"),
+    ("s", "", r"\s?\d+[A-Z]?\(", "section"),
     ("s", r"\b(?:[Uu]nder|[Bb]y|[Ii]n|[Ss]ee|[Pp]er)\s|\(", r"\s?\d", "section"),
     ("lv*", "", r"\s\d{1,2}:\d\d", "leaves"),
     ("ret*", "", r"\s\d{1,2}:\d\d", "returns"),
@@ -150,7 +152,7 @@ _ROWS = (
     ("fl", "", _YEAR, "flourished"),
     ("gen", "", r"\s?\d", "generation"),
     ("press", "", r"\s\d+(?:\.\d+)?\s?(?:[kM]?Pa|atm|psi|bar)\b", "pressure"),
-    ("col", "", r"\s?\d", "column"),
+    ("col", "", r"\s?(?:\d|[A-Z](?![\w.']))", "column"),
     ("vis", "", r"\s\d", "visibility"),
     ("incl", r"\b(?:is|are|was|were|be|been)\s", "", "included"),
     ("incl", r"[A-Za-z]\.?\s", r"[),;]|$|\s(?:but|and|in|w/|with)\b", "included"),
@@ -172,6 +174,7 @@ _ROWS = (
     ("hse*", "", "", "house"),
     ("det*", "", r"\s(?:house|hse|home|garage|bungalow|cottage|villa|property)\b", "detached"),
     ("elev*", "", r"\s(?:bldg|building)", "elevator"),
+    ("elev", "", r"\s(?:is|was|out|not|works)\b", "elevator"),
     ("elev", r"\b(?:no|w/o|walk-?up,|and)\s", "", "elevator"),
     ("Sch", "", r"\s(?:[A-Z]{1,2}|K-1)(?![\w.'])", "schedule"),
     ("Enc* Encl*", r"^", r":|\s[(:]", "enclosed"),
@@ -198,7 +201,7 @@ _ROWS = (
     (
         "yr*",
         r"(?:^|\b(?:to|of|for|in|on|re|from|with|that|at|about|and|got|need|send)\s|[.:;!?,]\s)",
-        r"\s[a-z]{3,}",
+        r"\s(?!built\b|old\b|end\b|round\b)[a-z]{3,}",
         "your",
     ),
     ("cat", "", r"\s\d", "category"),
@@ -249,7 +252,7 @@ _ROWS = (
     ("Coll", "", r"\s(?:Works|Poems|Papers|Ed)", "collected"),
     ("Cl", _CENTURY, "", "Class"),
     ("blk*", "", r"\s(?:hair|leather|int|paint|vinyl|(?:19|20)\d\d)", "black"),
-    ("no", r"\b(?:[Ll]ic|[Aa]cct|[Ss]erial|[Pp]hone|[Tt]el|ID|[Ii]nv)\.?\s", "", "number"),
+    ("no", r"\b(?:[Ll]ic|[Aa]cct|[Ss]erial|[Pp]hone|[Tt]el|ID|[Ii]nv|[Pp]assport|[Mm]odel|[Pp]art|[Cc]ase|[Ff]ile|[Pp]olicy|[Aa]ccount|[Rr]eg|[Bb]ooking)\.?\s", "", "number"),
     ("sec", "", r"\sdep", "security"),
     ("dep", r"\bsec\.?\s", "", "deposit"),
     ("Rec", "", r"\s(?:Ctr|Cent|Hall|Rm|Room|Area|Dep)", "recreation"),
@@ -373,6 +376,8 @@ _ROWS = (
     ("Rep", "", r"\sof\b", "Republic"),
     ("Co", "", _COUNTIES, "County"),
     ("Co", r"(?:^|,\s?|\b(?:in|of|from|near|to)\s)[A-Z][a-z]+\s", _STATE, "County"),
+    ("min*", r"\b[A-G][#♭♯]\s", "", "minor"),
+    ("maj*", r"\b[A-G][#♭♯]?\s", "", "major"),
     ("min", r"\b(?:[A-G][#b♭♯]?|\bflat|\bsharp)\s", "", "minor"),
     ("Pt*", "", _OF_PATIENTS, "patient"),
     (
@@ -395,6 +400,23 @@ _ROWS = (
     ("op", "", r"\s(?:inc\b|income|ex\b|profit|margin|cash|cost)", "operating"),
     ("inc", r"\b(?:[Oo]p|[Nn]et|[Ii]nt|[Gg]ross|[Oo]per)\.?\s", "", "income"),
     ("div*", "", r"\s(?:[$£€]|yld|yield|payable|paid|declared|per\s)", "dividend"),
+    ("div*", r"\bex-", "", "dividend"),
+    ("ex", "", r"\s\d{1,2}[a-z]?,\s\d", "exercises"),
+    ("ex", "", r"\s\d{1,2}[a-z]?\s(?:on|p\.|pp\.)", "exercise"),
+    ("dist*", "", r"\s(?:list|cent(?:er|re)|ctr|channel|warehouse)\b", "distribution"),
+    ("App", r"[A-Z][a-z]*\.\s", r"\s(?:[2-9](?:d|th)|Div|Ct)\b", "Appellate"),
+    ("var", "", r"\s\d{1,2}(?!\d|\.\d)", "variation"),
+    ("cor", "", r"\s\d+(?:\.\d+)?(?!\d)", "corollary"),
+    ("pub publ", "", r"\s(?:in\s)?(?:1[5-9]|20)\d\d", "published"),
+    ("Ed", "", r"\s[Nn]otes?\b", "editor's"),
+    ("gr", "", r"\s[IV]+\b", "grade"),
+    ("pen*", r"\(", r"\)", "penalty"),
+    ("min", r"\b(?:hr|hour|day|wk|week|mo|month|yr|year|night)\.?\s", r"\s?(?:$|[,;)])", "minimum"),
+    ("sched", "", r"\s(?:\d{1,2}/\d|for\b|on\b|at\b)", "scheduled"),
+    ("hr* wk*", rf"{_CENTURY}|\b(?:each|every|last|next)\s", "", ""),
+    ("l", r"\b(?:on|at|see|in)\s", r"\s\d", "line"),
+    ("ll", r"\b(?:on|at|see|in)\s", r"\s\d", "lines"),
+    ("fin*", "", r"\s(?:bsmt|basement|attic)\b", "finished"),
     ("Proc", "", r"\s(?:[A-Z]{2}|of\b|[A-Z][a-z]*\.|\d+(?:st|nd|rd|th)\b)", "Proceedings"),
     ("Int", "", r"\s(?:Conf|Symp|Joint|Cong|J\b|Work|Mtg|Meet|Airport)", "International"),
     ("Ind", r"\(", r"\)", "independent"),
@@ -404,7 +426,7 @@ _ROWS = (
     ("chgs*", r"\b(?:ST|no|skin)\s", "", "changes"),
     ("compl", "", r"\s(?:[¶§(]|at\b)", "complaint"),
     ("Summ", "", r"\sJ\b", "summary"),
-    ("J", r"\bSumm\.\s", "", "judgment"),
+    ("J j", r"\b[Ss]umm\.\s", "", "judgment"),
     ("pty*", "", r"\sof\b", "party"),
     ("pty*", "", r"\sLtd\b", "proprietary"),
     ("beg", "", r"\s(?:at|on|in)\b", "beginning"),
@@ -436,7 +458,7 @@ _ROWS = (
     ("st*", r"\bsl\s", "", "stitch"),
     ("eve", r"(?:['’]|\b(?:Mon|Tues?|Wed|Thurs?|Fri|Sat|Sun)\.?)\s", "", "evening"),
     ("Soc", r"\b(?:R|Am|Amer|Chem|Phys|Roy|Math|Hist|Geol)\.\s", "", "Society"),
-    ("Mot", "", r"\s(?:to|for|in|of)\b", "motion"),
+    ("mot", "", r"\s(?:to|for|in|of)\b", "motion"),
     ("resp", "", r"\sfor\b", "responsible"),
     ("diff", r"\b(?:no|sig\.|signif\.|mean|avg\.|age|price)\s", "", "difference"),
     ("util utils", "", r"\sincl", "utilities"),
@@ -446,12 +468,14 @@ _ROWS = (
     ("min", _CENTURY, "", "minute"),
     ("apt", r"\b(?:[Tt]he|[Mm]y|[Oo]ur|[Hh]er|[Hh]is|[Yy]our|[Tt]heir|an)\s", "", "apartment"),
     ("apt*", "", r"\s#?\d{1,4}(?![\d.])", "apartment"),
-    ("apt*", r"(?:BR|bdrm|bedroom|BD|bd|\bbed|\bstudio)\s", "", "apartment"),
+    ("apt*", r"(?:BR|BA|bath|bdrm|bedroom|BD|bd|\bbed|\bstudio)\s", "", "apartment"),
     ("a/c*", "", r"\s(?:[Nn]o\b|[Nn]umber|#|\d{4})", "account"),
     ("w/e*", "", r":?\s(?:\d|[A-Z])", "week ending"),
     ("w/e*", r"\b(?:the|this|next|last|good|great|nice|lovely|long)\s", "", "weekend"),
     ("o/s*", "", r"\sparking\b", "off-street"),
     ("c/o*", r"\d\s?(?:[MF]|y/?o|y\.o\.)\s|\b[Pp]t\.?\s", "", "complains of"),
+    ("c/o*", r"\blate\s", "", "check-out"),
+    ("c/o*", "", r"\s(?:by\s|at\s)?\d{1,2}(?::\d\d)?\s?[ap]\.?m?\b", "check-out"),
     ("c/o*", "", rf"\s(?!(?:{'|'.join(sorted(CLOSED))})\b)[a-z]", "complains of"),
     ("d/c*", "", r"\s(?:home|to\b|from\b|summ|instr|date|plan|tomorrow|today|w/)", "discharge"),
     ("exc", "", r"\s(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Xmas|(?i:bank)|hol|w/?e|[Ww]eek|where\b|as\b)", "except"),
@@ -477,6 +501,7 @@ _IN_FULL = {
     **{"bx": "boxes", "cs": "cases", "rl": "rolls", "rls": "rolls"},
     **{"pl": "Plaintiff", "def": "Defendant", "ext": "exterior", "int": "interior"},
     **{"mons": "Mondays", "sats": "Saturdays", "fris": "Fridays"},
+    **{"hr": "hour", "wk": "week"},
     **{"inf": "Infantry", "plt": "Platoon", "cav": "Cavalry", "arty": "Artillery", "plts": "platelets"},
 }
 
@@ -531,9 +556,11 @@ def sense(cursor: Cursor) -> Reading | None:
     """d. 1603, dep. 9:40, arr LHR, 3 yrs exp: a word cut short whose neighbours tell its meaning."""
     word = cursor.word
     stop = cursor.behind_word == "."
-    if cursor.touches_word or not (stop or cursor.behind_word in ("", " ", ":", ",", ";", ")", "#")):
+    if cursor.touches_word or not (stop or cursor.behind_word in ("", " ", ":", ",", ";", ")", "#", "/")):
         return None
     end = cursor.word_end + stop
+    if cursor.behind_word == "/" and cursor.text[end + 1 : end + 2].isalnum():
+        return None
     is_name = word.isupper() and len(word) > 1 and not (stop or cursor.is_shouted)  # "ARR 2023", "the EP 2"
     for one in _SENSES.get(word, ()) if is_name else _rows_of(word):
         if (stop or not one.needs_stop) and _fits(one, cursor.text, cursor.at, end):

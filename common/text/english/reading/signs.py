@@ -46,6 +46,7 @@ _OF_FORMULAS = words("sin cos tan sec csc cot sinh cosh tanh log exp det") | set
 _PER_AMOUNT = re.compile(
     r"\s?\d+(?:\.\d+)?\s?(?:[mdc]?[lL]|[cmk]?m[²³23]?|k?g|mg|hrs?|h|min|days?|mi|lb|oz|tsp|tbsp)(?!\w)"
 )
+_ROUND = re.compile(r"\s10{0,4}(?!\d)")
 _PHONEMES = re.compile(r"\{([A-Z][A-Z012\s]{0,160})\}")  # 40 of them
 _TAG = re.compile(
     r"</?[a-zA-Z][\w:-]{0,40}(?:\s[^<>=]{1,40}=[^<>]{0,200}|\s[\w-]{1,40})?\s?/?>|<!--[^<>]{0,200}-->"
@@ -70,6 +71,7 @@ _MARKS = ".,;:?!…"
 _DRAWN = frozenset("=*_~#+.<>/\\|^")  # three of these in a row are a line, which is silent
 _IN_ROWS = tables.SILENT | {s for s in tables.SYMBOLS if s.isascii() or s in "§¶" or s in tables.CURRENCIES}
 _OPTION = re.compile(r"[a-z][a-z\d]*(?:-[a-z\d]+)*(?=[\s=`'\"),.;]|$)")  # of a command: "--dry-run"
+_MEMBER = re.compile(r"[A-Za-z]\w{0,40}\(")  # "calling .close()"
 _PAUSES = (",", ";", "—", "-")
 _BEFORE_TERM = ("=", "(", "⧸", "/", "→", "≥", "≤")
 _BEFORE_OPERATOR = frozenset("0123456789)")
@@ -104,6 +106,8 @@ _REGIONAL_A, _REGIONAL_Z = "\U0001f1e6", "\U0001f1ff"
 _MAX_CLUSTER = 24  # characters of one emoji
 _EQUATION_FOLLOWS = re.compile(r"[\d.]{1,12}\s?[=+*×÷−]")
 _IONS = words("Cl Br OH CN SCN NO2 NO3 HCO3 HS HSO4 MnO4 ClO4")
+_DIFFERENCE = re.compile(r"\([a-z] [-–] [a-z]\)")
+_WITH_PLUS = re.compile(r"\b[A-Z]{1,4}\d?\+(?=[/,;.)]|$)")  # "ER+/HER2-"
 _NOW = words("present pres now today date")
 _DECADE = re.compile(r"'\d\ds?(?!\w)")
 _RATING = re.compile(r"(?:4\.00?|5\.0|5|10|100)(?!\w|[.,/]\d)")
@@ -121,6 +125,7 @@ _HALF_DAY = re.compile(r"\d\s?[ap]\.?m\.?$", re.IGNORECASE)
 # "30 mins - 2 hrs": units on both sides
 _MEASURE_BEFORE = re.compile(r"\d\s?([A-Za-z]{1,8})\.?\s$")
 _MEASURE_AHEAD = re.compile(r"\s\d[\d.,/½¼¾]{0,8}\s?([A-Za-z]{1,8})(?!\w)")
+_SIDE_AHEAD = re.compile(rf"\s\d{{1,3}}\s(?!{_MONTH})[A-Z][a-z]")
 _TIME_AHEAD = re.compile(r"\s?(?:\d{1,2}(?:[:.]\d\d)?\s?[ap]\.?m\b|noon\b|midnight\b|close\b)", re.IGNORECASE)
 _FULL_WEEKDAYS = frozenset(name.lower() for name in tables.WEEKDAYS.values())
 _ERAS = words("BC BCE AD CE B.C. A.D. AM PM a.m. p.m.")
@@ -300,7 +305,7 @@ def mark(cursor: Cursor) -> Reading | None:
     if marks == "." and after.isalpha() and not cursor.touches_word:  # .NET, .env
         following = cursor.next(end)
         is_name = following.lower() in tables.TOP_LEVEL_DOMAINS or following in tables.FILE_ENDINGS
-        is_name = is_name or following in tables.HIDDEN_FILES
+        is_name = is_name or following in tables.HIDDEN_FILES or _MEMBER.match(cursor.text, end) is not None
         if is_name and (cursor.is_after_blank or cursor.text[cursor.at - 1] == ")"):  # "notes (2).pdf"
             return Reading("dot", end)
     if marks == "!" and after.isalpha() and cursor.is_after_blank:  # "a || !b"
@@ -380,6 +385,8 @@ def dash(cursor: Cursor) -> Reading | None:
         return Reading("minus", end)  # "y = -x"
     if dashes == "-" and before in ("", " ", "`", "'") and _is_flag(cursor, following, end):
         return Reading("dash", end)
+    if text[max(cursor.at - 2, 0) : end + 2] == ") - (" or _DIFFERENCE.match(text, cursor.at - 3):
+        return Reading("minus", end)  # "(2a + b) - (a - b)"
     if (before, after) == ("(", ")"):  # "4 deletions(-)"
         return Reading("minus", end)
     if before.isspace() and after.isspace() and ":" in cursor.previous and following[:1].isdecimal():
@@ -388,6 +395,8 @@ def dash(cursor: Cursor) -> Reading | None:
     is_days = cursor.earlier.lower() in tables.WEEKDAYS and following.lower() in tables.WEEKDAYS
     if before.isspace() and after.isspace() and (is_era or is_days or _are_measures(cursor, end)):
         return Reading("to", end)
+    if before.isspace() and after.isspace() and _SIDE_AHEAD.match(text, end) and _is_side(cursor.earlier):
+        return Reading("to", end)  # "Leeds 3 - 0 Everton"
     if before.isspace() and after.isspace():
         has_digit = any(char.isdecimal() for char in cursor.previous)
         is_minus = (
@@ -406,9 +415,15 @@ def dash(cursor: Cursor) -> Reading | None:
         return Reading("to" if _DECADE.match(text, end) else "", end)
     if following[:1].isdecimal() and (before.isdecimal() or before in ('"', "″")):  # "5- 6", "2"-3""
         return Reading("minus" if cursor.is_equation else "to", end)
-    if cursor.previous in _IONS and dashes == "-" and cursor.touches_word and not after.isalnum():
+    is_sign = cursor.previous in _IONS or (cursor.previous.isupper() and cursor.is_near(_WITH_PLUS))
+    if is_sign and dashes == "-" and cursor.touches_word and not after.isalnum():
         return Reading("minus", end)
     return Reading("-" if dashes == "–" else "", end)
+
+
+def _is_side(name: str) -> bool:
+    """Whether a word before a number may end a team's name, and no month is meant."""
+    return name.isalpha() and name[0].isupper() and len(name) > 2 and not is_month(name, "")
 
 
 def _are_measures(cursor: Cursor, end: int) -> bool:
@@ -598,7 +613,7 @@ def _slash(cursor: Cursor, end: int) -> str | Reading | None:
     text, before, following = cursor.text, cursor.previous, cursor.next(end)
     if text[end : end + 2] == "* " or text[max(cursor.at - 2, 0) : end] == " */":  # of a comment
         return Reading("", end)
-    is_counted = before[:1].isdecimal() and before[-1:] in ("x", "%")
+    is_counted = before.lstrip("+-−–")[:1].isdecimal() and before[-1:] in ("x", "%")
     if is_counted and following == "d":
         return Reading("per day", end + 1)
     if (is_counted and following in tables.PERIODS) or (":" in before and following in ("mi", "km")):
@@ -606,7 +621,9 @@ def _slash(cursor: Cursor, end: int) -> str | Reading | None:
     is_amount = before[:1].isdecimal() and before[-1:].isalpha()
     is_amount = is_amount or (before[-1:] == "s" and cursor.earlier[:1].isdecimal())  # "8 tabs/24 hrs"
     if is_amount and _PER_AMOUNT.match(text, end):
-        return "or" if _IN_BOTH.search(text, max(cursor.at - 8, 0), end + 12) else "per"
+        if _IN_BOTH.search(text, max(cursor.at - 8, 0), end + 12):
+            return "or"
+        return "slash" if text[end] == " " and not _ROUND.match(text, end) else "per"  # "23 kg / 158 cm"
     is_behind_digit, before_number = before[-1:].isdigit(), following[:1].isdecimal()
     if before[:1].isdigit() and _MONEY.match(text, end):  # "2/$5", "30 min./$35"
         return "for"
@@ -739,6 +756,8 @@ def named(cursor: Cursor) -> Reading:
         )
         if is_size:
             return Reading("by", start + 1)  # "3 in × 5 in", "2796 × 1290"
+    if char in "⋅∙" and cursor.is_after_blank and cursor.previous[-2:].isalpha() and len(cursor.previous) > 1:
+        return Reading(",", start + 1)  # "Open ⋅ Closes 9 PM"
     if char in tables.SYMBOLS and char not in tables.EMOJI:
         said = tables.SYMBOLS[char]
         end = _row(cursor, char) if char in "♪♫" else start + 1

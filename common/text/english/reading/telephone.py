@@ -26,7 +26,7 @@ _OTHER_CODE = re.compile(r"\s(?:or|and)\s(\d{3})(?!\w)")
 _CALLS = words("call calls caller callers operator operators dispatcher dispatchers hotline tape tapes")
 _CODES = words("""isbn issn pmid oclc ssn pin passcode password cvv cvc otp ext extension zip postcode upc
     ean cpt npi ndc vin imei squawk arxiv p/n s/n""")
-_CODED = _CODES | words(
+CODED = _CODES | words(
     "code account a/c routing serial order tracking reference confirmation id member policy ref "
     "invoice claim booking digits password pwd"
 )
@@ -36,6 +36,7 @@ _ENDING = re.compile(
     r"\b(?:[Aa]cct\.?|end(?:ing|s|ed)?(?:\s(?:in|with))?|last\s(?:four|4)(?:\sdigits)?(?:\sare|:)?)\s$"
 )
 _OF_TIME = re.compile(r"\b(?:year|season|decade|period|quarter|century|war|era|reign)s?\b", re.IGNORECASE)
+_YEAR = re.compile(r"(?:1[89]|20)\d\d(?!\w)")
 _CODE_PARTS = re.compile(r"(?:[A-Za-z]{1,3}|\d{1,6})(?:-(?:[A-Za-z]{1,3}|\d{1,6})){3,8}(?![\w-])")
 _TIES = words("to of in by on at or am pm yr mo km cm mm kg lb oz ft hr wk")
 _MANY_OF_CODE = re.compile(r"\d{3}")
@@ -110,12 +111,12 @@ def spaced_phone(cursor: Cursor, m: re.Match) -> str:
 
 
 @form(
-    r"(?:\d{3,5}-\d{2,3}[\dX]?(?![\w-])|\d{3} \d{3}(?![\w-]|[.,]\d| \d)|\d{4}\.\d{4,5}(?:(?=v\d)|(?![\w-])))"
+    r"(?:\d{3,5}-\d{2,3}[\dX]?(?![\w-])|\d{1,6}(?: \d{1,6}){2,7}(?![\w-]|[.,]\d)|\d{3} \d{3}(?![\w-]|[.,]\d| \d)|\d{4}\.\d{4,5}(?:(?=v\d)|(?![\w-])))"
 )
 def serial_code(cursor: Cursor, m: re.Match) -> str:
-    """ISSN 1234-5678; arXiv:2106.06103; your code is 482-913."""
+    """ISSN 1234-5678; UPC 0 12345 67890 5; arXiv:2106.06103; your code is 482-913."""
     before = cursor.previous.lower()
-    if before not in _CODES and not (before in _LINKS and cursor.earlier.lower() in _CODED):
+    if before not in _CODES and not (before in _LINKS and cursor.earlier.lower() in CODED):
         return ""
     joint = " dot " if "." in m[0] else ", "
     return joint.join(say.digits(part) + " X" * part.endswith("X") for part in re.split("[-. ]", m[0]))
@@ -133,13 +134,13 @@ def code(cursor: Cursor, m: re.Match) -> str:
         is_code = is_code or (other is not None and other[1] in _SHORT_CODES)
         is_code = is_code or (before in ("or", "and") and cursor.earlier in _SHORT_CODES)
     elif (before == "code" and cursor.earlier.lower() not in _OTHER_CODES) or (
-        before in _CODED and len(number) > 7
+        before in CODED and len(number) > 7
     ):
         is_code = True
     elif len(number) >= _MANY_DIGITS:
         is_code = not number.endswith("000")
     elif (
-        before in _CODES or cursor.previous == "x-" or (before in _LINKS and cursor.earlier.lower() in _CODED)
+        before in _CODES or cursor.previous == "x-" or (before in _LINKS and cursor.earlier.lower() in CODED)
     ):
         is_code = True
     elif before == ":" and cursor.earlier == "#":
@@ -149,7 +150,7 @@ def code(cursor: Cursor, m: re.Match) -> str:
     elif before == "#":
         is_code = len(number) > 4 or cursor.earlier.lower() in _CODES | {"code"}
     else:
-        is_masked = len(number) == 4 and cursor.text[max(cursor.at - 2, 0) : cursor.at] in ("••", "**", "xx")
+        is_masked = len(number) == 4 and cursor.text[:cursor.at].rstrip(" ")[-2:] in ("••", "**", "xx")
         is_code = is_masked or is_ending(cursor)
         is_long = len(number) > 4 or (cursor.is_british and len(number) == 3)  # "dial 111"
         is_code = is_code or (is_long and not number.endswith("000") and _is_dialled(cursor))
@@ -163,7 +164,7 @@ def is_access_code(cursor: Cursor, written: str) -> bool:
     if not _MANY_OF_CODE.search(written):  # "code SAVE10"
         return False
     before = cursor.previous.lower().rstrip(".")
-    return before in _CODED or (before in _LINKS and cursor.earlier.lower() in _CODED)
+    return before in CODED or (before in _LINKS and cursor.earlier.lower() in CODED)
 
 
 def code_parts(cursor: Cursor) -> Reading | None:
@@ -240,7 +241,8 @@ def is_ending(cursor: Cursor) -> bool:
     start = max(cursor.at - _LOOK_BACK, 0)
     if not _ENDING.search(cursor.text, start, cursor.at):
         return False
-    return not _OF_TIME.search(cursor.text, start, cursor.at)
+    is_year = _YEAR.match(cursor.text, cursor.at) and cursor.previous.lower() == "in"
+    return not (is_year or _OF_TIME.search(cursor.text, start, cursor.at))
 
 
 DIGITS: tuple[Rule, ...] = (

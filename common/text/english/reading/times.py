@@ -36,7 +36,7 @@ _DAYTIME_FOLLOWS = re.compile(
 )
 _LATE = words("late early delay left remaining")
 _WHILE = words("in every for after within")
-_LASTING = words("in for every after within w/in x × takes took take lasts lasted about over of =")
+_LASTING = words("in for been last every after within w/in x × takes took take lasts lasted about over of =")
 _HOURS = re.compile(r"\d\s?(?:h|hrs?|s|secs?)\b")
 _SUBJECTS = words("the a I he she it we they his her my our ,")
 _EXPECTED = words("ETA ETD STA STD ATA ATD")

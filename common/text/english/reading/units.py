@@ -28,6 +28,9 @@ _OF_RATES = re.compile(
 _OF_LINKS = re.compile(
     r"\b(?:modem|baud|link|line|serial|data|bit|bandwidth|network|connection|throughput)\b"
 )
+_OF_PRESSURE = re.compile(
+    r"\b(?:mph|kn?ts?|hurricane|storm|typhoon|cyclone|pressure|baro\w*|depression|wind)\b", re.IGNORECASE
+)
 _OF_WIND = re.compile(
     r"\b(?:\d+\s?kn?ts?|[Ww]inds?|vis(?:ibility)?|port|sail(?:ed|ing)?|offshore|island|range)\b"
 )
@@ -83,13 +86,13 @@ _POLE = re.compile(r"\s?([NSEW])(?!\w)")
 _PLACED = words("lat latitude long lon lng longitude")
 _TURNS = words("angle angles turn turns rotation view heat bend panorama arc swing")
 _SIZES = words(
-    "apart above below tall wide long deep high thick taller wider longer shorter overnight ea each x × by of"
+    "apart above below since until till while when tall wide long deep high thick taller wider longer shorter overnight ea each x × by of"
 )
 _SCALES = {"C": " Celsius", "F": " Fahrenheit", "K": " Kelvin", "": ""}
 # What a number with its unit describes: "a 35mm film" is of thirty-five millimeters.
 THINGS = words("""film lens camera monitor screen display tv television battery cable cord gun pistol plug
     socket outlet hose pipe bolt drill disk drive motor engine bulb adapter charger supply circuit wheel
-    wheels tire tires bottle bag can jar tank pack radius run race sprint walk hike ride dash swim drive
+    wheels tire tires bottle bag can jar tank pack radius run race sprint walk hike ride bike dash swim drive
     trip pizza blade knife laptop tablet thermometer caliber cannon mortar freestyle hurdles backstroke
     apt apartment condo warranty lease loan contract guarantee mortgage
     breaststroke butterfly medley relay final individual read break nap delay warning wait stay interval
@@ -199,7 +202,7 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
     if not match or not name:
         return "", end
     gap, square, _, power = match.groups()
-    if match[3] in ("pc", "bp", "bps", "nm", "m") and (special := _said_by_neighbours(cursor, match, is_one)):
+    if match[3] in ("pc", "bp", "bps", "nm", "mb", "m") and (special := _said_by_neighbours(cursor, match, is_one)):
         return special, match.end()
     if power in ("2", "3") and not _raised(name, power).endswith(name):  # "DIN 933 A2"
         return "", end
@@ -272,6 +275,8 @@ def _said_by_neighbours(cursor: Cursor, match: re.Match, is_one: bool) -> str:
     around = cursor.text[max(cursor.at - 80, 0) : match.end() + 80]
     if match[3] == "nm":
         return " nautical miles" if _OF_WIND.search(around) else ""
+    if match[3] == "mb":
+        return " millibars" if _OF_PRESSURE.search(around) else ""
     if match[3] == "bps":
         is_fast = match.start() - cursor.at > 3 or _OF_LINKS.search(around)
         return "" if is_fast else " basis points"

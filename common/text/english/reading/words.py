@@ -84,7 +84,8 @@ _OF_KEYS = words("major minor maj min clarinet trumpet instrument sax saxophone 
 _MUSIC = re.compile(
     r"\b(?:[Kk]ey of|strings?|[Tt]un(?:e[ds]?|ing)|chords?|scales?|notes?|capo|octaves?|bass|transposed?)\b"
 )
-_DIMENSIONS = words("L W H D Ø l w h d")
+_CHORDS = re.compile(r"(?<!\w)(?:[A-G][#b♯♭]?m?7?(?:\s[-–—|]\s|,\s|[-–| ])){2}[A-G][#b♯♭]?m?7?(?![\w'])")
+_DIMENSIONS = words("L W H D Ø l w h d length width height depth Length Width Height Depth")
 _LENGTH_ENDS = ("'", '"', "′", "″")
 _SIZED = re.compile(r"^[$£€\d]|^[A-Z]{1,2}\d{1,2}$")
 _SIZE_FOLLOWS = re.compile(r"\s?\d")
@@ -259,8 +260,8 @@ def circa(cursor: Cursor, m: re.Match) -> str:
 
 @form(r"([A-G])([#b♯♭]?)(maj|min|m|dim|aug|sus|add)(\d{0,2})(?![\w'])")
 def chord(cursor: Cursor, m: re.Match) -> str:
-    """Am7, Gmaj7, F#dim, Bbm; not Am, Gm, "Dad"."""
-    if cursor.touches_word or not (m[4] or m[2] in ("#", "♯", "♭")):
+    """Am7, Gmaj7, F#dim, Bbm, "G – D – Em – C"; not Am, Gm, "Dad"."""
+    if cursor.touches_word or not (m[4] or m[2] in ("#", "♯", "♭") or cursor.is_near(_CHORDS)):
         return ""
     sign = {"": "", "b": " flat", "♭": " flat"}.get(m[2], " sharp")
     kind = {"maj": "major", "min": "minor", "m": "minor", "dim": "diminished", "aug": "augmented"}.get(
@@ -278,7 +279,9 @@ def in_notation(cursor: Cursor) -> Reading | None:
     if behind == "-" and cursor.word == "O":
         return chess_move(cursor)
     if behind in ("-", "–") and len(cursor.word) < 4:
-        return letter_range(cursor) or chord_degrees(cursor)
+        return letter_range(cursor) or chord_degrees(cursor) or chord(cursor)
+    if behind in ("", " ", ",", "|") and len(cursor.word) == 2 and cursor.word[1] == "m":
+        return chord(cursor)
     if behind == "/" and cursor.word == "f":
         return aperture(cursor)
     return too_long(cursor) if behind == ";" else None
@@ -304,10 +307,16 @@ def screw(cursor: Cursor, m: re.Match) -> str:
     return f"M {say.decimal(m[1][1:])} by {say.decimal(m[2])}"
 
 
-@form(r"x\s?(\d{1,2})(?:(d)(?!\w)|(?=\s(?:days?|weeks?|wks?|months?|mos|hrs?|hours|yrs?|years)\b))")
+@form(r"x\s?(\d{1,2})(?:(d)(?!\w)|(?=\s(?:days?|weeks?|wks?|months?|mos|hrs?|hours|yrs?|years)\b)|()(?=\s?(?:$|[,;.)]\s?)))")
 def for_days(cursor: Cursor, m: re.Match) -> str:
-    """Fever x2 days."""
-    return "" if cursor.touches_word else f"for {say.cardinal(int(m[1]))}{' days' * bool(m[2])}"
+    """Fever x2 days; CABG x3."""
+    if cursor.touches_word:
+        return ""
+    if m[3] is None:
+        return f"for {say.cardinal(int(m[1]))}{' days' * bool(m[2])}"
+    is_times = cursor.previous[-1:].isalnum() and cursor.previous.lower() not in CLOSED | {"bit"}
+    is_times = is_times and not cursor.is_equation and int(m[1]) != 86
+    return f"times {say.cardinal(int(m[1]))}" if is_times else ""
 
 
 @form(r"([A-Z]{1,3}|x)(\d{1,2}\.\d{1,2})(?![\w.])")
