@@ -27,7 +27,7 @@ _SPACED = re.compile(r"(?:i\. e|e\. g|A\. D|B\. C|U\. S|N\. Y|D\. C)\.")  # in o
 _SLASHED = re.compile(
     rf"(?:{'|'.join(sorted(tables.SLASHED, key=len, reverse=True))})(?![/\w])|w/(?!/)", re.IGNORECASE
 )
-_SLASHED_LETTERS = re.compile(r"[A-Z](?:/[A-Z]){1,3}(?![\w/'+#]|\.\w)")
+_SLASHED_LETTERS = re.compile(r"[A-Z](?:/[A-Z]){1,3}(?![\w/.'+#])|[A-Z](?:/[A-Z]){2,3}(?=\.(?:\s|$))")
 _YES = re.compile(r"\b(?:[Yy]es|YES|[Aa]yes?):?\s\d")
 _BRACKETED_NUMBER = re.compile(r"\s\(\d")
 _NUMBERED_WITH_I = words("war part act book volume vol chapter scene phase type class world")

@@ -85,6 +85,7 @@ _MUSIC = re.compile(
     r"\b(?:[Kk]ey of|strings?|[Tt]un(?:e[ds]?|ing)|chords?|scales?|notes?|capo|octaves?|bass|transposed?)\b"
 )
 _CHORDS = re.compile(r"(?<!\w)(?:[A-G][#b♯♭]?m?7?(?:\s[-–—|]\s|,\s|[-–| ])){2}[A-G][#b♯♭]?m?7?(?![\w'])")
+_BITS = words("32 64 86")  # "x64" of processors
 _DIMENSIONS = words("L W H D Ø l w h d length width height depth Length Width Height Depth")
 _LENGTH_ENDS = ("'", '"', "′", "″")
 _SIZED = re.compile(r"^[$£€\d]|^[A-Z]{1,2}\d{1,2}$")
@@ -314,8 +315,8 @@ def for_days(cursor: Cursor, m: re.Match) -> str:
         return ""
     if m[3] is None:
         return f"for {say.cardinal(int(m[1]))}{' days' * bool(m[2])}"
-    is_times = cursor.previous[-1:].isalnum() and cursor.previous.lower() not in CLOSED | {"bit"}
-    is_times = is_times and not cursor.is_equation and int(m[1]) != 86
+    is_times = cursor.previous[-1:].isalnum() and cursor.previous.lower() not in CLOSED
+    is_times = is_times and not cursor.is_equation and m[1] not in _BITS
     return f"times {say.cardinal(int(m[1]))}" if is_times else ""
 
 
