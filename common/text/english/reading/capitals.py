@@ -192,7 +192,9 @@ def roman(cursor: Cursor, word: str, end: int) -> str | None:
         return None
     if base[-1:] in tuple("ABCabc") and cursor.previous.lower() in _ALWAYS_NUMBERED:  # "stage IIIB", "IIIa"
         number = say.roman(base[:-1])
-        return f"{say.cardinal(number)} {letter_name(base[-1].upper())}{word[len(base) :]}" if number else None
+        return (
+            f"{say.cardinal(number)} {letter_name(base[-1].upper())}{word[len(base) :]}" if number else None
+        )
     if not (base.isupper() or base.islower()):
         return None
     number = say.roman(base.upper())

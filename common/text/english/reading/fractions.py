@@ -257,8 +257,10 @@ def _said(cursor: Cursor, m: re.Match, case: _Case) -> str:
 
 def short_fraction(cursor: Cursor) -> Reading | None:
     """½, 3½ miles, 1–1½ hours."""
-    if (m := _TO_FRACTION.match(cursor.text, cursor.at)) and not _AT_HALF.match(cursor.text, m.end()) and (
-        last := short_fraction(replace(cursor, at=m.end()))
+    if (
+        (m := _TO_FRACTION.match(cursor.text, cursor.at))
+        and not _AT_HALF.match(cursor.text, m.end())
+        and (last := short_fraction(replace(cursor, at=m.end())))
     ):
         return last._replace(spoken=f"{say.integer(m[1])} to {last.spoken}")
     m = _SHORT_FRACTION.match(cursor.text, cursor.at)

@@ -204,7 +204,8 @@ _ABBREVIATIONS = _pairs("""pk: Park; dr+: Doctor; st: Saint; req: required; sm: 
     residential; rev'd: reversed; sci~: science; sig~: signature; stmts: statements; sup~: superior;
     tech~: technical; techs~: technicians; telecom~: telecommunications; theol: theology; twp: township;
     vac: vacuum; vert~: vertical; warr~: warranty; xmtr: transmitter; ests: estimates; approps:
-    appropriations; asstd: assorted; pbk: paperback; chc: chance; hbk: hardback; flr: floor; gtee: guarantee; reimb: reimbursement; invs: invoices;
+    appropriations; asstd: assorted; pbk: paperback; chc: chance; hbk: hardback;
+    flr: floor; gtee: guarantee; reimb: reimbursement; invs: invoices;
     prem~: premium; recip: recipient; wgt: weight; crys: crystals; satd: saturated; solns: solutions; aq:
     aqueous; abd~: abdomen; bx: biopsy; hosps: hospitals; neuro~: neurological; wds: words; wnd: wind;
     assocs: associates; gals~: gallons; hts: heights; sta~: station; univs: universities; bn: Battalion;

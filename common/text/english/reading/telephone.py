@@ -111,7 +111,8 @@ def spaced_phone(cursor: Cursor, m: re.Match) -> str:
 
 
 @form(
-    r"(?:\d{3,5}-\d{2,3}[\dX]?(?![\w-])|\d{1,6}(?: \d{1,6}){2,7}(?![\w-]|[.,]\d)|\d{3} \d{3}(?![\w-]|[.,]\d| \d)|\d{4}\.\d{4,5}(?:(?=v\d)|(?![\w-])))"
+    r"(?:\d{3,5}-\d{2,3}[\dX]?(?![\w-])|\d{1,6}(?: \d{1,6}){2,7}(?![\w-]|[.,]\d)"
+    r"|\d{3} \d{3}(?![\w-]|[.,]\d| \d)|\d{4}\.\d{4,5}(?:(?=v\d)|(?![\w-])))"
 )
 def serial_code(cursor: Cursor, m: re.Match) -> str:
     """ISSN 1234-5678; UPC 0 12345 67890 5; arXiv:2106.06103; your code is 482-913."""
@@ -150,7 +151,11 @@ def code(cursor: Cursor, m: re.Match) -> str:
     elif before == "#":
         is_code = len(number) > 4 or cursor.earlier.lower() in _CODES | {"code"}
     else:
-        is_masked = len(number) == 4 and cursor.text[:cursor.at].rstrip(" ")[-2:] in ("••", "**", "xx")
+        is_masked = len(number) == 4 and cursor.text[max(cursor.at - 3, 0) : cursor.at].rstrip(" ")[-2:] in (
+            "••",
+            "**",
+            "xx",
+        )
         is_code = is_masked or is_ending(cursor)
         is_long = len(number) > 4 or (cursor.is_british and len(number) == 3)  # "dial 111"
         is_code = is_code or (is_long and not number.endswith("000") and _is_dialled(cursor))

@@ -86,7 +86,8 @@ _POLE = re.compile(r"\s?([NSEW])(?!\w)")
 _PLACED = words("lat latitude long lon lng longitude")
 _TURNS = words("angle angles turn turns rotation view heat bend panorama arc swing")
 _SIZES = words(
-    "apart above below since until till while when tall wide long deep high thick taller wider longer shorter overnight ea each x × by of"
+    "apart above below since until till while when"
+    " tall wide long deep high thick taller wider longer shorter overnight ea each x × by of"
 )
 _SCALES = {"C": " Celsius", "F": " Fahrenheit", "K": " Kelvin", "": ""}
 # What a number with its unit describes: "a 35mm film" is of thirty-five millimeters.
@@ -202,7 +203,9 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
     if not match or not name:
         return "", end
     gap, square, _, power = match.groups()
-    if match[3] in ("pc", "bp", "bps", "nm", "mb", "m") and (special := _said_by_neighbours(cursor, match, is_one)):
+    if match[3] in ("pc", "bp", "bps", "nm", "mb", "m") and (
+        special := _said_by_neighbours(cursor, match, is_one)
+    ):
         return special, match.end()
     if power in ("2", "3") and not _raised(name, power).endswith(name):  # "DIN 933 A2"
         return "", end

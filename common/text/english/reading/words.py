@@ -308,7 +308,9 @@ def screw(cursor: Cursor, m: re.Match) -> str:
     return f"M {say.decimal(m[1][1:])} by {say.decimal(m[2])}"
 
 
-@form(r"x\s?(\d{1,2})(?:(d)(?!\w)|(?=\s(?:days?|weeks?|wks?|months?|mos|hrs?|hours|yrs?|years)\b)|()(?=\s?(?:$|[,;.)]\s?)))")
+@form(
+    r"x\s?(\d{1,2})(?:(d)(?!\w)|(?=\s(?:days?|weeks?|wks?|months?|mos|hrs?|hours|yrs?|years)\b)|()(?=\s?(?:$|[,;.)]\s?)))"
+)
 def for_days(cursor: Cursor, m: re.Match) -> str:
     """Fever x2 days; CABG x3."""
     if cursor.touches_word:
