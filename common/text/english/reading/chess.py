@@ -13,7 +13,8 @@ _MOVE = r"(?:[KQRBN][a-h]?[1-8]?x?[a-h][1-8]|[a-h]x[a-h][1-8]|[a-h][1-8])"
 MOVE = re.compile(rf"(?<=\d\.){_MOVE}(?!\w)")
 # A piece's letter begins words and formulas too: a game is known by a numbered move, a capture or its words.
 _GAME = re.compile(
-    rf"\b\d{{1,3}}\.{{1,3}}\s?{_MOVE}|\b[KQRBNa-h]x[a-h][1-8]|\b[KQ][a-h]?[1-8]?[a-h][1-8][+#]|\b(?i:mate in|(?:white|black)(?: to move|:))"
+    rf"\b\d{{1,3}}\.{{1,3}}\s?{_MOVE}|\b[KQRBNa-h]x[a-h][1-8]|\b[KQ][a-h]?[1-8]?[a-h][1-8][+#]"
+    r"|\b(?i:mate in|(?:white|black)(?: to move|:))"
     r"|\b(?i:chess|checkmate|castl|bishop|knight|rook|gambit)"
 )
 _SIDES = {"O-O": "castles king side", "O-O-O": "castles queen side"}
