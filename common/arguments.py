@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import numbers
 import os
 import reprlib
@@ -27,8 +28,10 @@ def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
 
     What it calls itself is not checked again: that takes a tenth of the host's time for a sentence.
     """
-    signature = inspect.signature(function)
-    written = {name: parameter.annotation for name, parameter in signature.parameters.items()}
+    parameters = inspect.signature(function).parameters.values()
+    written = {parameter.name: parameter.annotation for parameter in parameters}
+    in_order = [parameter.name for parameter in parameters if parameter.kind is not parameter.KEYWORD_ONLY]
+    several = [parameter.name for parameter in parameters if parameter.kind is parameter.VAR_POSITIONAL]
 
     @functools.cache
     def hints() -> dict[str, Any]:
@@ -44,15 +47,11 @@ def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
     def calling(*given: Parameters.args, **named: Parameters.kwargs) -> Result:
         if getattr(_call, "is_ours", False):
             return function(*given, **named)
-        try:
-            bound = signature.bind(*given, **named)
-        except TypeError as error:
-            raise TypeError(f"{function.__qualname__}(): {error}") from None
-        for name, value in bound.arguments.items():
-            several = signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
-            for one in value if several else (value,):
-                if name in hints() and not fits(one, hints()[name]):
-                    raise InputError(f"{name} must be {written[name]}, not {reprlib.repr(one)}")
+        # Those that are too many, missing or of no such name are for Python to refuse.
+        places = itertools.chain(in_order, itertools.cycle(several))
+        for name, value in itertools.chain(zip(places, given), named.items()):  # noqa: B905
+            if name in hints() and not fits(value, hints()[name]):
+                raise InputError(f"{name} must be {written[name]}, not {reprlib.repr(value)}")
         _call.is_ours = True
         try:
             return function(*given, **named)

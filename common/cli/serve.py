@@ -128,7 +128,7 @@ def load_options(args: argparse.Namespace, settings: ServeSettings) -> LoadOptio
         warm_up=args.warm_up,
         lexicon=args.lexicon,
     )
-    return replace(how.with_threads(), streams=settings.texts_together(how.shares_engines()))
+    return replace(how.with_threads(), streams=settings.texts_together(how.shares_engines))
 
 
 RAY_OPTIONS = """

@@ -134,7 +134,7 @@ async def make_ready(app: FastAPI) -> None:
 
 async def replace_hanging(service: Service) -> None:
     """Replaces workers that hang; impossible where one thread owns the models."""
-    while service.pairs.options.shares_engines():
+    while service.pairs.options.shares_engines:
         await asyncio.sleep(HANGING_CHECK)
         if given_up := service.scheduler.replace_hanging(STEP_LIMIT):
             log("workers replaced", logging.ERROR, workers=given_up)

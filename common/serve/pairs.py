@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, cast
 
 from melforge.common.audio.contract import MelContract, require_same_contract
@@ -73,8 +74,9 @@ class LoadOptions:
 
     def with_threads(self) -> LoadOptions:
         """With one thread an engine, unless a number was given or one worker has all cores."""
-        return replace(self, threads=1) if self.threads is None and self.shares_engines() else self
+        return replace(self, threads=1) if self.threads is None and self.shares_engines else self
 
+    @cached_property
     def shares_engines(self) -> bool:
         """Whether all models run on engines that threads can share: ONNX Runtime's on a CPU."""
         on_onnx = {part.rpartition("=")[2].strip() for part in self.backend.split(",")} == {"onnx"}
@@ -82,7 +84,7 @@ class LoadOptions:
 
     def workers(self, processes: int = 1) -> int:
         """Threads that speak: one a core in all processes together where they can share engines, else one."""
-        if not self.shares_engines():
+        if not self.shares_engines:
             return 1
         return max(1, usable_cores() // processes)
 
@@ -241,7 +243,7 @@ class Pairs:
         """Of a stream's chunks; on a CPU half of what a vocoder makes at a time, in steps and memory, and no
         more than these seconds.
         """
-        if self.options.shares_engines():
+        if self.options.shares_engines:
             frames = max(CHUNKS.first, int(seconds * tts.sampling_rate / tts.vocoder.hop))
             most = min(tts.vocoder.longest_chunk // 2, frames)
             return replace(CHUNKS, largest=min(CHUNKS.largest, most), stretched=min(CHUNKS.stretched, most))

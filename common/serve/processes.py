@@ -362,7 +362,7 @@ async def _watch(service: Service) -> None:
     no other thread can replace it: this process exits, and is replaced. So it does where nothing is spoken
     any more, as after a GPU's fault: who fails at once always has the fewest requests.
     """
-    owned, probe = not service.pairs.options.shares_engines(), Probe(service)
+    owned, probe = not service.pairs.options.shares_engines, Probe(service)
     while True:
         await asyncio.sleep(HANGING_CHECK)
         service.note_state()

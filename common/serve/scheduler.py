@@ -21,8 +21,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import astuple, dataclass, field, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -197,8 +197,7 @@ class Step:
     next_jobs: Sequence[SpeechJob] = ()
 
 
-@dataclass(frozen=True)
-class Pace:
+class Pace(NamedTuple):
     """The last steps, of which the latest count most: how many, the seconds that they took, and of audio."""
 
     steps: float = 0.0
@@ -206,7 +205,7 @@ class Pace:
     audio: float = 0.0
 
     def and_one(self, *step: float) -> Pace:
-        return Pace(*(MEMORY * old + new for old, new in zip(astuple(self), step, strict=True)))
+        return Pace(*(MEMORY * old + new for old, new in zip(self, step, strict=True)))
 
 
 class Scheduler:

@@ -79,7 +79,7 @@ class Service:
         self._texts = TextAnalyser()
         self._loader = ThreadPoolExecutor(1, "load")
         self.hearing = Transcriber(settings, self.count)
-        self._shared = pairs.options.shares_engines()
+        self._shared = pairs.options.shares_engines
         encoders = 0 if self._shared else ENCODING_THREADS
         self.orders: Orders | None = Orders(self.change_voice, self.state)
         self.fault: Exception | None = None  # why the first pair could not be loaded

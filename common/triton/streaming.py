@@ -55,7 +55,7 @@ class TextToChunks(Model):
             warm_up=self.warms_up(*KINDS),
             lexicon=choice.lexicon,
         ).with_threads()
-        together = ServeSettings().texts_together(how.shares_engines())
+        together = ServeSettings().texts_together(how.shares_engines)
         self.pairs = Pairs(replace(how, streams=together), "-".join(models))
         self.tts = self.pairs.get(self.pairs.first)
         batches = Batches(attrgetter("batch_key"), self.tts.speak_ahead, together)

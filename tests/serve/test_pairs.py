@@ -115,11 +115,11 @@ def test_a_chunk_has_no_more_seconds_than_may_wait():
 
 def test_engines_that_threads_cannot_share_take_turns():
     torch = LoadOptions(voice=OPTIONS.voice, device="cpu", backend="acoustic=torch", threads=1)
-    assert OPTIONS.shares_engines() and not torch.shares_engines()
+    assert OPTIONS.shares_engines and not torch.shares_engines
     assert LoadOptions(device="cpu").with_threads().threads == 1
     for backend in ("torch", "cuda", "onnx,vocoder=cuda"):
         how = LoadOptions(device="cpu", backend=backend)
-        assert not how.shares_engines() and how.with_threads().threads is None
+        assert not how.shares_engines and how.with_threads().threads is None
 
 
 def test_what_was_not_asked_for_longest_goes_first():
