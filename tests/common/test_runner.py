@@ -556,7 +556,7 @@ def test_controls_are_checked(control, message):
 
 
 def test_a_wrong_name_of_an_argument_or_a_model_names_the_call_and_the_way_out(tts):
-    with pytest.raises(TypeError, match=r"TextToSpeech.speak\(\): got an unexpected keyword argument 'pace'"):
+    with pytest.raises(TypeError, match=r"TextToSpeech.speak\(\) got an unexpected keyword argument 'pace'"):
         tts.speak("Hello.", pace=2)
     with pytest.raises(InputError, match="hazel is a voice, no acoustic model: give voice hazel"):
         TextToSpeech.load("hazel")
