@@ -47,6 +47,9 @@ _PER_AMOUNT = re.compile(
     r"\s?\d+(?:\.\d+)?\s?(?:[mdc]?[lL]|[cmk]?m[²³23]?|k?g|mg|hrs?|h|min|days?|mi|lb|oz|tsp|tbsp)(?!\w)"
 )
 _ROUND = re.compile(r"\s10{0,4}(?!\d)")
+# "$8 / seat / month"
+_PERIOD = r"(hr|hour|day|night|wk|week|mo|month|qtr|quarter|yr|year)\b"
+_PRICED = re.compile(rf" (?:(user|seat|person|member|guest|unit|page)\b(?: / {_PERIOD})?|{_PERIOD})")
 _PHONEMES = re.compile(r"\{([A-Z][A-Z012\s]{0,160})\}")  # 40 of them
 _TAG = re.compile(
     r"</?[a-zA-Z][\w:-]{0,40}(?:\s[^<>=]{1,40}=[^<>]{0,200}|\s[\w-]{1,40})?\s?/?>|<!--[^<>]{0,200}-->"
@@ -616,6 +619,8 @@ def _slash(cursor: Cursor, end: int) -> str | Reading | None:
     is_counted = before.lstrip("+-−–")[:1].isdecimal() and before[-1:] in ("x", "%")
     if is_counted and following == "d":
         return Reading("per day", end + 1)
+    if before[-1:].isdecimal() and (m := _PRICED.match(text, end)):
+        return Reading(" ".join(f"per {unit_name(by) or by}" for by in m.groups() if by), m.end())
     if (is_counted and following in tables.PERIODS) or (":" in before and following in ("mi", "km")):
         return Reading(f"per {unit_name(following) or following}", end + len(following))
     is_amount = before[:1].isdecimal() and before[-1:].isalpha()

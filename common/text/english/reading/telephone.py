@@ -246,7 +246,7 @@ def is_ending(cursor: Cursor) -> bool:
     start = max(cursor.at - _LOOK_BACK, 0)
     if not _ENDING.search(cursor.text, start, cursor.at):
         return False
-    is_year = _YEAR.match(cursor.text, cursor.at) and cursor.previous.lower() == "in"
+    is_year = (cursor.earlier, cursor.previous) == ("ended", "in") and _YEAR.match(cursor.text, cursor.at)
     return not (is_year or _OF_TIME.search(cursor.text, start, cursor.at))
 
 
