@@ -190,11 +190,10 @@ def roman(cursor: Cursor, word: str, end: int) -> str | None:
     base = word.removesuffix("'s")
     if len(base) > 8:
         return None
-    if base[-1:] in tuple("ABCabc") and cursor.previous.lower() in _ALWAYS_NUMBERED:  # "stage IIIB", "IIIa"
+    part = base[-1:].upper()
+    if part in ("A", "B", "C") and cursor.previous.lower() in _ALWAYS_NUMBERED:  # "stage IIIB", "IIIa"
         number = say.roman(base[:-1])
-        return (
-            f"{say.cardinal(number)} {letter_name(base[-1].upper())}{word[len(base) :]}" if number else None
-        )
+        return f"{say.cardinal(number)} {letter_name(part)}{word[len(base) :]}" if number else None
     if not (base.isupper() or base.islower()):
         return None
     number = say.roman(base.upper())

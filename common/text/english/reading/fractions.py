@@ -257,18 +257,14 @@ def _said(cursor: Cursor, m: re.Match, case: _Case) -> str:
 
 def short_fraction(cursor: Cursor) -> Reading | None:
     """½, 3½ miles, 1–1½ hours."""
-    if (
-        (m := _TO_FRACTION.match(cursor.text, cursor.at))
-        and not _AT_HALF.match(cursor.text, m.end())
-        and (last := short_fraction(replace(cursor, at=m.end())))
+    if (m := _TO_FRACTION.match(cursor.text, cursor.at)) and (
+        last := short_fraction(replace(cursor, at=m.end()))
     ):
         return last._replace(spoken=f"{say.integer(m[1])} to {last.spoken}")
     m = _SHORT_FRACTION.match(cursor.text, cursor.at)
-    if not m:
+    if not m or _AT_HALF.match(cursor.text, cursor.at):
         return None
     name = tables.SYMBOLS[m[2]]
-    if m[1] and _AT_HALF.match(cursor.text, cursor.at):
-        return None
     if not m[1] and _HALVED.match(cursor.text, m.end()):
         return Reading("half", m.end())
     spoken = f"{say.integer(m[1])} and {_behind_whole(name)}" if m[1] else name

@@ -151,11 +151,8 @@ def code(cursor: Cursor, m: re.Match) -> str:
     elif before == "#":
         is_code = len(number) > 4 or cursor.earlier.lower() in _CODES | {"code"}
     else:
-        is_masked = len(number) == 4 and cursor.text[max(cursor.at - 3, 0) : cursor.at].rstrip(" ")[-2:] in (
-            "••",
-            "**",
-            "xx",
-        )
+        behind = cursor.text[max(cursor.at - 3, 0) : cursor.at].removesuffix(" ")
+        is_masked = len(number) == 4 and behind.endswith(("••", "**", "xx"))
         is_code = is_masked or is_ending(cursor)
         is_long = len(number) > 4 or (cursor.is_british and len(number) == 3)  # "dial 111"
         is_code = is_code or (is_long and not number.endswith("000") and _is_dialled(cursor))

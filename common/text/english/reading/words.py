@@ -275,7 +275,7 @@ def in_notation(cursor: Cursor) -> Reading | None:
     """Chords, chess, years of about, TL;DR: what no ordinary word is followed by tells them."""
     behind = cursor.behind_word
     if behind.isdecimal() or behind == "#":
-        rules = (chord, chess_move, screw, circa, hourly, numbered, for_days)
+        rules = (chord, chess_move, screw, circa, hourly, numbered, for_days, times)
         return next((reading for rule in rules if (reading := rule(cursor))), None)
     if behind == "-" and cursor.word == "O":
         return chess_move(cursor)
@@ -308,17 +308,17 @@ def screw(cursor: Cursor, m: re.Match) -> str:
     return f"M {say.decimal(m[1][1:])} by {say.decimal(m[2])}"
 
 
-@form(
-    r"x\s?(\d{1,2})(?:(d)(?!\w)|(?=\s(?:days?|weeks?|wks?|months?|mos|hrs?|hours|yrs?|years)\b)|()(?=\s?(?:$|[,;.)]\s?)))"
-)
+@form(r"x\s?(\d{1,2})(?:(d)(?!\w)|(?=\s(?:days?|weeks?|wks?|months?|mos|hrs?|hours|yrs?|years)\b))")
 def for_days(cursor: Cursor, m: re.Match) -> str:
-    """Fever x2 days; CABG x3."""
-    if cursor.touches_word:
-        return ""
-    if m[3] is None:
-        return f"for {say.cardinal(int(m[1]))}{' days' * bool(m[2])}"
+    """Fever x2 days."""
+    return "" if cursor.touches_word else f"for {say.cardinal(int(m[1]))}{' days' * bool(m[2])}"
+
+
+@form(r"x\s?(\d{1,2})(?=\s?(?:$|[,;.)]))")
+def times(cursor: Cursor, m: re.Match) -> str:
+    """CABG x3."""
     is_times = cursor.previous[-1:].isalnum() and cursor.previous.lower() not in CLOSED
-    is_times = is_times and not cursor.is_equation and m[1] not in _BITS
+    is_times = is_times and not (cursor.touches_word or cursor.is_equation or m[1] in _BITS)
     return f"times {say.cardinal(int(m[1]))}" if is_times else ""
 
 
