@@ -24,7 +24,9 @@ ANY_RATE = range(8000, 192001)
 MPEG_RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)
 OPUS_RATES = (8000, 12000, 16000, 24000, 48000)
 G711_RATES = (8000,)
-ENCODED_AT_ONCE = 1 << 11  # samples: a resampler keeps buffers of several times as many, at both rates
+# Samples at the higher of both rates: a resampler keeps buffers of several times as many, and has the other
+# threads of a server take Python's lock between two calls.
+ENCODED_AT_ONCE = 1 << 14
 HEAD = 4096  # bytes at the beginning of a file of libsndfile's, more than it writes again at the end
 
 # 96 kbit/s at 24 kHz. Constant: readers of a stream take its length from its first frame's bit rate.
@@ -124,9 +126,8 @@ class WireEncoder:
             raise ValueError(f"audio to encode must have one axis (samples), not the shape {samples.shape}")
         if bad := samples.size - np.count_nonzero(np.isfinite(samples)):
             raise ValueError(f"audio to encode holds {bad} NaN or infinite samples of {samples.size}")
-        parts = (
-            samples[start : start + ENCODED_AT_ONCE] for start in range(0, len(samples), ENCODED_AT_ONCE)
-        )
+        size = ENCODED_AT_ONCE * self._rates[0] // max(self._rates)
+        parts = (samples[start : start + size] for start in range(0, len(samples), size))
         return b"".join([self._coder.write(self._resampled(part, last=False)) for part in parts])
 
     def close(self) -> bytes:
