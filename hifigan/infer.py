@@ -25,6 +25,7 @@ class HifiganVocoder(Vocoder[HifiganConfig]):
         self._draw = self.kernel_between("draw", self.generator)
         if source.config.source:
             self.capture_whole(self._run)
+            self.at_once = 1280
 
     def excerpts(self, mel: Array, controls: Controls) -> Excerpts:
         """The phase goes on from chunk to chunk: it is of the whole mel, as far as the chunks have come."""

@@ -34,6 +34,7 @@ class WaveglowVocoder(Vocoder[WaveglowConfig]):
         self.sigma = SIGMA if source.settings.sigma is None else source.settings.sigma
         self._draw = self.kernel_between("draw", self.generator)
         self.capture_whole(self._run)
+        self.at_once = 1280 if source.config.source else 0
 
     @property
     def longest_chunk(self) -> int:

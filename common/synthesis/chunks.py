@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
 from melforge.common.arrays import Array
+from melforge.common.speech import Controls
 
 # A stream's chunks in mel frames: the first is small, to leave at once; they double up to the largest.
 FIRST_CHUNK, LARGEST_CHUNK = 24, 192
@@ -59,23 +61,26 @@ class Chunks:
     """The audio of one mel [1, n_mels, T_mel], an iterator of float32 chunks (S,).
 
     `window` is the next chunk's, None behind the last; `window_of` gives it by its first frame and about how
-    many it has. `compute` has that chunk `put` here.
+    many it has. `compute` has that chunk `put` here, or all of them where it is given the mel's `controls`.
     """
 
     def __init__(
         self,
         mel: Array,
-        excerpts: Excerpts,
+        excerpts: Callable[[], Excerpts],
         strength: float,
         sizes: ChunkSizes,
         window_of: Callable[[int, int], Window],
-        compute: Callable[[Sequence[tuple[Chunks, Window]]], None],
+        compute: Callable[[Chunks], None],
+        controls: Controls | None = None,
     ):
-        self.mel, self.excerpts, self.strength = mel, excerpts, strength
+        self.mel, self.strength, self.controls = mel, strength, controls
+        self.excerpts = cache(excerpts)  # which nobody needs where all is made at once
         self._sizes, self._size = sizes, sizes.first
         self._window_of, self._compute = window_of, compute
         self.window = window_of(0, self._size) if mel.shape[2] else None
-        self._ahead: Callable[[], np.ndarray] | None = None
+        self._ahead: Callable[[Window], np.ndarray] | None = None
+        self._all_ahead = False
 
     def __iter__(self) -> Chunks:
         return self
@@ -84,10 +89,11 @@ class Chunks:
         if self.window is None:
             raise StopIteration
         if self._ahead is None:
-            self._compute([(self, self.window)])
-        read, self._ahead = self._ahead, None
-        assert read
-        samples = read()
+            self._compute(self)
+        assert self._ahead
+        samples = self._ahead(self.window)
+        if not self._all_ahead:
+            self._ahead = None
         self._size = min(self._size * self._sizes.growth, self._sizes.largest)
         end = self.window.end
         self.window = self._window_of(end, self._size) if end < self.mel.shape[2] else None
@@ -105,9 +111,9 @@ class Chunks:
         """Whether the next chunk is still to be computed."""
         return self.window is not None and self._ahead is None
 
-    def put(self, read: Callable[[], np.ndarray]) -> None:
-        """The next chunk is what `read` gives, which may wait for a GPU."""
-        self._ahead = read
+    def put(self, read: Callable[[Window], np.ndarray], all_ahead: bool = False) -> None:
+        """The next chunk, or each that is to come, is what `read` gives, which may wait for a GPU."""
+        self._ahead, self._all_ahead = read, all_ahead
 
 
 def even_share(left: int, size: int, longest: int) -> int:

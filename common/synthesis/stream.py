@@ -98,8 +98,8 @@ class Stream:
     def begin(self, spoken: SpokenUtterance) -> None:
         """The next utterance is spoken: its chunks are next."""
         mel, vocoder = spoken.mel[None], self.tts.vocoder
-        with turn_of(self.tts), self.timings.stage("vocoder"):  # a source's pitch is found at once
-            self._speaking = spoken, vocoder.vocode_chunks(mel, self._sizes, self.job.controls)
+        with turn_of(self.tts), self.timings.stage("vocoder"):
+            self._speaking = spoken, vocoder.vocode_chunks(mel, self._sizes, self.job.controls, at_once=True)
         self._stretch()
 
     def stretch(self, seconds: Callable[[], float]) -> None:

@@ -56,6 +56,9 @@ class Vocoder(Driver[Config]):
     one_graph: WholeMelGraph | None = None  # all stages of whole mels, where engines are captured
     # Frames of a whole mel at a time on engines that prefer pieces; None: all.
     piece: int | None = None
+    # Frames that a mel may have which a stream alone on a GPU has made whole: its first chunk would take as
+    # long, in more launches.
+    at_once = 0
 
     def __init__(self, source: ModelSource, engines: StageEngines, context: int):
         super().__init__(source, engines)
@@ -225,16 +228,20 @@ class Vocoder(Driver[Config]):
         """Frames that fit the stage together with their context."""
         return self.longest_mel - 2 * (self.context + OVERLAP)
 
-    def vocode_chunks(self, mel: Array, sizes: ChunkSizes, controls: Controls | None = None) -> Chunks:
+    def vocode_chunks(
+        self, mel: Array, sizes: ChunkSizes, controls: Controls | None = None, at_once: bool = False
+    ) -> Chunks:
         """mel [1, n_mels, T_mel] -> audio in chunks that join to the whole mel's audio.
 
         A chunk is computed with the frames around it that it depends on; the mel's true ends stay ends.
+        With `at_once` all of them may be computed for the first one.
         """
         controls = controls or Controls()
-        strength = self._strength(controls)
-        if mel.shape[2] * self.hop < fewest_samples(self.hop):
+        strength, frames = self._strength(controls), mel.shape[2]
+        if frames * self.hop < fewest_samples(self.hop):
             strength = 0.0  # too short for a spectrum
-        return self._chunks(mel, sizes, controls, strength)
+            at_once = False
+        return self._chunks(mel, sizes, controls, strength, at_once)
 
     def make_ahead(self, several: Sequence[Chunks]) -> None:
         """Computes the next chunk of each of several mels, in batches where these take less time.
@@ -247,6 +254,14 @@ class Vocoder(Driver[Config]):
             for batch in self._chunk_batches(waiting):
                 if len(batch) > 1:
                     self._run_chunks(batch)
+
+    def _run_next(self, chunks: Chunks) -> None:
+        """The next chunk of one mel, or all of them where that takes no longer."""
+        if chunks.controls and chunks.window and not chunks.window.start:
+            read = self.vocode_later([chunks.mel[0]], [chunks.controls])
+            chunks.put(_parts(lambda: read()[0], self.hop), all_ahead=True)
+        elif chunks.window:
+            self._run_chunks([(chunks, chunks.window)])
 
     def _chunk_batches(
         self, waiting: Sequence[tuple[Chunks, Window]]
@@ -273,7 +288,7 @@ class Vocoder(Driver[Config]):
         windows = [window for _, window in batch]
         strengths = [chunks.strength for chunks, _ in batch]
         mels = [chunks.mel[0, :, window.before : window.after] for chunks, window in batch]
-        excerpts = [chunks.excerpts(window.before, window.after) for chunks, window in batch]
+        excerpts = [chunks.excerpts()(window.before, window.after) for chunks, window in batch]
         longest = max(window.frames for window in windows)
         given = {"mel": pad_rows(mels, rows, longest)}
         for name, first in excerpts[0].items():
@@ -293,7 +308,7 @@ class Vocoder(Driver[Config]):
         read = functools.cache(read_later(audio[: len(batch)]))
         for row, (chunks, window) in enumerate(batch):
             part = slice((window.start - begins[row]) * hop, (window.end - begins[row]) * hop)
-            chunks.put(lambda row=row, part=part: read()[row, part])
+            chunks.put(lambda _, row=row, part=part: read()[row, part])
 
     def _lengths(self, frames: Sequence[int], rows: int) -> Array:
         """Those of a batch's items, and of further rows that are as long as the longest, int64 [rows]."""
@@ -304,11 +319,15 @@ class Vocoder(Driver[Config]):
         strength = controls.denoising_strength
         return self.denoising_strength if strength is None else strength
 
-    def _chunks(self, mel: Array, sizes: ChunkSizes, controls: Controls, strength: float) -> Chunks:
+    def _chunks(
+        self, mel: Array, sizes: ChunkSizes, controls: Controls, strength: float, at_once: bool = False
+    ) -> Chunks:
         mel = to_device(mel, self.generator.device)
         frames = mel.shape[2]
         window_of = functools.partial(self._window, frames, sizes.even, OVERLAP if strength else 0)
-        return Chunks(mel, self.excerpts(mel, controls), strength, sizes, window_of, self._run_chunks)
+        excerpts = functools.partial(self.excerpts, mel, controls)
+        may = at_once and self.prefers_batches and frames <= min(self.at_once, self.longest_mel)
+        return Chunks(mel, excerpts, strength, sizes, window_of, self._run_next, controls if may else None)
 
     def _window(self, frames: int, even: bool, margin: int, start: int, size: int) -> Window:
         """Of a chunk of about `size` frames. A denoised sample depends on every window that holds it,
@@ -334,3 +353,13 @@ class Vocoder(Driver[Config]):
             return 0
         left, right = self._reach(start, end, frames, margin)
         return bucket_for(self.generator, mel=right - left).mel - (right - left)
+
+
+def _parts(read: Callable[[], np.ndarray], hop: int) -> Callable[[Window], np.ndarray]:
+    """Of audio [S], the samples of a window; they are read once, into memory of their own."""
+
+    @functools.cache
+    def audio() -> np.ndarray:
+        return read().copy()
+
+    return lambda window: audio()[window.start * hop : window.end * hop]

@@ -450,7 +450,7 @@ class LoudVocoder:
         counts = [mel.shape[1] * 256 for mel in mels]
         return lambda: [2.5 * np.cos(np.arange(n, dtype=np.float32) / 3509 * self.swings) for n in counts]
 
-    def vocode_chunks(self, mel, sizes, controls):
+    def vocode_chunks(self, mel, sizes, controls, at_once):
         (samples,) = self.vocode_later(mel, controls)()
         yield from np.split(samples, range(sizes.first * 256, len(samples), sizes.largest * 256))
 

@@ -112,6 +112,28 @@ def test_chunks_made_together_are_those_alone(model, padded, monkeypatch):
             assert np.abs(chunk).max() > 1e-3 and decibels(other, chunk) >= SAME_DB
 
 
+@pytest.mark.parametrize("model", ["hifigan", "waveglow"])
+def test_a_mel_alone_is_made_whole_for_its_first_chunk(model):
+    driver = batching(model)
+    driver.at_once = 100
+    sizes, controls = ChunkSizes(20, 40), Controls(seed=1, sigma=0.5, denoising_strength=0.3)
+    batches = driver.generator.batches
+    for mel, launches in zip(some_mels(90, 120), (1, 4), strict=True):  # the second is too long for that
+        wanted = list(driver.vocode_chunks(mel, sizes, controls))
+        chunks = driver.vocode_chunks(mel, sizes, controls, at_once=True)
+        batches.clear()
+        made = [next(chunks)]
+        assert chunks.needs_run == (launches > 1)
+        made += chunks
+        assert len(batches) == launches and [len(one) for one in made] == [len(one) for one in wanted]
+        assert decibels(np.concatenate(wanted), np.concatenate(made)) >= SAME_DB
+    several = [driver.vocode_chunks(mel, sizes, controls, at_once=True) for mel in some_mels(90, 80)]
+    batches.clear()
+    driver.make_ahead(several)  # not whole: others would wait
+    assert batches == [2] and all(len(next(one)) == 20 * 256 and one.needs_run for one in several)
+    assert len(next(several[0])) == 40 * 256 and batches == [2, 1]
+
+
 def streams_of(tts):
     return [tts.stream(text, one) for text, one in zip(TEXTS, CONTROLS, strict=True)]
 
