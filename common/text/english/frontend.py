@@ -40,7 +40,7 @@ _NO_WORD = re.compile(rf"[A-Za-z]{{{LONGEST_WORD + 1},}}")
 _DRAWN_OUT = re.compile(r"([A-Za-z])\1{2,}")  # "sooo" is a word, whatever its length
 SPELT_TOGETHER = 20  # letters
 _STRONGEST_FIRST = "?!.;:,-"
-_MAY_END = frozenset(".?!,;:")
+_MAY_END = ".?!,;:"
 
 
 class _Token(NamedTuple):
@@ -92,6 +92,8 @@ class EnglishFrontend:
         self.symbols = get_symbols(BritishFrontend.symbol_set if accents else self.symbol_set)
         self.max_symbols = max_symbols
         self._ids = {symbol: i for i, symbol in enumerate(self.symbols)}
+        self._phone_ids = {symbol[1:]: i for symbol, i in self._ids.items() if symbol[0] == "@"}
+        self._may_end = frozenset(self._ids[mark] for mark in _MAY_END)
 
     @property
     def pronunciation(self) -> Pronunciation:
@@ -145,25 +147,33 @@ class EnglishFrontend:
 
     def _tokens(self, spans: Iterable[Span]) -> list[_Token]:
         """Words with phones and single marks between them; none before the first word."""
-        tokens: list[_Token] = []
+        tokens: list[_Token | Span] = []
         for span in spans:
-            if len(span.text) <= LONGEST_WORD and span.text.isascii() and span.text.isalpha():
-                tokens.append(_Token(*span))  # as most are
+            text = span.text
+            if len(text) > LONGEST_WORD:
+                text = _NO_WORD.sub(_in_capitals, text)
+            elif text.isascii() and text.isalpha():
+                tokens.append(span)  # as most are
                 continue
-            for match in _TOKEN.finditer(_NO_WORD.sub(_in_capitals, span.text)):
-                phones = tuple(match[1].split()) if match[1] else span.phones
-                token = _Token(match[0], span.start, span.end, phones)
-                if match[0] not in _STRONGEST_FIRST:
-                    tokens.append(token)
+            for match in _TOKEN.finditer(text):
+                word = match[0]
+                if word not in _STRONGEST_FIRST:
+                    phones = tuple(match[1].split()) if match[1] else span.phones
+                    tokens.append(_Token(word, span.start, span.end, phones))
                 elif tokens and tokens[-1].text in _STRONGEST_FIRST:
-                    tokens[-1] = min(tokens[-1], token, key=lambda t: _STRONGEST_FIRST.index(t.text))
+                    stronger = min(tokens[-1].text, word, key=_STRONGEST_FIRST.index)
+                    if stronger != tokens[-1].text:
+                        tokens[-1] = _Token(word, span.start, span.end, span.phones)
                 elif tokens:
-                    tokens.append(token)
-        words, given = [token.text for token in tokens], [token.phones for token in tokens]
-        readings = self.pronunciation.read(words, given)
-        pairs = zip(tokens, readings, strict=True)
-        spoken = [_Token(t.text, t.start, t.end, phones) for t, phones in pairs]
-        return [token for token in spoken if token.phones or token.text in _STRONGEST_FIRST]
+                    tokens.append(_Token(word, span.start, span.end, span.phones))
+        readings = self.pronunciation.read(
+            [token.text for token in tokens], [token.phones for token in tokens]
+        )
+        return [
+            _Token(token.text, token.start, token.end, phones)
+            for token, phones in zip(tokens, readings, strict=True)
+            if phones or token.text in _STRONGEST_FIRST
+        ]
 
     def _utterances(self, sentence: str, offset: int, tokens: list[_Token], pause: float) -> list[Utterance]:
         parts = self._parts(tokens)
@@ -171,39 +181,59 @@ class EnglishFrontend:
         for number, part in enumerate(parts):
             start = 0 if number == 0 else part[0].start
             end = len(sentence) if number + 1 == len(parts) else max(parts[number + 1][0].start, part[-1].end)
-            symbols: list[str] = []
-            places: list[tuple[int, int]] = []
-            words = ""
-            for token in part:
-                symbols += [" ", *["@" + phone for phone in token.phones]] if token.phones else [token.text]
-                places += [(offset + token.start, offset + token.end)] * token.size
-                words += _shown(token, words)
-            if symbols[-1] == "-":
-                symbols.pop()
-            if symbols[-1] not in _MAY_END:
-                symbols.append("." if number + 1 == len(parts) else ",")
-            if lacking := [symbol for symbol in symbols if symbol not in self._ids]:
-                raise InputError(
-                    f"phoneme {lacking[0][1:]} in {words!r}: the text frontend {self.name} has no British "
-                    "vowels; give American ones, or a voice with the frontend english-gb"
-                )
-            numbers = [self._ids[symbol] for symbol in symbols]
-            known = tuple([self.symbols[i] for i in numbers])  # the same strings for all texts
-            ids = np.array(numbers, dtype=np.int64)
-            after = pause if number + 1 == len(parts) else CLAUSE_PAUSE
+            words = _shown(part)
+            ids, places = self._encoded(part, words, offset)
+            if ids[-1] == self._ids["-"]:
+                ids.pop()
+            if ids[-1] not in self._may_end:
+                ids.append(self._ids["." if number + 1 == len(parts) else ","])
             end_place = offset + part[-1].end
-            places += [(end_place, end_place)] * (len(symbols) - len(places))  # a mark that nobody wrote
-            written = sentence[start:end].strip()
-            utterances.append(Utterance(written, words, known, ids, after, tuple(places[: len(symbols)])))
+            places += [(end_place, end_place)] * (len(ids) - len(places))  # a mark that nobody wrote
+            symbols = tuple([self.symbols[i] for i in ids])  # the same strings for all texts
+            after = pause if number + 1 == len(parts) else CLAUSE_PAUSE
+            utterances.append(
+                Utterance(
+                    sentence[start:end].strip(),
+                    words,
+                    symbols,
+                    np.array(ids, dtype=np.int64),
+                    after,
+                    tuple(places[: len(ids)]),
+                )
+            )
         return utterances
+
+    def _encoded(
+        self, tokens: list[_Token], words: str, offset: int
+    ) -> tuple[list[int], list[tuple[int, int]]]:
+        """The ids of the tokens, which are these words, and where what each speaks stands."""
+        ids: list[int] = []
+        places: list[tuple[int, int]] = []
+        blank, of_phone = self._ids[" "], self._phone_ids.__getitem__
+        try:
+            for token in tokens:
+                place = (offset + token.start, offset + token.end)
+                if token.phones:
+                    ids.append(blank)
+                    ids.extend(map(of_phone, token.phones))
+                    places += [place] * (1 + len(token.phones))
+                else:
+                    ids.append(self._ids[token.text])
+                    places.append(place)
+        except KeyError as error:
+            raise InputError(
+                f"phoneme {error.args[0]} in {words!r}: the text frontend {self.name} has no British "
+                "vowels; give American ones, or a voice with the frontend english-gb"
+            ) from None
+        return ids, places
 
     def _parts(self, tokens: list[_Token]) -> list[list[_Token]]:
         """The tokens of a sentence in parts that fit, about equally long, cut behind marks if possible."""
         limit = self.max_symbols - 1  # an end mark may be added
-        left = sum([token.size for token in tokens])
+        left = _size(tokens)
         if left > limit:
             tokens = [piece for token in tokens for piece in _cut_word(token, limit)]
-            left = sum([token.size for token in tokens])
+            left = _size(tokens)
         parts, start = [], 0
         while start < len(tokens):
             if left <= limit:
@@ -212,8 +242,8 @@ class EnglishFrontend:
                 part = _first_part(tokens, start, limit, left / -(-left // limit))
             parts.append(part)
             start += len(part)
-            left -= sum(token.size for token in part)
-        return [part for part in parts if any(not token.is_mark for token in part)]
+            left -= _size(part)
+        return [part for part in parts if any([token.phones for token in part])]
 
 
 class BritishFrontend(EnglishFrontend):
@@ -245,12 +275,24 @@ def _in_capitals(letters: re.Match[str]) -> str:
     return " ".join(run[start : start + SPELT_TOGETHER] for start in range(0, len(run), SPELT_TOGETHER))
 
 
-def _shown(token: _Token, before: str) -> str:
-    """How a token appears in the normalised text."""
-    if token.is_mark:
-        return " -" if token.text == "-" else token.text
-    text = token.text[0] if len(token.text) == 2 and token.text[1] == "-" else token.text
-    return text if not before or (before[-1] == "-" and before[-2:-1] != " ") else f" {text}"
+def _size(tokens: Sequence[_Token]) -> int:
+    """How many symbols they take."""
+    return len(tokens) + sum([len(token.phones) for token in tokens])
+
+
+def _shown(tokens: Sequence[_Token]) -> str:
+    """How tokens appear in the normalised text."""
+    shown = ""
+    for token in tokens:
+        text = token.text
+        if not token.phones:
+            shown += " -" if text == "-" else text
+            continue
+        if len(text) == 2 and text[1] == "-":
+            text = text[0]
+        is_tied = not shown or (shown[-1] == "-" and shown[-2:-1] != " ")
+        shown += text if is_tied else f" {text}"
+    return shown
 
 
 def _cut_word(token: _Token, limit: int) -> list[_Token]:
