@@ -17,15 +17,7 @@ from melforge.common.text import SaidAs
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.addresses import address, network_address
 from melforge.common.text.english.reading.british import in_britain
-from melforge.common.text.english.reading.cursor import (
-    FILL,
-    Cursor,
-    LeftOut,
-    Reading,
-    Rule,
-    begin,
-    first_reading,
-)
+from melforge.common.text.english.reading.cursor import FILL, Cursor, LeftOut, Reading, Rules, begin
 from melforge.common.text.english.reading.formats import NUMBERS
 from melforge.common.text.english.reading.signs import SIGNS, transcription
 from melforge.common.text.english.reading.words import WORDS, ordinary_word, pass_unchanged
@@ -47,9 +39,10 @@ _WRITTEN_WORD = re.compile(r"'{0,9}[A-Za-z][A-Za-z']{0,50}")
 _PHONEMES = re.compile(r"\{([^{}]*)\}")
 _APOSTROPHES = re.compile(r"(?<![\d'.])\d{1,3}(?:'\d{3})+(?![\d'\"])")  # of thousands: "1'000'000"
 _LOOK_BACK = 100  # characters: no rule looks further
-_LETTERS = (ordinary_word, network_address, address, *WORDS, *SIGNS)  # not every letter begins a word: "ⁿ"
-_DIGITS = (network_address, *NUMBERS)
-_RULES = {":": (network_address, *SIGNS), **dict.fromkeys("/[", (transcription, *SIGNS))}
+# Not every letter begins a word: "ⁿ".
+_LETTERS = Rules(ordinary_word, network_address, address, *WORDS, *SIGNS)
+_DIGITS = Rules(network_address, *NUMBERS)
+_SIGNS = Rules(network_address, transcription, *SIGNS)
 
 
 class Span(NamedTuple):
@@ -107,8 +100,8 @@ def _read(text: str, given: Sequence[_Given], is_british: bool) -> tuple[list[Sp
                 spans.append(Span(",", cursor.at, cursor.at + 1))
             cursor.move(cursor.at + 1)
             continue
-        rules = _LETTERS if char.isalpha() else _DIGITS if char.isdecimal() else _RULES.get(char, SIGNS)
-        reading = first_reading(rules, cursor)
+        rules = _LETTERS if char.isalpha() else _DIGITS if char.isdecimal() else _SIGNS
+        reading = rules.first_reading(cursor)
         if reading.end > part.start:
             reading = _reading_up_to(part.start, rules, cursor)
         if is_british:
@@ -120,10 +113,10 @@ def _read(text: str, given: Sequence[_Given], is_british: bool) -> tuple[list[Sp
     return spans, left_out
 
 
-def _reading_up_to(end: int, rules: tuple[Rule, ...], cursor: Cursor) -> Reading:
+def _reading_up_to(end: int, rules: Rules, cursor: Cursor) -> Reading:
     """The reading at the cursor where the text ends at `end`."""
     start = max(0, cursor.at - _LOOK_BACK)
-    reading = first_reading(rules, replace(cursor, text=cursor.text[start:end], at=cursor.at - start))
+    reading = rules.first_reading(replace(cursor, text=cursor.text[start:end], at=cursor.at - start))
     left_out = [one._replace(position=one.position + start) for one in reading.left_out]
     return reading._replace(end=reading.end + start, left_out=tuple(left_out))
 

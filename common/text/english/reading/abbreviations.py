@@ -8,7 +8,7 @@ from melforge.common.text.english.pronounce import is_known
 from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.capitals import letter_name, roman
-from melforge.common.text.english.reading.cursor import LETTER, Cursor, Reading, Rule, form
+from melforge.common.text.english.reading.cursor import LETTER, Cursor, Reading, Rule, form, only
 from melforge.common.text.english.reading.cut_short import is_in_code, is_in_run, whole_before_stop
 from melforge.common.text.english.reading.dates import month, weekday
 from melforge.common.text.english.reading.formulas import FUNCTIONS, function_name
@@ -91,9 +91,10 @@ def working_days(cursor: Cursor, m: re.Match) -> str:
     return " to ".join(names) if m[1] else ", ".join(names)
 
 
+@only(behind="/")
 def slashed_abbreviation(cursor: Cursor) -> Reading | None:
     """w/o, n/a, A/C."""
-    if cursor.behind_word != "/" or cursor.touches_word:
+    if cursor.touches_word:
         return None
     match = _SLASHED.match(cursor.text, cursor.at)
     if match and cursor.is_equation and len(match[0]) == 3 and match[0] not in ("w/o", "m/s"):  # "A = b/c"
@@ -109,15 +110,12 @@ def slashed_abbreviation(cursor: Cursor) -> Reading | None:
     return Reading(sense_of(cursor, key, match.end()) or tables.SLASHED[key], match.end())
 
 
+@only(behind=".")
 def dotted_abbreviation(cursor: Cursor) -> Reading | None:
     """U.S., e.g., p.m., Ph.D.s, F.3d"""
-    if (
-        cursor.behind_word == "."
-        and cursor.previous.isdecimal()
-        and (m := _REPORTER.match(cursor.text, cursor.at))
-    ):
+    if cursor.previous.isdecimal() and (m := _REPORTER.match(cursor.text, cursor.at)):
         return Reading(f"{letter_name(m[1])} {say.ordinal(int(m[2]))}", m.end())
-    match = _DOTTED.match(cursor.text, cursor.at) if cursor.behind_word == "." else None
+    match = _DOTTED.match(cursor.text, cursor.at)
     if len(cursor.word) == 1 and (spaced := _SPACED.match(cursor.text, cursor.at)):
         match = spaced
     if not match or not cursor.char.isascii() or cursor.touches_word:
@@ -138,12 +136,11 @@ def dotted_abbreviation(cursor: Cursor) -> Reading | None:
     return _abbreviated(cursor, spoken + several, match.end())
 
 
+@only(behind=".:")
 def abbreviation(cursor: Cursor) -> Reading | None:
     """Dr. Smith, No. 5, Mon. night: a word with a full stop that does not only end the sentence."""
     if cursor.behind_word == ":":
         return _label(cursor)
-    if cursor.behind_word != ".":
-        return None
     word, end = cursor.word, cursor.word_end + 1
     key, following = word.lower(), cursor.next(end)
     is_cased = (
@@ -201,9 +198,10 @@ def _label(cursor: Cursor) -> Reading | None:
     return Reading(tables.ABBREVIATIONS[key], end) if is_meant else None
 
 
+@only(behind=". ")
 def book(cursor: Cursor) -> Reading | None:
     """Matt. 5:3, 1 Cor. 13:4: a book of the Bible cut short."""
-    name = tables.BOOKS.get(cursor.word) if cursor.behind_word in (".", " ") else None
+    name = tables.BOOKS.get(cursor.word)
     verse = _VERSE_FOLLOWS.match(cursor.text, cursor.word_end) if name else None
     return Reading(name, verse.end()) if name and verse else None
 

@@ -8,7 +8,7 @@ from melforge.common.text.english.pronounce import is_known
 from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.capitals import camel, letter_name, part_of_name
-from melforge.common.text.english.reading.cursor import WORD, Cursor, Reading, form
+from melforge.common.text.english.reading.cursor import WORD, Cursor, Reading, form, only
 from melforge.common.text.english.reading.latin import left_out_of
 from melforge.common.text.english.reading.telephone import CODED
 from melforge.common.text.english.reading.words import plain
@@ -43,7 +43,7 @@ _IPV6 = re.compile(
     r"(?=[\dA-Fa-f:.]{0,44}::|(?:[\dA-Fa-f]{1,4}:){7})"
     r"(?:[\dA-Fa-f]{1,4}(?=:)|(?=::))(?::{1,2}[\dA-Fa-f]{1,4}){0,7}(?:::|(?:\.\d{1,3}){3})?(?:/(\d{1,3}))?(?![\w:])"
 )
-_STARTS = frozenset("0123456789abcdefABCDEF:")
+_STARTS = "0123456789abcdefABCDEF:"
 _WORD_ENDS = (" ", ",", ".")
 _DIGIT_OR_LETTER = re.compile(r"\d|[A-Za-z]+|::|[:.]")
 _PATH = re.compile(
@@ -66,10 +66,11 @@ _HANDLE = re.compile(r"@([^\W\d][\w.]{0,62}\w|[^\W\d])")
 _NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|.", re.DOTALL)
 
 
+@only(at=_STARTS)
 def network_address(cursor: Cursor) -> Reading | None:
     """192.168.0.1, 127.0.0.1:8080, 3C:22:FB:10:2B:9E, fe80::1, a UUID, a DOI: one by one."""
     text, at = cursor.text, cursor.at
-    if cursor.char not in _STARTS or cursor.behind_word in _WORD_ENDS:
+    if cursor.behind_word in _WORD_ENDS:
         return None
     if text.find(".", at, at + 4) > 0 and not cursor.touches_word and (match := _IPV4.match(text, at)):
         first, *rest = match[1].split(".")
@@ -146,9 +147,13 @@ def glob(cursor: Cursor, m: re.Match) -> str:
     return " ".join(filter(None, (_spoken_part(cursor, part) for part in _PARTS.findall(m[0]))))
 
 
+@only(at="#@")
 def tag(cursor: Cursor) -> Reading | None:
     """#1, #MachineLearning, @user_name."""
-    if cursor.char == "#" and not cursor.touches_word:
+    if cursor.char == "@":
+        match = _HANDLE.match(cursor.text, cursor.at)
+        return _name(cursor, "at", match) if match else None
+    if not cursor.touches_word:
         if match := _HASH_NUMBER.match(cursor.text, cursor.at):
             return Reading("number", match.end())
         if cursor.text[cursor.at : cursor.at + 3] in ("#s", "#s "):
@@ -158,8 +163,6 @@ def tag(cursor: Cursor) -> Reading | None:
             return Reading(f"{sign} {_one_by_one(match[1])}", match.end())
         if match := _HASHTAG.match(cursor.text, cursor.at):
             return _name(cursor, "hashtag", match)
-    elif cursor.char == "@" and (match := _HANDLE.match(cursor.text, cursor.at)):
-        return _name(cursor, "at", match)
     return None
 
 

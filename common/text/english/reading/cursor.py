@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cache, wraps
+from functools import cache, cached_property, lru_cache, update_wrapper, wraps
 from typing import NamedTuple
 
 # Every pattern of this package is tried at one place only and never looks far beyond what it reads: a long
@@ -19,6 +19,9 @@ _NEXT = re.compile(rf"\s*(\d+|{LETTER}+|[^\w\s])?")
 _WHOLE_WORD = re.compile(r"(?<![\w-])[A-Za-z]{2,}(?![\w-])")  # no code: "AB-12"
 _FORMULA = re.compile("[∫∑∏√∂∇∀∃∈⧸⇒⇔∝≡]")
 _AROUND = 60  # characters: a search of all of a long text at each place would take quadratic time
+# A group in a pattern, or what only looks like one.
+_GROUP = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?!\?)", re.DOTALL)
+_NUMBER_OF_GROUP = re.compile(r"\\[1-9]")
 _LONG = 100  # characters; no rule compares what was read before with anything so long
 
 
@@ -111,12 +114,91 @@ class Cursor:
 Rule = Callable[[Cursor], Reading | None]  # None: the rule does not apply at the cursor
 
 
-def first_reading(rules: tuple[Rule, ...], cursor: Cursor) -> Reading:
-    """What the first rule that applies makes of the text at the cursor. The last rule always applies."""
-    for rule in rules:  # a generator would take twice as long
-        if reading := rule(cursor):
-            return reading
-    raise AssertionError("the last rule always applies")
+class PlacedRule:
+    """A rule that tells, before it is tried, where it does not apply."""
+
+    def __init__(
+        self, rule: Rule, at: Iterable[str] = (), behind: Iterable[str] = (), pattern: str | None = None
+    ) -> None:
+        """`at`: one of these is the character at the cursor. `behind`: one stands behind the word there.
+        `pattern`: this matches there.
+        """
+        update_wrapper(self, rule)
+        self.rule, self.pattern = rule, pattern
+        self._at, self._behind = frozenset(at), frozenset(behind)
+
+    def __call__(self, cursor: Cursor) -> Reading | None:
+        return self.rule(cursor) if self.is_for(cursor.char, cursor.behind_word) else None
+
+    def is_for(self, char: str, behind_word: str) -> bool:
+        return (not self._at or char in self._at) and (not self._behind or behind_word in self._behind)
+
+
+def only(at: Iterable[str] = (), behind: Iterable[str] = ()) -> Callable[[Rule], PlacedRule]:
+    """Keeps a rule to these characters at the cursor, or behind the word there."""
+    return lambda rule: PlacedRule(rule, at, behind)
+
+
+def form(pattern: str, is_usual: bool = False) -> Callable[[Callable[[Cursor, re.Match], str]], PlacedRule]:
+    """Makes a rule of a function that says what the pattern matches; "" where the rule does not apply.
+
+    `is_usual`: the pattern matches in most places where it is tried, so it is of no use in a search for all.
+    The pattern is compiled when the rule is first tried: most texts try few of the rules.
+    """
+
+    def decorate(say_match: Callable[[Cursor, re.Match], str]) -> PlacedRule:
+        @wraps(say_match)
+        def rule(cursor: Cursor) -> Reading | None:
+            match = _compiled(pattern).match(cursor.text, cursor.at)
+            spoken = say_match(cursor, match) if match else ""
+            return Reading(spoken, match.end()) if spoken else None
+
+        is_searched = not (is_usual or _NUMBER_OF_GROUP.search(pattern))
+        return PlacedRule(rule, pattern=pattern if is_searched else None)
+
+    return decorate
+
+
+_compiled = cache(re.compile)
+
+
+class Rules:
+    """Rules in the order in which they are tried. The last one always applies.
+
+    A text is in few places what a rule is for, so those that cannot apply are passed over all at once: by the
+    character at the cursor and the one behind its word (`only`), and by one search for all patterns (`form`).
+    """
+
+    def __init__(self, *rules: Rule) -> None:
+        self._rules = [rule if isinstance(rule, PlacedRule) else PlacedRule(rule) for rule in rules]
+        self._for = lru_cache(maxsize=1024)(self._find)
+
+    def first_reading(self, cursor: Cursor) -> Reading:
+        """What the first rule that applies makes of the text at the cursor."""
+        rules, others = self._for(cursor.char, cursor.behind_word)
+        if rules is not others and not self.forms.match(cursor.text, cursor.at):
+            rules = others
+        for rule in rules:  # a generator would take twice as long
+            if reading := rule(cursor):
+                return reading
+        raise AssertionError("the last rule always applies")
+
+    def _find(self, char: str, behind_word: str) -> tuple[list[Rule], list[Rule]]:
+        """The rules that may apply at a character and before one, and those of them that `forms` leaves out."""
+        here = [one for one in self._rules if one.is_for(char, behind_word)]
+        others = [one.rule for one in here if one.pattern is None]
+        return (others if len(others) == len(here) else [one.rule for one in here]), others
+
+    @cached_property
+    def forms(self) -> re.Pattern[str]:
+        """Matches where one of the rules' patterns does."""
+        patterns = [one.pattern for one in self._rules if one.pattern is not None]
+        return _compiled("|".join(_GROUP.sub(_without_number, pattern) for pattern in patterns))
+
+
+def _without_number(group: re.Match[str]) -> str:
+    """Groups that nobody asks for take time."""
+    return "(?:" if group[0] == "(" else group[0]
 
 
 def begin(text: str, is_british: bool = False) -> Cursor:
@@ -129,25 +211,3 @@ def begin(text: str, is_british: bool = False) -> Cursor:
         is_shouted=len(words) > 2 and len(capitals) > 0.7 * len(words) and max(map(len, capitals)) > 3,
         is_british=is_british,
     )
-
-
-def form(pattern: str) -> Callable[[Callable[[Cursor, re.Match], str]], Rule]:
-    """Makes a rule of a function that says what the pattern matches; "" where the rule does not apply.
-
-    The pattern is compiled when the rule is first tried: most texts try few of the rules.
-    """
-
-    @cache
-    def compiled() -> re.Pattern:
-        return re.compile(pattern)
-
-    def decorate(say_match: Callable[[Cursor, re.Match], str]) -> Rule:
-        @wraps(say_match)
-        def rule(cursor: Cursor) -> Reading | None:
-            match = compiled().match(cursor.text, cursor.at)
-            spoken = say_match(cursor, match) if match else ""
-            return Reading(spoken, match.end()) if spoken else None
-
-        return rule
-
-    return decorate

@@ -7,7 +7,7 @@ import re
 
 from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
-from melforge.common.text.english.reading.cursor import Cursor, Reading, Rule, form
+from melforge.common.text.english.reading.cursor import Cursor, Reading, Rule, form, only
 from melforge.common.text.english.reading.word_classes import CLOSED, DETERMINERS
 from melforge.common.text.english.word_parts import words
 
@@ -179,9 +179,10 @@ def month(cursor: Cursor) -> Reading | None:
     return Reading(name + ("" if cursor.behind_word != "." else cursor.last_stop(end)), end)
 
 
+@only(behind="-")
 def month_and_day(cursor: Cursor) -> Reading | None:
     """Mar-12, Apr-30-2024."""
-    m = _DAY_BEHIND_HYPHEN.match(cursor.text, cursor.word_end) if cursor.behind_word == "-" else None
+    m = _DAY_BEHIND_HYPHEN.match(cursor.text, cursor.word_end)
     month = tables.MONTH_NUMBERS.get(cursor.word.lower()) if m and cursor.char.isupper() else None
     if not m or not month or not is_day(month, int(m[1])) or cursor.previous[:1].isdecimal():
         return None  # "30 June-2 July"

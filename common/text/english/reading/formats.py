@@ -8,7 +8,7 @@ from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.amounts import NORMS, amount
 from melforge.common.text.english.reading.capitals import letter_name, letters_and_digits, one_by_one
-from melforge.common.text.english.reading.cursor import NUMBER, Cursor, Reading, Rule, first_reading, form
+from melforge.common.text.english.reading.cursor import NUMBER, Cursor, Reading, Rule, Rules, form
 from melforge.common.text.english.reading.dates import DATES, are_seconds, decade, in_order, is_day
 from melforge.common.text.english.reading.fractions import fraction, short_fraction
 from melforge.common.text.english.reading.money import european_price, pence, pence_per
@@ -155,7 +155,7 @@ def part_of_year(cursor: Cursor, m: re.Match) -> str:
     return f"{the}{say.ordinal(int(m[1] or m[2]))} {'quarter' if m[1] else 'half'}{year}"
 
 
-@form(rf"(\d+(?:\.\d+)*)(?:-(\d+)|\.([xX*])|{RELEASE}|([a-z]))?(?!\w)")
+@form(rf"(\d+(?:\.\d+)*)(?:-(\d+)|\.([xX*])|{RELEASE}|([a-z]))?(?!\w)", is_usual=True)
 def dotted_numbers(cursor: Cursor, m: re.Match) -> str:
     """1.2.3, 5.15.0-91, 3.0-rc2, 1.234.567."""
     parts = m[1].split(".")
@@ -531,9 +531,12 @@ NUMBERS: tuple[Rule, ...] = (
 )
 
 
+_ANY_NUMBER = Rules(*NUMBERS)
+
+
 def number(cursor: Cursor) -> Reading:
     """Whatever begins with a digit, or with a point before one."""
-    return first_reading(NUMBERS, cursor)
+    return _ANY_NUMBER.first_reading(cursor)
 
 
 def _clauses(brackets: str) -> str:

@@ -12,7 +12,7 @@ from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.addresses import address, glob, tag
 from melforge.common.text.english.reading.capitals import NUMBERED, letter_name
 from melforge.common.text.english.reading.chess import MOVE
-from melforge.common.text.english.reading.cursor import Cursor, Reading, Rule, begin
+from melforge.common.text.english.reading.cursor import Cursor, Reading, Rule, begin, only
 from melforge.common.text.english.reading.dates import is_month
 from melforge.common.text.english.reading.formats import number, short_fraction
 from melforge.common.text.english.reading.formulas import FUNCTIONS
@@ -71,7 +71,7 @@ _PRIMES = re.compile(r"('{1,2})(?!\w)(\(?)")
 _ELISION = re.compile(r"'(twas|tis|em|til|cause|bout|round|n)(?!\w)'?", re.IGNORECASE)
 _FULL = {"em": "them", "til": "until", "cause": "because", "bout": "about", "round": "around", "n": "and"}
 _MARKS = ".,;:?!…"
-_DRAWN = frozenset("=*_~#+.<>/\\|^")  # three of these in a row are a line, which is silent
+_DRAWN = "=*_~#+.<>/\\|^"  # three of these in a row are a line, which is silent
 _IN_ROWS = tables.SILENT | {s for s in tables.SYMBOLS if s.isascii() or s in "§¶" or s in tables.CURRENCIES}
 _OPTION = re.compile(r"[a-z][a-z\d]*(?:-[a-z\d]+)*(?=[\s=`'\"),.;]|$)")  # of a command: "--dry-run"
 _MEMBER = re.compile(r"[A-Za-z]\w{0,40}\(")  # "calling .close()"
@@ -87,7 +87,6 @@ _STARRED = words("hotel hotels rated rating ratings review reviews resort resort
 _DECIMALS = re.compile(r"\d{1,4}(?![\w.]\d)")
 _NUMBERED = re.compile(r"[IVXL]{1,7}|\d{1,3}(?:st|nd|rd|th)")
 _LONGEST_SIGN = max(map(len, tables.SIGNS))
-_SIGN_STARTS = frozenset(sign[0] for sign in tables.SIGNS)
 _VARIABLE = re.compile(r"[xyznk](?!\w)")
 # The same in other units: "4 oz/113 g", "18°C/64°F", "1 mi/1.6 km".
 _IN_BOTH = re.compile(
@@ -151,12 +150,14 @@ _COUNTER = re.compile(r"\s*\d{1,2}/(?=\s)")
 _ABSOLUTE = re.compile(r"\|([-−]?)([A-Za-z]|\d{1,9}(?:\.\d{1,9})?)\|")
 
 
+@only(at=".")
 def decimal_point(cursor: Cursor) -> Reading | None:
     """.5"""
-    is_point = cursor.char == "." and cursor.text[cursor.at + 1 : cursor.at + 2].isdecimal()
+    is_point = cursor.text[cursor.at + 1 : cursor.at + 2].isdecimal()
     return number(cursor) if is_point and not cursor.touches_word else None
 
 
+@only(at=tables.CURRENCIES)
 def money(cursor: Cursor) -> Reading | None:
     """$5, £3 million."""
     if cursor.char == "$" and (country := _DOLLARS_OF.match(cursor.text, cursor.at)):
@@ -175,6 +176,7 @@ def money(cursor: Cursor) -> Reading | None:
     return said._replace(spoken=f"minus {said.spoken}") if match[1] else said
 
 
+@only(at="-−–+±")
 def signed_number(cursor: Cursor) -> Reading | None:
     """-3, +5, ±2, -$7."""
     char, match = cursor.char, _SIGNED.match(cursor.text, cursor.at)
@@ -196,6 +198,7 @@ def signed_number(cursor: Cursor) -> Reading | None:
     return Reading(f"{sign} {reading.spoken}", reading.end)
 
 
+@only(at="{[<>(©")
 def enclosed(cursor: Cursor) -> Reading | None:
     """Phonemes in braces ({HH AH0}) are said as given; markup (<b>) and citations ([1]) are not said."""
     char, text = cursor.char, cursor.text
@@ -227,10 +230,9 @@ def _is_tag(cursor: Cursor, name: str) -> bool:
     return is_known or is_alone or text.find(f"</{name}>", cursor.at, cursor.at + 300) > 0
 
 
+@only(at=[sign[0] for sign in tables.SIGNS])
 def sign(cursor: Cursor) -> Reading | None:
     """Several characters that make one sign: ->, <=, :-)"""
-    if cursor.char not in _SIGN_STARTS:
-        return None
     text, start = cursor.text, cursor.at
     if text.startswith(cursor.char * 3, start):  # a line
         return None
@@ -245,10 +247,9 @@ def sign(cursor: Cursor) -> Reading | None:
     return None
 
 
+@only(at="'")
 def apostrophe(cursor: Cursor) -> Reading | None:
     """'90s, 'twas; silent elsewhere."""
-    if cursor.char != "'":
-        return None
     if not cursor.touches_word:
         if match := _APOSTROPHE_YEAR.match(cursor.text, cursor.at):
             said = (
@@ -271,19 +272,19 @@ def apostrophe(cursor: Cursor) -> Reading | None:
     return Reading("", cursor.at + 1)
 
 
+@only(at="!")
 def factorial(cursor: Cursor) -> Reading | None:
     """n!"""
-    if cursor.char == "!" and cursor.previous == ")" and cursor.is_equation:
+    if cursor.previous == ")" and cursor.is_equation:
         return Reading("factorial", cursor.at + 1)
-    if cursor.char != "!" or not cursor.touches_word or not _is_variable(cursor.previous):
+    if not cursor.touches_word or not _is_variable(cursor.previous):
         return None
     return Reading("factorial", cursor.at + 1) if cursor.previous.islower() else None
 
 
+@only(at=_MARKS)
 def mark(cursor: Cursor) -> Reading | None:
     """A row of punctuation marks as its strongest one."""
-    if cursor.char not in _MARKS:
-        return None
     end = _row(cursor, _MARKS)
     marks, after = cursor.text[cursor.at : end], cursor.text[end : end + 1]
     if marks == ":" and cursor.previous.lower() in _NUMBER_WORDS and after.isalpha():
@@ -321,10 +322,9 @@ def mark(cursor: Cursor) -> Reading | None:
     return Reading(next(mark for mark in ".;:," if mark in marks), end)
 
 
+@only(at="-–—")
 def dash(cursor: Cursor) -> Reading | None:
     """A pause, "to", "minus", or nothing where it ties words."""
-    if cursor.char not in "-–—":
-        return None
     text, end = cursor.text, _row(cursor, cursor.char)
     dashes, following = text[cursor.at : end], cursor.next(end)
     if (
@@ -457,11 +457,10 @@ def _is_variable(word: str) -> bool:
     return len(word) == 1 and word.isalpha() and word not in "aAI"
 
 
+@only(at=_DRAWN)
 def drawn_line(cursor: Cursor) -> Reading | None:
     """A heading's "##", "=====", and "____", which is a blank to fill in."""
     char, start = cursor.char, cursor.at
-    if char not in _DRAWN:
-        return None
     end = _row(cursor, char)
     if char == "_" and (parts := _BLANK_PARTS.match(cursor.text, start)):  # "___-__-____"
         return Reading("blank", parts.end())
@@ -470,10 +469,9 @@ def drawn_line(cursor: Cursor) -> Reading | None:
     return Reading("blank" if char == "_" else "", end) if is_heading or end - start > 2 else None
 
 
+@only(at="()[]{}|")
 def bracket(cursor: Cursor) -> Reading | None:
     """A pause; "of" in f(x); |x|."""
-    if cursor.char not in "()[]{}|":
-        return None
     if cursor.char == "|" and (match := _ABSOLUTE.match(cursor.text, cursor.at)):
         inner = say.decimal(match[2]) if match[2][0].isdecimal() else letter_name(match[2].upper())
         return Reading(f"the absolute value of {'minus ' if match[1] else ''}{inner}", match.end())
@@ -495,10 +493,9 @@ def bracket(cursor: Cursor) -> Reading | None:
     return Reading("" if cursor.char == ")" and cursor.is_argument else ",", end)
 
 
+@only(at=["^", *tables.SUPERSCRIPTS])
 def power(cursor: Cursor) -> Reading | None:
     """x², 10^-3, e^{x}."""
-    if cursor.char != "^" and cursor.char not in tables.SUPERSCRIPTS:
-        return None
     if sum_ := _POWER_OF_SUM.match(cursor.text, cursor.at):
         return Reading(f"to the power of {_said_term(sum_[1])}", sum_.end())
     if ion := _ION.match(cursor.text, cursor.at):  # "Fe³⁺"
@@ -550,9 +547,10 @@ def _said_term(term: str) -> str:
     )
 
 
+@only(at="∫∑∏")
 def limits(cursor: Cursor) -> Reading | None:
     """∫₀¹, ∑_{i=1}^n."""
-    match = _LIMITS.match(cursor.text, cursor.at) if cursor.char in "∫∑∏" else None
+    match = _LIMITS.match(cursor.text, cursor.at)
     if not match:
         return None
     last = _said_term(match[3] or "".join(tables.SUPERSCRIPTS[char] for char in match[5]))
@@ -561,20 +559,20 @@ def limits(cursor: Cursor) -> Reading | None:
     return Reading(f"{name} from {first}{_said_term(match[2] or match[4])} to {last} of", match.end())
 
 
+@only(at="*#")
 def keyed(cursor: Cursor) -> Reading | None:
     """*#06#, #31#, *100#: what is typed on a telephone."""
-    match = _KEYED.match(cursor.text, cursor.at) if cursor.char in "*#" else None
+    match = _KEYED.match(cursor.text, cursor.at)
     if not match or not cursor.is_after_blank:
         return None
     names = {"*": "star", "#": "pound"}
     return Reading(" ".join(names.get(char) or say.digits(char) for char in match[0]), match.end())
 
 
+@only(at=_IN_ROWS)
 def symbol(cursor: Cursor) -> Reading | None:
     """A row of one symbol: 2 * 3, 6 / 2, <5, ~5, §§ 5, &. Quotation marks and other layout are silent."""
     char = cursor.char
-    if char not in _IN_ROWS:
-        return None
     end = _row(cursor, char)
     rule = _OF_SYMBOLS.get(char)
     said = rule(cursor, end) if rule else None
@@ -726,6 +724,7 @@ _OF_SYMBOLS: dict[str, Callable[[Cursor, int], str | Reading | None]] = {
 }
 
 
+@only(at="/[")
 def transcription(cursor: Cursor) -> Reading | None:
     """Darwin (/ˈdɑːrwɪn/; 1809), Worcester ([ˈwʊstər]): how a word is said, behind it."""
     ipa = _IPA.match(cursor.text, cursor.at) if cursor.previous in ("(", ";") else None

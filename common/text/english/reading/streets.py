@@ -7,7 +7,7 @@ import re
 from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.capitals import letter_name
-from melforge.common.text.english.reading.cursor import Cursor, Reading, form
+from melforge.common.text.english.reading.cursor import Cursor, Reading, form, only
 from melforge.common.text.english.reading.units import ROADS
 from melforge.common.text.english.reading.word_classes import PREPOSITIONS
 from melforge.common.text.english.word_parts import words
@@ -97,9 +97,10 @@ def _five_digits(number: str) -> str:
     return f"{say.short(number[:3])} {say.two_digits(int(number[3:])) if number[3:] != '00' else 'hundred'}"
 
 
+@only(at="NSEW")
 def direction(cursor: Cursor) -> Reading | None:
     """N Main St, W. 42nd, Gravenstein Hwy N, Avenue NW, the N. side."""
-    if cursor.char not in "NSEW" or cursor.touches_word:
+    if cursor.touches_word:
         return None
     m = _DIRECTED.match(cursor.text, cursor.at)
     if not m or cursor.text.startswith("'", m.end()) or cursor.text.startswith("-", m.end()):
@@ -189,6 +190,7 @@ def designator(cursor: Cursor) -> Reading | None:
     return None
 
 
+@only(behind=".")
 def dotted_state(cursor: Cursor) -> Reading | None:
     """Newark, N.J.; New York, N.Y. 10001."""
     m = _DOTTED_STATE.match(cursor.text, cursor.at)
@@ -199,6 +201,7 @@ def dotted_state(cursor: Cursor) -> Reading | None:
     return Reading(name + cursor.last_stop(m.end()), m.end())
 
 
+@only(behind="-")
 def party(cursor: Cursor) -> Reading | None:
     """(R-TX), (D-Ill.): the party and the state of one who was elected."""
     m = _PARTY.match(cursor.text, cursor.at) if cursor.previous in ("(", ",") else None
@@ -209,6 +212,7 @@ def party(cursor: Cursor) -> Reading | None:
     return Reading(f"{letter_name(m[1])} {name}", m.end()) if name else None
 
 
+@only(at="C")
 def county_road(cursor: Cursor) -> Reading | None:
     """Co. Rd. 5."""
     is_name = cursor.previous[:1].isupper()  # "Standard Oil Co. Road crews"

@@ -8,7 +8,7 @@ from melforge.common.text.english.pronounce import is_known
 from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.capitals import letter_name
-from melforge.common.text.english.reading.cursor import Cursor, Reading, Rule, form
+from melforge.common.text.english.reading.cursor import Cursor, Reading, Rule, form, only
 from melforge.common.text.english.word_parts import words
 
 _EXTENSION = r"(?:,?\s?(?:[eE]xt\.?|[eE]xtension|x)\s?(\d{1,6}))?"
@@ -37,7 +37,6 @@ _ENDING = re.compile(
 )
 _OF_TIME = re.compile(r"\b(?:year|season|decade|period|quarter|century|war|era|reign)s?\b", re.IGNORECASE)
 _YEAR = re.compile(r"(?:1[89]|20)\d\d(?!\w)")
-_CODE_PARTS = re.compile(r"(?:[A-Za-z]{1,3}|\d{1,6})(?:-(?:[A-Za-z]{1,3}|\d{1,6})){3,8}(?![\w-])")
 _TIES = words("to of in by on at or am pm yr mo km cm mm kg lb oz ft hr wk")
 _MANY_OF_CODE = re.compile(r"\d{3}")
 _LOOK_BACK = 40  # characters
@@ -123,7 +122,7 @@ def serial_code(cursor: Cursor, m: re.Match) -> str:
     return joint.join(say.digits(part) + " X" * part.endswith("X") for part in re.split("[-. ]", m[0]))
 
 
-@form(r"\d{3,16}(?![\w/-]|[.,]\d|:\S)")
+@form(r"\d{3,16}(?![\w/-]|[.,]\d|:\S)", is_usual=True)
 def code(cursor: Cursor, m: re.Match) -> str:
     """911, 4155552671, PIN 4821, a card ending in 1234, PO Box 1234."""
     number, before = m[0], cursor.previous.rstrip(".-").lower()
@@ -169,19 +168,14 @@ def is_access_code(cursor: Cursor, written: str) -> bool:
     return before in CODED or (before in _LINKS and cursor.earlier.lower() in CODED)
 
 
-def code_parts(cursor: Cursor) -> Reading | None:
+@form(r"(?:[A-Za-z]{1,3}|\d{1,6})(?:-(?:[A-Za-z]{1,3}|\d{1,6})){3,8}(?![\w-])")
+def code_parts(cursor: Cursor, m: re.Match) -> str:
     """b-4-7-c, 7-221-xk-c-2-9: four parts or more of letters and digits, whose hyphens are silent."""
-    m = _CODE_PARTS.match(cursor.text, cursor.at)
-    if not m or cursor.touches_word:
-        return None
     parts = m[0].split("-")
     letters = [part for part in parts if part.isalpha()]
-    if not 0 < len(letters) < len(parts) or any(map(_is_tie, letters)):
-        return None
-    return Reading(
-        " ".join(say.group(part) if part.isdecimal() else letter_name(part.upper()) for part in parts),
-        m.end(),
-    )
+    if cursor.touches_word or not 0 < len(letters) < len(parts) or any(map(_is_tie, letters)):
+        return ""
+    return " ".join(say.group(part) if part.isdecimal() else letter_name(part.upper()) for part in parts)
 
 
 def _is_tie(letters: str) -> bool:
@@ -189,7 +183,7 @@ def _is_tie(letters: str) -> bool:
     return letters in _TIES or (len(letters) > 2 and is_known(letters.lower()))
 
 
-@form(r"(\d{1,6})(?![\w:/-]|[.,]\d)")
+@form(r"(\d{1,6})(?![\w:/-]|[.,]\d)", is_usual=True)
 def extension(cursor: Cursor, m: re.Match) -> str:
     """Ext. 12."""
     return say.digits(m[1]) if cursor.previous.rstrip(".").lower() in ("ext", "extension") else ""
@@ -210,13 +204,14 @@ def zip_code(cursor: Cursor, m: re.Match) -> str:
     return say.digits(m[1]) + (f", {say.digits(m[2])}" if m[2] else "")
 
 
+@only(at="(+")
 def phone_abroad(cursor: Cursor) -> Reading | None:
     """(415) 555-2671, +1 415 555 2671, +44 20 7946 0000, (0)20 7946 0000."""
     if cursor.char == "(":
         if match := _ZERO_IN_BRACKETS.match(cursor.text, cursor.at):
             return Reading(_groups(match), match.end())
         return phone(cursor)
-    if cursor.char != "+" or not cursor.is_after_blank:
+    if not cursor.is_after_blank:
         return None
     if reading := phone(cursor):
         return Reading(f"plus {reading.spoken}", reading.end)

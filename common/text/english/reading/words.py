@@ -30,7 +30,7 @@ from melforge.common.text.english.reading.capitals import (
     roman,
 )
 from melforge.common.text.english.reading.chess import chess_move
-from melforge.common.text.english.reading.cursor import Cursor, Reading, Rule, form
+from melforge.common.text.english.reading.cursor import Cursor, Reading, Rule, form, only
 from melforge.common.text.english.reading.cut_short import is_in_code, whole_without_stop
 from melforge.common.text.english.reading.dates import month_and_day
 from melforge.common.text.english.reading.formulas import derivative, difference, limit, logarithm, quotient
@@ -346,9 +346,10 @@ def bare_area(cursor: Cursor, m: re.Match) -> str:
     return f"{'square' if m[2] == '²' else 'cubic'} {plural_unit(unit_name(m[1]) or '')}" if is_bare else ""
 
 
+@only(behind="&")
 def joined_capitals(cursor: Cursor) -> Reading | None:
     """R&D, AT&T."""
-    if cursor.behind_word != "&" or not cursor.word.isupper():
+    if not cursor.word.isupper():
         return None
     word, other = in_latin(cursor.word), _AND.match(cursor.text, cursor.word_end)
     if not word or not other:
@@ -443,13 +444,10 @@ def ordinary_word(cursor: Cursor) -> Reading | None:
     return Reading(plain(cursor, word, cursor.word_end), cursor.word_end)
 
 
+@only(at="x×")
 def size_by(cursor: Cursor) -> Reading | None:
     """10'x12', 8½" × 11": by."""
-    if (
-        cursor.char not in "x×"
-        or not cursor.previous.endswith(_LENGTH_ENDS)
-        or not cursor.previous[0].isdecimal()
-    ):
+    if not cursor.previous.endswith(_LENGTH_ENDS) or not cursor.previous[0].isdecimal():
         return None
     match = _SIZE_FOLLOWS.match(cursor.text, cursor.at + 1)
     return Reading("by", cursor.at + 1) if match else None
