@@ -25,14 +25,7 @@ class Homograph(NamedTuple):
 
 def find(word: str) -> Homograph | None:
     """The homograph (in lower case) or the one that it is a form of in -s ("records")."""
-    entry = load().get(word)
-    if entry is None and word.endswith("s"):
-        stem = load().get(word[:-1])
-        if stem is not None and stem.kind:
-            return stem._replace(
-                first=stem.first + plural(stem.first), second=stem.second + plural(stem.second)
-            )
-    return entry
+    return _with_forms().get(word)
 
 
 def choose(word: str, sentence: Sequence[str], index: int) -> Phones | None:
@@ -88,6 +81,17 @@ def load() -> dict[str, Homograph]:
             kind, others = "", [kind, *others]
         rows[word] = Homograph(word, tuple(first.split()), tuple(second.split()), kind, tuple(others))
     return rows
+
+
+@lru_cache(maxsize=1)
+def _with_forms() -> dict[str, Homograph]:
+    """Every row by its word and by its form in -s."""
+    forms = {
+        f"{word}s": row._replace(first=row.first + plural(row.first), second=row.second + plural(row.second))
+        for word, row in load().items()
+        if row.kind
+    }
+    return forms | load()
 
 
 def _word_at(sentence: Sequence[str], index: int) -> str:

@@ -242,18 +242,16 @@ def _abbreviated(cursor: Cursor, spoken: str, end: int) -> Reading:
 
 def _whole(cursor: Cursor, word: str, end: int, following: str) -> str:
     """What a word that no table has is cut short from; "" where its full stop ends a sentence."""
-    is_run = is_in_run(cursor.previous)
     if word.lower() in tables.SHORTENED:
         return tables.SHORTENED[word.lower()]
-    is_place = following[:1].isdecimal() or following in (",", ";", ")") or cursor.previous == "of"
-    is_place = is_place or _DISTRICT.fullmatch(cursor.previous) is not None
-    if word in tables.STATES_WITH_STOP and is_place:  # "(N.D. Cal. 2007)", "State of Wash."
-        return tables.STATES_WITH_STOP[word]
-    return (
-        ""
-        if is_in_code(cursor.text, cursor.at, end)
-        else whole_before_stop(word.lower() if cursor.is_shouted else word, is_run, following)
-    )
+    if word in tables.STATES_WITH_STOP:  # "(N.D. Cal. 2007)", "State of Wash."
+        is_place = following[:1].isdecimal() or following in (",", ";", ")") or cursor.previous == "of"
+        if is_place or _DISTRICT.fullmatch(cursor.previous):
+            return tables.STATES_WITH_STOP[word]
+    if is_in_code(cursor.text, cursor.at, end):
+        return ""
+    word = word.lower() if cursor.is_shouted else word
+    return whole_before_stop(word, is_in_run(cursor.previous), following)
 
 
 def _initial(cursor: Cursor, letter: str, end: int, following: str) -> Reading | None:

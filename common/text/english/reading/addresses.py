@@ -15,6 +15,7 @@ from melforge.common.text.english.reading.words import plain
 from melforge.common.text.english.word_parts import words
 
 _HEAD = re.compile(r"[^\s@./\\]{0,63}[@./\\]")  # the first mark of an address
+_ENDS = re.compile(r"[ ,]|\.(?!\S)")  # behind a word that begins no address
 _SCHEME = re.compile(r"^(?:https?|ftp)://", re.IGNORECASE)
 _TLD = "|".join(sorted(tables.TOP_LEVEL_DOMAINS, key=len, reverse=True))
 _ENDINGS = "|".join(sorted(tables.FILE_ENDINGS, key=len, reverse=True))
@@ -109,6 +110,8 @@ def _one_by_one(written: str) -> str:
 
 def address(cursor: Cursor) -> Reading | None:
     """An address is read part by part; the "https://" before one is not."""
+    if cursor.word and _ENDS.match(cursor.text, cursor.word_end):
+        return None
     can_begin = cursor.is_after_blank and (cursor.char.isalpha() or cursor.char in "/~\\.")
     if not can_begin or not _HEAD.match(cursor.text, cursor.at):
         return None

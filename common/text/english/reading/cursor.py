@@ -17,6 +17,7 @@ NUMBER = re.compile(N)
 WORD = re.compile(rf"{LETTER}+(?:'{LETTER}+)*")
 _NEXT = re.compile(rf"\s*(\d+|{LETTER}+|[^\w\s])?")
 _WHOLE_WORD = re.compile(r"(?<![\w-])[A-Za-z]{2,}(?![\w-])")  # no code: "AB-12"
+_CAPITALS = re.compile("[A-Z]{4}")
 _FORMULA = re.compile("[∫∑∏√∂∇∀∃∈⧸⇒⇔∝≡]")
 _AROUND = 60  # characters: a search of all of a long text at each place would take quadratic time
 # A group in a pattern, or what only looks like one.
@@ -184,7 +185,7 @@ class Rules:
         raise AssertionError("the last rule always applies")
 
     def _find(self, char: str, behind_word: str) -> tuple[list[Rule], list[Rule]]:
-        """The rules that may apply at a character and before one, and those of them that `forms` leaves out."""
+        """The rules that may apply at a character, before one; and those of them that `forms` leaves out."""
         here = [one for one in self._rules if one.is_for(char, behind_word)]
         others = [one.rule for one in here if one.pattern is None]
         return (others if len(others) == len(here) else [one.rule for one in here]), others
@@ -203,11 +204,15 @@ def _without_number(group: re.Match[str]) -> str:
 
 def begin(text: str, is_british: bool = False) -> Cursor:
     """The cursor at the beginning of a sentence."""
-    words = _WHOLE_WORD.findall(text)
-    capitals = [word for word in words if word.isupper()]
+    is_equation = "=" in text or "hat is " in text
     return Cursor(
         text,
-        is_equation="=" in text or "hat is " in text or _FORMULA.search(text) is not None,
-        is_shouted=len(words) > 2 and len(capitals) > 0.7 * len(words) and max(map(len, capitals)) > 3,
+        is_equation=is_equation or (not text.isascii() and _FORMULA.search(text) is not None),
+        is_shouted=_CAPITALS.search(text) is not None and _is_shouted(_WHOLE_WORD.findall(text)),
         is_british=is_british,
     )
+
+
+def _is_shouted(words: list[str]) -> bool:
+    capitals = [word for word in words if word.isupper()]
+    return len(words) > 2 and len(capitals) > 0.7 * len(words) and max(map(len, capitals)) > 3

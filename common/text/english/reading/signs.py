@@ -287,6 +287,8 @@ def mark(cursor: Cursor) -> Reading | None:
     """A row of punctuation marks as its strongest one."""
     end = _row(cursor, _MARKS)
     marks, after = cursor.text[cursor.at : end], cursor.text[end : end + 1]
+    if marks in (",", ";", "?") or (marks == "." and not after):  # as most are
+        return Reading(marks, end)
     if marks == ":" and cursor.previous.lower() in _NUMBER_WORDS and after.isalpha():
         return Reading("", end)  # twelve:thirty
     if marks == "." and cursor.touches_word and MOVE.match(cursor.text, end):

@@ -74,10 +74,12 @@ _PRONOUNS = {("he", "him"), ("she", "her"), ("him", "his"), ("her", "hers")}
 _SHORT_FORMS = tables.SHORT_FORMS | tables.SHORTENED
 _NO_ACRONYMS = words("QTY AMT ACCT APPT ATTN LVL")
 _BEHIND_NAMES = {"Jr": "Junior", "Sr": "Senior"}
-# A word in small letters before a blank, which is no Roman numeral; and what a rule or `plain` changes.
+# A word in small letters before a blank or a comma, which is no Roman numeral; and what a rule or `plain`
+# changes.
 _SHORTEST_WORDS = "|".join(sorted(SMALL_WORDS - _NOT_ORDINARY - {"am"}))
 _UNCHANGED = re.compile(
-    rf"(?:(?![ivxlcdm]+ )(?![b-df-hj-np-tv-xz]{{3,}}y? )[a-z]{{3,60}}|{_SHORTEST_WORDS})(?= )"
+    r"(?![ivxlcdm]+,? )(?![b-df-hj-np-tv-xz]{3,}y?,? )[a-z]{3,60}(?=,? )"
+    rf"|(?:{_SHORTEST_WORDS}|a(?!{_NO_NOUN.pattern}))(?= )"
 )
 _CHANGED = _NOT_ORDINARY | _SHORT_FORMS.keys() | tables.SMALL_ACRONYMS | {"bce"}
 _OF_KEYS = words("major minor maj min clarinet trumpet instrument sax saxophone horn")
@@ -418,17 +420,21 @@ def plain_word(cursor: Cursor) -> Reading | None:
 
 
 def pass_unchanged(cursor: Cursor, limit: int) -> list[tuple[str, int, int]]:
-    """Moves the cursor past words that are said as they are written, up to the index `limit`: these with
-    their places. Most words are; saves time.
+    """Moves the cursor past words that are said as they are written, and commas behind them, up to the
+    index `limit`: these with their places. Most words are; saves time.
     """
     passed: list[tuple[str, int, int]] = []
-    at, previous, earlier = cursor.at, cursor.previous, cursor.earlier
-    while previous.lower() != "per" and (match := _UNCHANGED.match(cursor.text, at)):
+    text, at, previous, earlier = cursor.text, cursor.at, cursor.previous, cursor.earlier
+    while previous.lower() != "per" and (match := _UNCHANGED.match(text, at)):
         word, end = match[0], match.end()
-        if word in _CHANGED or end > limit:
+        has_comma = text[end] == ","
+        if word in _CHANGED or end + has_comma > limit:
             break
         passed.append((word, at, end))
         at, previous, earlier = end + 1, word, previous
+        if has_comma:
+            passed.append((",", end, at))
+            at, previous, earlier = at + 1, ",", word
     if passed:
         cursor.previous, cursor.earlier = previous, earlier
         cursor.move(at)
