@@ -111,6 +111,8 @@ class Analysis:
     def joined(cls, parts: Iterable[Analysis]) -> Analysis:
         """Of a text whose parts, one behind the other, these are of."""
         parts = list(parts)
+        if len(parts) == 1:
+            return parts[0]
         return cls(
             tuple(u for part in parts for u in part.utterances),
             tuple(u for part in parts for u in part.unspoken),

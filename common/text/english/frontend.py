@@ -131,19 +131,15 @@ class EnglishFrontend:
             left_out = [item._replace(position=offset + item.position) for item in left_out]
             while layout and layout[-1].position < following:
                 left_out.append(layout.pop())
-            left_out.sort(key=lambda item: item.position)
-            unspoken = {item.kind: item for item in reversed(left_out) if item.kind not in reported}
-            reported.update(unspoken)
             written = text[offset:end]
             pause = 0.0 if is_last else pause_between(plain, end, following)
-            yield Analysis(
-                tuple(self._utterances(written, offset, self._tokens(spans), pause)),
-                tuple(
-                    Unspoken(item.symbol, item.position, written)
-                    for item in left_out
-                    if unspoken.get(item.kind) is item
-                ),
-            )
+            utterances = self._utterances(written, offset, self._tokens(spans), pause)
+            unspoken = []
+            for item in sorted(left_out, key=lambda item: item.position):
+                if item.kind not in reported:
+                    reported.add(item.kind)
+                    unspoken.append(Unspoken(item.symbol, item.position, written))
+            yield Analysis(tuple(utterances), tuple(unspoken))
 
     def _tokens(self, spans: Iterable[Span]) -> list[_Token]:
         """Words with phones and single marks between them; none before the first word."""
@@ -235,15 +231,12 @@ class EnglishFrontend:
             tokens = [piece for token in tokens for piece in _cut_word(token, limit)]
             left = _size(tokens)
         parts, start = [], 0
-        while start < len(tokens):
-            if left <= limit:
-                part = tokens[start:]
-            else:
-                part = _first_part(tokens, start, limit, left / -(-left // limit))
-            parts.append(part)
-            start += len(part)
-            left -= _size(part)
-        return [part for part in parts if any([token.phones for token in part])]
+        while left > limit:
+            parts.append(_first_part(tokens, start, limit, left / -(-left // limit)))
+            start += len(parts[-1])
+            left -= _size(parts[-1])
+        parts.append(tokens[start:])
+        return [part for part in parts if any(token.phones for token in part)]
 
 
 class BritishFrontend(EnglishFrontend):

@@ -10,6 +10,7 @@ from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.abbreviations import (
     SHORT_IN_SMALL,
+    SHORT_WORDS,
     abbreviation,
     book,
     calendar_list,
@@ -52,6 +53,10 @@ from melforge.common.text.english.word_parts import words
 
 RELEASE = r"(?:-?(alpha|beta|rc|dev|pre|preview|nightly|snapshot|stable|lts|RC|LTS)(?:([.-]?)(\d+))?)"
 _NOT_ORDINARY = SHORT_IN_SMALL | {"lim"}
+_NOT_ORDINARY_NAMES = SHORT_WORDS.union(
+    *(map(str.lower, table) for table in (tables.BOOKS, tables.CURRENCY_CODES, tables.DOLLARS))
+)
+_BEHIND_ORDINARY = frozenset(("", *' ,;?!)"'))
 _SHORT_MONTHS = words("Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec")
 _SHORTENED = _SHORT_MONTHS | words("Mon Tue Tues Wed Thu Thur Thurs Fri")
 _BLANK_DIGIT = re.compile(r"\.?\s?(?=\d)")
@@ -442,10 +447,16 @@ def pass_unchanged(cursor: Cursor, limit: int) -> list[tuple[str, int, int]]:
 
 
 def ordinary_word(cursor: Cursor) -> Reading | None:
-    """A word in small letters before a blank, which no other rule reads. Saves time."""
+    """A word without capitals behind its first letter, before a blank or a mark, which no other rule reads.
+    Saves time.
+    """
     word = cursor.word
-    is_one = cursor.behind_word == " " and len(word) > 2 and word.isascii() and word.islower()
-    if not is_one or word in _NOT_ORDINARY or cursor.previous.lower() == "per":
+    is_one = (
+        len(word) > 2 and cursor.behind_word in _BEHIND_ORDINARY and word.isascii() and word[1:].islower()
+    )
+    if not is_one or cursor.previous.lower() == "per":
+        return None
+    if word.lower() in (_NOT_ORDINARY if word.islower() else _NOT_ORDINARY_NAMES):
         return None
     return Reading(plain(cursor, word, cursor.word_end), cursor.word_end)
 
