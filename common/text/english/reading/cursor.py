@@ -171,7 +171,7 @@ class Rules:
     """
 
     def __init__(self, *rules: Rule) -> None:
-        self._rules = [rule if isinstance(rule, PlacedRule) else PlacedRule(rule) for rule in rules]
+        self.all = [rule if isinstance(rule, PlacedRule) else PlacedRule(rule) for rule in rules]
         self._for = lru_cache(maxsize=1024)(self._find)
 
     def first_reading(self, cursor: Cursor) -> Reading:
@@ -186,14 +186,14 @@ class Rules:
 
     def _find(self, char: str, behind_word: str) -> tuple[list[Rule], list[Rule]]:
         """The rules that may apply at a character, before one; and those of them that `forms` leaves out."""
-        here = [one for one in self._rules if one.is_for(char, behind_word)]
+        here = [one for one in self.all if one.is_for(char, behind_word)]
         others = [one.rule for one in here if one.pattern is None]
         return (others if len(others) == len(here) else [one.rule for one in here]), others
 
     @cached_property
     def forms(self) -> re.Pattern[str]:
         """Matches where one of the rules' patterns does."""
-        patterns = [one.pattern for one in self._rules if one.pattern is not None]
+        patterns = [one.pattern for one in self.all if one.pattern is not None]
         return _compiled("|".join(_GROUP.sub(_without_number, pattern) for pattern in patterns))
 
 

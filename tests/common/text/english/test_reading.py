@@ -7,11 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from melforge.common.text.english import reading
-from melforge.common.text.english.reading import addresses, amounts, formats, fractions, senses, signs, words
-from melforge.common.text.english.reading.cursor import Cursor, LeftOut, Reading, begin
+from melforge.common.text.cmudict import load_cmudict
+from melforge.common.text.english import normalise, reading
+from melforge.common.text.english.reading import (
+    abbreviations,
+    addresses,
+    amounts,
+    formats,
+    fractions,
+    senses,
+    signs,
+    words,
+)
+from melforge.common.text.english.reading.cursor import Cursor, LeftOut, Reading, Rules, begin
 from tests.tables import read_tables
 
+ROOT = Path(__file__).parents[4]
 CASES = read_tables(Path(__file__).parent / "cases.txt")
 
 
@@ -94,3 +105,23 @@ def test_rules_do_not_change_the_cursor(text):
         for rule in (*formats.NUMBERS[:-1], *words.WORDS, addresses.address, *signs.SIGNS):
             rule(cursor)
             assert cursor == before, rule.__name__
+
+
+def test_what_saves_time_changes_nothing(monkeypatch):
+    """Every rule is tried at every place, alone: none is passed over where it would apply."""
+    paths = sorted((ROOT / "tests" / "data" / "reading").glob("*.tsv"))
+    lines = [line for path in paths for line in path.read_text(encoding="utf-8").splitlines()]
+    texts = [line.split("\t")[0].replace("⏎", "\n") for line in lines[::6]]
+    for word in (*abbreviations.SHORT_WORDS, *map(str.lower, load_cmudict().words()[::160])):
+        name = word.capitalize()
+        texts.append(f"{name} {word} to {name}, {word}, {word}; {name}-5 a {name}. A {word}.")
+
+    def one_by_one(rules: Rules, cursor: Cursor) -> Reading:
+        tried = (rule for rule in rules.all if rule.rule is not words.ordinary_word)
+        return next(reading for rule in tried if (reading := rule(cursor)))
+
+    together = [normalise.normalise(text) for text in texts]
+    monkeypatch.setattr(Rules, "first_reading", one_by_one)
+    monkeypatch.setattr(normalise, "pass_unchanged", lambda cursor, limit: [])
+    for text, expected in zip(texts, together, strict=True):
+        assert normalise.normalise(text) == expected, text
