@@ -63,10 +63,10 @@ class ReadingNetwork:
     def _hidden(self, sentence: Sequence[str], index: int) -> np.ndarray:
         weights = self._weights
         rows, shapes, bag = self._rows.window(sentence, index)
-        x = weights["word"][rows] + weights["shape"][shapes]
+        x = weights["word"].take(rows, 0) + weights["shape"].take(shapes, 0)
         near = np.concatenate([x[i : i + 2 * REACH + 1] for i in range(KERNEL)], 1)
         near = np.maximum(near @ weights["near"].T + weights["near.bias"], 0)
-        around = weights["bag"][bag].sum(0) / np.float32((len(bag) + 3) ** 0.5)
+        around = weights["bag"].take(bag, 0).sum(0) / np.float32((len(bag) + 3) ** 0.5)
         beside = x[len(x) // 2 - 1 : len(x) // 2 + 2]
         h = np.concatenate([near.ravel(), around, beside.ravel()])
         h = np.maximum(weights["mix"] @ h + weights["mix.bias"], 0)
@@ -87,14 +87,14 @@ class Vocabulary:
         reach = REACH + KERNEL // 2
         first, last = max(index - reach, 0), min(index + reach + 1, len(sentence))
         left, right = reach - index + first, index + reach + 1 - last
-        rows = [self.row(word) for word in sentence[first:last]]
-        rows[index - first] = self.edge + 1 + _ending(sentence[index].lower().rstrip("-"))
+        before = [self.row(word) for word in sentence[max(index - AROUND, 0) : index]]
+        behind = [self.row(word) for word in sentence[index + 1 : index + AROUND + 1]]
+        own = self.edge + 1 + _ending(sentence[index].lower().rstrip("-"))
         shapes = [self.shape(sentence, i) for i in range(first, last)]
-        around = (*sentence[max(index - AROUND, 0) : index], *sentence[index + 1 : index + AROUND + 1])
         return (
-            [self.edge] * left + rows + [self.edge] * right,
+            [self.edge] * left + before[-reach:] + [own] + behind[:reach] + [self.edge] * right,
             [EDGE] * left + shapes + [EDGE] * right,
-            [self.row(word) for word in around],
+            before + behind,
         )
 
     def row(self, token: str) -> int:
