@@ -140,10 +140,9 @@ def only(at: Iterable[str] = (), behind: Iterable[str] = ()) -> Callable[[Rule],
     return lambda rule: PlacedRule(rule, at, behind)
 
 
-def form(pattern: str, is_usual: bool = False) -> Callable[[Callable[[Cursor, re.Match], str]], PlacedRule]:
+def form(pattern: str) -> Callable[[Callable[[Cursor, re.Match], str]], PlacedRule]:
     """Makes a rule of a function that says what the pattern matches; "" where the rule does not apply.
 
-    `is_usual`: the pattern matches in most places where it is tried, so it is of no use in a search for all.
     The pattern is compiled when the rule is first tried: most texts try few of the rules.
     """
 
@@ -154,8 +153,7 @@ def form(pattern: str, is_usual: bool = False) -> Callable[[Callable[[Cursor, re
             spoken = say_match(cursor, match) if match else ""
             return Reading(spoken, match.end()) if spoken else None
 
-        is_searched = not (is_usual or _NUMBER_OF_GROUP.search(pattern))
-        return PlacedRule(rule, pattern=pattern if is_searched else None)
+        return PlacedRule(rule, pattern=None if _NUMBER_OF_GROUP.search(pattern) else pattern)
 
     return decorate
 
@@ -172,33 +170,33 @@ class Rules:
 
     def __init__(self, *rules: Rule) -> None:
         self.all = [rule if isinstance(rule, PlacedRule) else PlacedRule(rule) for rule in rules]
-        self._for = lru_cache(maxsize=1024)(self._find)
+        self._tried = lru_cache(maxsize=4096)(self._find)
 
     def first_reading(self, cursor: Cursor) -> Reading:
         """What the first rule that applies makes of the text at the cursor."""
-        rules, others = self._for(cursor.char, cursor.behind_word)
-        if rules is not others and not self.forms.match(cursor.text, cursor.at):
-            rules = others
-        for rule in rules:  # a generator would take twice as long
+        match = self._patterns.match(cursor.text, cursor.at)
+        assert match  # each of them may be absent
+        for rule in self._tried(cursor.char, cursor.behind_word, match.groups()):
             if reading := rule(cursor):
                 return reading
         raise AssertionError("the last rule always applies")
 
-    def _find(self, char: str, behind_word: str) -> tuple[list[Rule], list[Rule]]:
-        """The rules that may apply at a character, before one; and those of them that `forms` leaves out."""
-        here = [one for one in self.all if one.is_for(char, behind_word)]
-        others = [one.rule for one in here if one.pattern is None]
-        return (others if len(others) == len(here) else [one.rule for one in here]), others
+    def _find(self, char: str, behind_word: str, found: tuple[str | None, ...]) -> list[Rule]:
+        """The rules to try at a character and before one, where these of the patterns are found."""
+        patterns = iter(found)
+        are_found = [rule.pattern is None or next(patterns) is not None for rule in self.all]
+        pairs = zip(self.all, are_found, strict=True)
+        return [one.rule for one, is_found in pairs if is_found and one.is_for(char, behind_word)]
 
     @cached_property
-    def forms(self) -> re.Pattern[str]:
-        """Matches where one of the rules' patterns does."""
-        patterns = [one.pattern for one in self.all if one.pattern is not None]
-        return _compiled("|".join(_GROUP.sub(_without_number, pattern) for pattern in patterns))
+    def _patterns(self) -> re.Pattern[str]:
+        """All patterns at one place; behind each that is found there is a group."""
+        patterns = (_GROUP.sub(_without_number, rule.pattern) for rule in self.all if rule.pattern)
+        return _compiled("".join(f"(?:(?=(?:{pattern})())|)" for pattern in patterns))
 
 
 def _without_number(group: re.Match[str]) -> str:
-    """Groups that nobody asks for take time."""
+    """A group in a pattern as one that has no number."""
     return "(?:" if group[0] == "(" else group[0]
 
 

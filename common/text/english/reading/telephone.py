@@ -122,7 +122,7 @@ def serial_code(cursor: Cursor, m: re.Match) -> str:
     return joint.join(say.digits(part) + " X" * part.endswith("X") for part in re.split("[-. ]", m[0]))
 
 
-@form(r"\d{3,16}(?![\w/-]|[.,]\d|:\S)", is_usual=True)
+@form(r"\d{3,16}(?![\w/-]|[.,]\d|:\S)")
 def code(cursor: Cursor, m: re.Match) -> str:
     """911, 4155552671, PIN 4821, a card ending in 1234, PO Box 1234."""
     number, before = m[0], cursor.previous.rstrip(".-").lower()
@@ -183,7 +183,7 @@ def _is_tie(letters: str) -> bool:
     return letters in _TIES or (len(letters) > 2 and is_known(letters.lower()))
 
 
-@form(r"(\d{1,6})(?![\w:/-]|[.,]\d)", is_usual=True)
+@form(r"(\d{1,6})(?![\w:/-]|[.,]\d)")
 def extension(cursor: Cursor, m: re.Match) -> str:
     """Ext. 12."""
     return say.digits(m[1]) if cursor.previous.rstrip(".").lower() in ("ext", "extension") else ""
