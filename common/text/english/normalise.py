@@ -40,7 +40,7 @@ _PHONEMES = re.compile(r"\{([^{}]*)\}")
 _APOSTROPHES = re.compile(r"(?<![\d'.])\d{1,3}(?:'\d{3})+(?![\d'\"])")  # of thousands: "1'000'000"
 _LOOK_BACK = 100  # characters: no rule looks further
 # Not every letter begins a word: "ⁿ".
-_LETTERS = Rules(ordinary_word, network_address, address, *WORDS, *SIGNS)
+_LETTERS = Rules(network_address, address, *WORDS, *SIGNS)
 _DIGITS = Rules(network_address, *NUMBERS)
 _SIGNS = Rules(network_address, transcription, *SIGNS)
 
@@ -101,7 +101,7 @@ def _read(text: str, given: Sequence[_Given], is_british: bool) -> tuple[list[Sp
             cursor.move(cursor.at + 1)
             continue
         rules = _LETTERS if char.isalpha() else _DIGITS if char.isdecimal() else _SIGNS
-        reading = rules.first_reading(cursor)
+        reading = ordinary_word(cursor) or rules.first_reading(cursor)
         if reading.end > part.start:
             reading = _reading_up_to(part.start, rules, cursor)
         if is_british:

@@ -52,9 +52,13 @@ from melforge.common.text.english.reading.word_classes import CLOSED, DETERMINER
 from melforge.common.text.english.word_parts import words
 
 RELEASE = r"(?:-?(alpha|beta|rc|dev|pre|preview|nightly|snapshot|stable|lts|RC|LTS)(?:([.-]?)(\d+))?)"
+# What other rules read: words in small letters, names too, and what is cut short by a full stop.
 _NOT_ORDINARY = SHORT_IN_SMALL | {"lim"}
 _NOT_ORDINARY_NAMES = SHORT_WORDS.union(
     *(map(str.lower, table) for table in (tables.BOOKS, tables.CURRENCY_CODES, tables.DOLLARS))
+)
+_NOT_ORDINARY_BEFORE_STOP = _NOT_ORDINARY_NAMES.union(
+    *(map(str.lower, table) for table in (tables.ABBREVIATIONS, tables.SHORTENED, tables.TITLES))
 )
 _BEHIND_ORDINARY = frozenset(("", *' ,;?!)"'))
 _SHORT_MONTHS = words("Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec")
@@ -447,16 +451,17 @@ def pass_unchanged(cursor: Cursor, limit: int) -> list[tuple[str, int, int]]:
 
 
 def ordinary_word(cursor: Cursor) -> Reading | None:
-    """A word without capitals behind its first letter, before a blank or a mark, which no other rule reads.
-    Saves time.
+    """A word without capitals behind its first letter, before a blank, a mark or the last full stop, which no
+    other rule reads. Saves time.
     """
-    word = cursor.word
-    is_one = (
-        len(word) > 2 and cursor.behind_word in _BEHIND_ORDINARY and word.isascii() and word[1:].islower()
-    )
-    if not is_one or cursor.previous.lower() == "per":
+    word, behind = cursor.word, cursor.behind_word
+    if len(word) < 3 or not word.isascii() or not word[1:].islower() or cursor.previous.lower() == "per":
         return None
-    if word.lower() in (_NOT_ORDINARY if word.islower() else _NOT_ORDINARY_NAMES):
+    is_last = behind == "." and cursor.word_end + 1 == len(cursor.text) and not cursor.previous.endswith(".")
+    if not is_last and behind not in _BEHIND_ORDINARY:
+        return None
+    others = _NOT_ORDINARY if word.islower() else _NOT_ORDINARY_NAMES
+    if word.lower() in (_NOT_ORDINARY_BEFORE_STOP if is_last else others):
         return None
     return Reading(plain(cursor, word, cursor.word_end), cursor.word_end)
 
