@@ -163,9 +163,15 @@ def _preferred() -> dict[str, Phones]:
     return {word: tuple(phones.split()) for word, phones in rows}
 
 
+@lru_cache(maxsize=1)
+def _own() -> dict[str, Phones]:
+    """Words in their usual form whose pronunciation is not CMUdict's first one."""
+    usual = {word: row.first for word, row in homographs.load().items()}
+    return _preferred() | usual | {word: forms[0] for word, forms in _function_words().items()}
+
+
 def _known(word: str) -> Phones | None:
-    forms = _function_words().get(word)
-    found = forms[0] if forms else homographs.usual(word) or _preferred().get(word)
+    found = _own().get(word)
     if found is None:
         variants = load_cmudict().pronunciations(word)
         found = variants[0] if variants else None

@@ -152,11 +152,10 @@ def _compound(word: str, known: Lookup) -> Phones | None:
             continue
         if first[-1] in "tspcgw" and second[0] == "h" and shorter < 4:  # more likely one sound: "th", "sh"
             continue
-        if second in _NAME_ENDINGS or not _is_common(first, known):
+        if second in _NAME_ENDINGS or not (a := known(first)) or not (b := known(second)):
             continue
-        if not (_is_inflected(second, known) or (shorter > 3 and _is_common(second, known))):
+        if not _is_common(first, known):
             continue
-        a, b = known(first), known(second)
-        if a and b:
+        if _is_inflected(second, known) or (shorter > 3 and _is_common(second, known)):
             best, evenness = (*a, *(phone.replace("1", "2") for phone in b)), shorter
     return best

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from melforge.common.text.english.homographs.table import choose, readings, usual, verb
+from melforge.common.text.english.homographs.table import choose, load, readings, usual, verb
 
-__all__ = ["choose", "readings", "usual", "verb"]
+__all__ = ["choose", "load", "readings", "usual", "verb"]
