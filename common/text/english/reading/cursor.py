@@ -17,13 +17,13 @@ NUMBER = re.compile(N)
 WORD = re.compile(rf"{LETTER}+(?:'{LETTER}+)*")
 _NEXT = re.compile(rf"\s*(\d+|{LETTER}+|[^\w\s])?")
 _WHOLE_WORD = re.compile(r"(?<![\w-])[A-Za-z]{2,}(?![\w-])")  # no code: "AB-12"
-_CAPITALS = re.compile("[A-Z]{4}")
+_CAPITALS = re.compile("[A-Z]{4}")  # of what is shouted
 _FORMULA = re.compile("[∫∑∏√∂∇∀∃∈⧸⇒⇔∝≡]")
 _AROUND = 60  # characters: a search of all of a long text at each place would take quadratic time
+_LONG = 100  # characters; no rule compares what was read before with anything so long
 # A group in a pattern, or what only looks like one.
 _GROUP = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?!\?)", re.DOTALL)
 _NUMBER_OF_GROUP = re.compile(r"\\[1-9]")
-_LONG = 100  # characters; no rule compares what was read before with anything so long
 
 
 class LeftOut(NamedTuple):
@@ -122,7 +122,7 @@ class PlacedRule:
         self, rule: Rule, at: Iterable[str] = (), behind: Iterable[str] = (), pattern: str | None = None
     ) -> None:
         """`at`: one of these is the character at the cursor. `behind`: one stands behind the word there.
-        `pattern`: this matches there.
+        `pattern`: this matches there, or the rule does not apply.
         """
         update_wrapper(self, rule)
         self.rule, self.pattern = rule, pattern
@@ -153,7 +153,8 @@ def form(pattern: str) -> Callable[[Callable[[Cursor, re.Match], str]], PlacedRu
             spoken = say_match(cursor, match) if match else ""
             return Reading(spoken, match.end()) if spoken else None
 
-        return PlacedRule(rule, pattern=None if _NUMBER_OF_GROUP.search(pattern) else pattern)
+        has_numbers = _NUMBER_OF_GROUP.search(pattern)  # which would be others in the search for all
+        return PlacedRule(rule, pattern=None if has_numbers else pattern)
 
     return decorate
 
