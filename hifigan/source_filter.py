@@ -37,6 +37,7 @@ class SourceFilterGenerator(WeightNormed):
     """The generator of a configuration with `source`. Weight norm as in `HifiganGenerator`."""
 
     turns: Tensor
+    rows: Tensor
 
     def __init__(self, config: HifiganConfig, weight_norm: bool = True) -> None:
         super().__init__()
@@ -51,6 +52,8 @@ class SourceFilterGenerator(WeightNormed):
         self.fourier = WindowedFourier(config.istft_hop_length)
         turns = np.where(self.fourier.mirrored, -math.pi, math.pi).astype(np.float32)[:, None]
         self.register_buffer("turns", torch.from_numpy(turns), persistent=False)
+        rows = bins * np.arange(MAPS)[:, None] + self.fourier.bins.numpy()
+        self.register_buffer("rows", torch.from_numpy(rows), persistent=False)  # of each map
         first = torch.zeros(MAPS, bins)
         first[0], first[2] = FIRST_LOG_MAGNITUDES
         assert self.conv_post.bias is not None
@@ -84,8 +87,9 @@ class SourceFilterGenerator(WeightNormed):
         In float32: phases count to a hundredth of a cycle of the highest harmonic.
         """
         fourier, frames = self.fourier, features.shape[2]
-        maps = self.conv_post(F.leaky_relu(features, LEAKY_SLOPE)).unflatten(1, (MAPS, -1))
-        a, theta, r, phi = maps[:, :, fourier.bins].unbind(1)
+        maps = self.conv_post(F.leaky_relu(features, LEAKY_SLOPE))
+        # Each map's rows in one copy: indices of several axes transpose all maps before and behind it.
+        a, theta, r, phi = (maps.index_select(1, rows) for rows in self.rows)
         mask = None if lengths is None else sample_mask(lengths, features)
         wave = pulses(source[:, :2], fourier.hop, mask)
         inside = None if lengths is None else sample_mask(lengths * fourier.hop, wave[:, None])[:, 0]
@@ -96,15 +100,18 @@ class SourceFilterGenerator(WeightNormed):
         hops = hops.flatten(1).unflatten(1, (frames + OVERLAP - 1, fourier.hop))
         real, imaginary = fourier.spectra(hops, tables).unbind(1)
         theta, phi = self.turns * theta.tanh(), self.turns * phi.sin()
-        gain = a.clamp(max=LARGEST_LOG_MAGNITUDE).exp() * (4 / fourier.size)  # of a cosine's peak, 1
-        size = r.clamp(max=LARGEST_LOG_MAGNITUDE).exp()
+        counts = fourier.counts[:, None]
+        gain = a.clamp(max=LARGEST_LOG_MAGNITUDE).exp() * (4 / fourier.size * counts)  # of a cosine's peak, 1
+        size = r.clamp(max=LARGEST_LOG_MAGNITUDE).exp() * counts
         if mask is not None:
             gain, size = gain * mask, size * mask
         across, along = gain * theta.cos(), gain * theta.sin()
-        tone = torch.stack((real * across - imaginary * along, real * along + imaginary * across), dim=1)
-        free = torch.stack((size * phi.cos(), size * phi.sin()), dim=1)
-        made = torch.cat((tone + free, tone)) if apart else tone + free
-        total = fourier.overlapped(made * fourier.counts[:, None], tables).flatten(1)
+        tone = real * across - imaginary * along, real * along + imaginary * across
+        free = size * phi.cos(), size * phi.sin()
+        made = torch.stack([one + other for one, other in zip(tone, free, strict=True)], dim=1)
+        if apart:
+            made = torch.cat((made, torch.stack(tone, dim=1)))
+        total = fourier.overlapped(made, tables).flatten(1)
         audio = total[:, before : before + frames * fourier.hop] / fourier.weight
         audio, *parts = audio.chunk(2) if apart else (audio,)
         return (keep(audio, inside), *parts)
