@@ -106,6 +106,11 @@ class HifiganConfig:
         return (self.istft_n_fft - self.istft_hop_length) // 2
 
 
+# Frames on each side that the audio of one frame depends on behind the last convolution of a generator with a
+# source: windows that overlap it, and the pulses of these.
+EDGE = OVERLAP + 1
+
+
 def receptive_field(config: HifiganConfig) -> int:
     """Mel frames on each side that the audio of one frame depends on.
 
@@ -119,8 +124,7 @@ def receptive_field(config: HifiganConfig) -> int:
         reach = max(reach, (kernel - 1) // 2 * steps)
     if config.source:
         # The windows that overlap the frame; of each its pulses, or the first convolution and the blocks.
-        around = OVERLAP // 2
-        return around + max(around + 1, 3 + reach)
+        return max(EDGE, OVERLAP // 2 + 3 + reach)
     # [low, high]: the samples of one frame, traced back through every layer to the frames they depend on.
     low, high = 0, config.hop_length - 1
     if config.istft_n_fft:

@@ -26,6 +26,8 @@ def example_inputs(
         source = np.stack((phase, pitch), axis=1).astype(np.float32)
         noise = rng.standard_normal((sizes["batch"], config.noise_channels, sizes["mel"]), np.float32)
         inputs["source"] = np.concatenate((source, noise), axis=1)
+    if stage.name == "inner_generator":
+        inputs["inner"] = np.arange(sizes["mel"] // 3, sizes["mel"] // 3 + max(1, sizes["mel"] // 2))
     return inputs
 
 

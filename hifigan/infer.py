@@ -12,12 +12,12 @@ from melforge.common.synthesis.mel_pitch import MelPitch
 from melforge.common.synthesis.stage_engines import StageEngines
 from melforge.common.synthesis.vocoder import Excerpts, Vocoder
 from melforge.common.weights.voices import ModelSource
-from melforge.hifigan.config import HifiganConfig, receptive_field
+from melforge.hifigan.config import EDGE, HifiganConfig, receptive_field
 
 
 class HifiganVocoder(Vocoder[HifiganConfig]):
     def __init__(self, source: ModelSource, engines: StageEngines):
-        super().__init__(source, engines, receptive_field(source.config))
+        super().__init__(source, engines, receptive_field(source.config), EDGE)
         self.pitch = MelPitch(engines, self.longest_mel)
         # Smaller pieces waste time on overlaps, larger ones overflow the caches.
         self.piece = 960 if source.config.source else 360

@@ -82,15 +82,24 @@ class SourceFilterGenerator(WeightNormed):
     def head(
         self, features: Tensor, source: Tensor, lengths: Tensor | None = None, apart: bool = False
     ) -> tuple[Tensor, ...]:
-        """Features (B, C, T) and source -> audio (B, S), and with `apart` the harmonic part of it (B, S).
+        """Features (B, C, T) and source -> audio (B, S), and with `apart` the harmonic part of it (B, S)."""
+        return self.sound(self.maps(features), source, lengths, apart)
+
+    def maps(self, features: Tensor) -> Tensor:
+        """Features (B, C, T) -> (B, MAPS * K, T)."""
+        return self.conv_post(F.leaky_relu(features, LEAKY_SLOPE))
+
+    def sound(
+        self, maps: Tensor, source: Tensor, lengths: Tensor | None = None, apart: bool = False
+    ) -> tuple[Tensor, ...]:
+        """What `head` gives, of the maps.
 
         In float32: phases count to a hundredth of a cycle of the highest harmonic.
         """
-        fourier, frames = self.fourier, features.shape[2]
-        maps = self.conv_post(F.leaky_relu(features, LEAKY_SLOPE))
+        fourier, frames = self.fourier, maps.shape[2]
         # Each map's rows in one copy: indices of several axes transpose all maps before and behind it.
         a, theta, r, phi = (maps.index_select(1, rows) for rows in self.rows)
-        mask = None if lengths is None else sample_mask(lengths, features)
+        mask = None if lengths is None else sample_mask(lengths, maps)
         wave = pulses(source[:, :2], fourier.hop, mask)
         inside = None if lengths is None else sample_mask(lengths * fourier.hop, wave[:, None])[:, 0]
         wave = keep(wave, inside)
@@ -128,6 +137,19 @@ class SourceFilterGenerator(WeightNormed):
         item's audio then equals that of the item alone.
         """
         return (self.head(self.body(mel, source, lengths), source, lengths)[0],)
+
+    def generate_inner(self, mel: Tensor, source: Tensor, inner: Tensor) -> tuple[Tensor]:
+        """The stage "inner_generator": the audio (B, I * hop) of the frames `inner` (I,), numbers in a row.
+
+        Behind the last convolution others are not computed: EDGE frames at both ends are as if the mel ended.
+        """
+        maps = self.maps(self.body(mel, source))
+        first = cast(int, inner[0].item())
+        rest = maps.shape[2] - len(inner) - first
+        torch._check(first >= 0)
+        torch._check(rest >= 0)
+        _, maps, _ = maps.split_with_sizes((first, len(inner), rest), dim=2)
+        return (self.sound(maps, source.index_select(2, inner))[0],)
 
 
 def make_generator(

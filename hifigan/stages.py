@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from melforge.common.audio.denoiser import vocoder_stages
 from melforge.common.audio.pitch import pitch_stages
 from melforge.common.stages import Dim, Stage, TensorSpec
@@ -53,7 +55,17 @@ def source_stages(config: HifiganConfig, batch: Dim, mel: Dim, samples: Dim) -> 
         outputs=(TensorSpec("audio", "float32", (batch, samples)),),
         float32_layers=("*",),  # as the pitch
     )
-    return (*vocoder_stages(generator, hop), *pitch_stages("hifigan", SOURCE_FILTER, config, batch, mel))
+    inner = Dim("inner", mel.min, mel.typical, mel.max)
+    inner_samples = Dim("samples", hop, mel.typical * hop, mel.max * hop, of="inner", times=hop)
+    inner_generator = replace(
+        generator,
+        name="inner_generator",
+        method="generate_inner",
+        inputs=(mels, source, TensorSpec("inner", "int64", (inner,), "numbers of frames in a row")),
+        outputs=(TensorSpec("audio", "float32", (batch, inner_samples)),),
+    )
+    pitches = pitch_stages("hifigan", SOURCE_FILTER, config, batch, mel)
+    return (*vocoder_stages(generator, hop), inner_generator, *pitches)
 
 
 PLAN = vocoder_plan(
@@ -62,6 +74,7 @@ PLAN = vocoder_plan(
     layers=("conv_pre", "ups.*", "resblocks.*", "conv_post", "pitch.*"),
     ahead="melforge.trt_plugins.ahead",
     first="pitch",
+    on_cpu={"generator": "inner_generator"},
     first_engine="melforge.trt_plugins.pitch.engine:PitchKernels",
     between={
         "join_source": "melforge.trt_plugins.hifigan.engine:kernel_join",

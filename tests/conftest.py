@@ -661,8 +661,8 @@ def write_tiny_voice(folder: Path, weights: Iterable[Path]) -> Path:
 def check_at_small_sizes(patch: pytest.MonkeyPatch) -> None:
     """Of exported graphs: the longest sizes are checked in one test, not in each run."""
     sizes = [
-        {"batch": 1, "text": 3, "mel": 9, "samples": 2304},
-        {"batch": 3, "text": 30, "mel": 70, "samples": 8960},
+        {"batch": 1, "text": 3, "mel": 9, "inner": 9, "samples": 2304},
+        {"batch": 3, "text": 30, "mel": 70, "inner": 70, "samples": 8960},
     ]
     patch.setattr(
         "melforge.common.export.to_onnx.check_sizes",

@@ -129,6 +129,8 @@ class StagePlan:
     bucketed_unmasked: str = ""  # that form where the network is to attend to padding, as published
     kernels: Mapping[str, str] = field(default_factory=dict)  # engines on CUDA kernels, by stage
     on_cuda: str = ""  # the form all of whose stages have kernels, which `--backend cuda` runs
+    # Stages of no form that run in another's place in ONNX Runtime on a CPU, where there are graphs of them.
+    on_cpu: Mapping[str, str] = field(default_factory=dict)
     ahead: str = ""  # the module that compiles kernels before they run (melforge.trt_plugins.ahead)
     kernels_together: bool = False  # whether the kernels of one stage bring those of all others
     # What a driver computes between stages that all run on kernels, by name: functions of a device that give

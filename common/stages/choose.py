@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Protocol
 
 from melforge.common.config.deployment import Deployment
@@ -25,6 +26,8 @@ class StageSource(Protocol):
     def config(self) -> Any: ...
     @property
     def given_state(self) -> Mapping[str, Any] | None: ...
+    @property
+    def graphs(self) -> Mapping[str, Path]: ...
 
 
 def parse_backends(text: str, models: Mapping[str, str]) -> dict[str, str]:
@@ -128,3 +131,10 @@ def choose_stages(
         form = fitting[0]
     names = forms[decoder or form]
     return [stage for stage in stages if stage.name in names]
+
+
+def stages_on_cpu(source: StageSource, stages: Sequence[Stage]) -> list[Stage]:
+    """The stages, with those in their place that ONNX Runtime takes less time for on a CPU (`on_cpu`)."""
+    every = {stage.name: stage for stage in stages_of(source.model, source.config)}
+    others = {name: other for name, other in plan_of(source.model).on_cpu.items() if other in source.graphs}
+    return [every[others.get(stage.name, stage.name)] for stage in stages]

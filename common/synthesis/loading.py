@@ -24,6 +24,7 @@ from melforge.common.stages.choose import (
     kernel_stages,
     kernels_of,
     pads_masked,
+    stages_on_cpu,
 )
 from melforge.common.synthesis.driver import Driver
 from melforge.common.synthesis.stage_engines import StageEngines
@@ -161,6 +162,8 @@ def make_driver(
     stages = choose_stages(source, decoder, bool(buckets), masked, backend, deployment.kernels)
     if only is not None:
         stages = [stage for stage in stages if stage.name in only]
+    if backend == "onnx" and device == "cpu" and not buckets:
+        stages = stages_on_cpu(source, stages)
     engines = StageEngines(stages, source, backend, device, threads, watch, deployment)
     return model.driver_class(source, engines)
 

@@ -51,6 +51,8 @@ class Vocoder(Driver[Config]):
     stand in the others' place then: they take where the audio ends, and mask the padding behind it.
     `context` is the receptive field: the frames on each side that a frame's audio depends on. A voice says in
     its `denoising_strength` how much of the generator's hum is taken out (default 0).
+    An "inner_generator", which stands in the generator's place on a CPU, is told for which frames to compute
+    its last layers: a chunk's own and `edge` of those on each side.
     """
 
     one_graph: WholeMelGraph | None = None  # all stages of whole mels, where engines are captured
@@ -60,9 +62,11 @@ class Vocoder(Driver[Config]):
     # long, in more launches.
     at_once = 0
 
-    def __init__(self, source: ModelSource, engines: StageEngines, context: int):
+    def __init__(self, source: ModelSource, engines: StageEngines, context: int, edge: int = 0):
         super().__init__(source, engines)
-        self.generator = engines["masked_generator" if "masked_generator" in engines else "generator"]
+        names = ("masked_generator", "inner_generator", "generator")
+        self.generator = engines[next(name for name in names if name in engines)]
+        self.edge = edge
         self.hop = self.config.hop_length
         self.context = context
         self.longest_mel = self.generator.stage.dynamic_dims["mel"].max
@@ -296,10 +300,16 @@ class Vocoder(Driver[Config]):
             given[name] = pad_rows([excerpt[name][0] for excerpt in excerpts], rows, steps)
         if self.batch_safe:
             given["lengths"] = self._lengths([window.frames for window in windows], rows)
-        audio, begins = self.generator(**given)["audio"], [window.before for window in windows]
+        begins = [window.before for window in windows]
+        if "inner_generator" in self.engines:
+            (window,) = windows  # such are not made in batches
+            begins = [max(window.before, window.first - self.edge)]
+            end = min(window.after, window.last + self.edge)
+            given["inner"] = np.arange(begins[0], end) - window.before
+        audio = self.generator(**given)["audio"]
         if any(strengths):
             parts = [
-                audio[row, (window.first - window.before) * hop : (window.last - window.before) * hop]
+                audio[row, (window.first - begins[row]) * hop : (window.last - begins[row]) * hop]
                 for row, window in enumerate(windows)
             ]
             frames, begins = [window.last - window.first for window in windows], [w.first for w in windows]

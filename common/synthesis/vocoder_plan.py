@@ -17,6 +17,7 @@ def vocoder_plan(
     first: str = "",
     first_engine: str = CAPTURED,
     between: Mapping[str, str] | None = None,
+    on_cpu: Mapping[str, str] | None = None,
 ) -> StagePlan:
     """The plan of a vocoder whose stages are `vocoder_stages`, and their engines on CUDA kernels.
 
@@ -45,5 +46,6 @@ def vocoder_plan(
         ahead=ahead,
         kernels_together=True,
         between=between or {},
+        on_cpu=on_cpu or {},
         layers=layers,
     )

@@ -17,7 +17,7 @@ from melforge.common.synthesis.chunks import ChunkSizes
 from melforge.common.synthesis.loading import make_driver
 from melforge.common.weights.published import read_checkpoint
 from melforge.common.weights.voices import ModelSource, save_weights
-from melforge.hifigan.config import receptive_field
+from melforge.hifigan.config import EDGE, receptive_field
 from melforge.hifigan.source_filter import SourceFilterGenerator, pulses
 from melforge.hifigan.train import with_noise
 from tests.conftest import tiny_source_filter
@@ -85,6 +85,18 @@ def test_the_context_is_all_that_a_frame_depends_on(network, mel):
     assert far.abs().max() > near.abs().max()
 
 
+@pytest.mark.parametrize(("first", "end"), [(0, 40), (70, 110), (100, 160)])
+def test_inner_frames_sound_as_in_the_whole(network, mel, first, end):
+    source, frames = source_for(network, mel), mel.shape[2]
+    with torch.no_grad():
+        (whole,) = network.generate(mel, source)
+        (inner,) = network.generate_inner(mel, source, torch.arange(first, end))
+    assert inner.shape[1] == (end - first) * 256
+    off = (inner - whole[:, first * 256 : end * 256]).abs()[0].reshape(-1, 256).amax(1)
+    right = slice(EDGE if first else 0, len(off) - EDGE if end < frames else None)
+    assert off[right].max() == 0 and off.max() > 0
+
+
 @pytest.fixture(scope="module")
 def published(network, tmp_path_factory) -> ModelSource:
     folder = tmp_path_factory.mktemp("voice")
@@ -111,6 +123,16 @@ def test_chunks_join_to_the_whole(backend, source, mel, request):
     (whole,) = driver.vocode_each([mel[0].numpy()])
     chunks = list(driver.vocode_chunks(mel.numpy(), ChunkSizes(24, 64)))
     assert len(chunks) > 2 and np.abs(np.concatenate(chunks) - whole).max() < 1e-5 * np.abs(whole).max()
+
+
+@pytest.mark.slow
+def test_on_a_cpu_a_chunk_computes_its_own_frames_last(exported, mel):
+    driver = make_driver(exported, "onnx", "cpu")
+    graphs = {name: graph for name, graph in exported.graphs.items() if name != "inner_generator"}
+    older = make_driver(replace(exported, graphs=graphs), "onnx", "cpu")  # of before there was such a stage
+    assert [one.generator.stage.name for one in (driver, older)] == ["inner_generator", "generator"]
+    chunks, others = ([*one.vocode_chunks(mel.numpy(), ChunkSizes(40, 64))] for one in (driver, older))
+    assert len(chunks) == 4 and all(map(np.array_equal, chunks, others))
 
 
 @pytest.mark.slow

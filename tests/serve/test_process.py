@@ -127,7 +127,7 @@ def test_a_port_in_use_is_a_sentence(no_log):
 
 @pytest.mark.serve
 def test_a_pair_that_cannot_be_loaded_ends_the_start_with_a_sentence(tmp_path, no_log, caplog):
-    unused = shutil.ignore_patterns("tacotron2", "waveglow", "fastspeech", "generator.onnx")
+    unused = shutil.ignore_patterns("tacotron2", "waveglow", "fastspeech", "inner_generator.onnx")
     voice = shutil.copytree(ROOT / "voices" / "hazel", tmp_path / "voice", ignore=unused)
     caplog.set_level("INFO", "melforge")
     with pytest.raises(InputError, match=r"generator.onnx is missing: export the graph again"):
