@@ -18,6 +18,7 @@ from melforge.common.errors import InputError, unknown
 from melforge.common.registry import get_model
 from melforge.common.registry import names as model_names
 from melforge.common.runner import TextToSpeech, known_controls, require_controls
+from melforge.common.serve.large_pages import use_large_pages
 from melforge.common.speech import Controls
 from melforge.common.stages.choose import KINDS, deployment_of, parse_backends
 from melforge.common.synthesis.acoustic import AcousticModel
@@ -333,6 +334,8 @@ class Pairs:
             tts.warm_up_when_idle()
         for _ in tts.stream(FIRST_WORDS):
             pass
+        if self.options.shares_engines:
+            use_large_pages()
         self._ready[pair] = tts
         self._keep_to_limit(pair)
         return tts
