@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 
 import numpy as np
 
@@ -75,12 +75,17 @@ class Chunks:
         controls: Controls | None = None,
     ):
         self.mel, self.strength, self.controls = mel, strength, controls
-        self.excerpts = cache(excerpts)  # which nobody needs where all is made at once
+        self._excerpts = excerpts
         self._sizes, self._size = sizes, sizes.first
         self._window_of, self._compute = window_of, compute
         self.window = window_of(0, self._size) if mel.shape[2] else None
         self._ahead: Callable[[Window], np.ndarray] | None = None
         self._all_ahead = False
+
+    @cached_property
+    def excerpts(self) -> Excerpts:
+        """Which nobody needs where all is made at once."""
+        return self._excerpts()
 
     def __iter__(self) -> Chunks:
         return self

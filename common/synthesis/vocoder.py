@@ -292,7 +292,7 @@ class Vocoder(Driver[Config]):
         windows = [window for _, window in batch]
         strengths = [chunks.strength for chunks, _ in batch]
         mels = [chunks.mel[0, :, window.before : window.after] for chunks, window in batch]
-        excerpts = [chunks.excerpts()(window.before, window.after) for chunks, window in batch]
+        excerpts = [chunks.excerpts(window.before, window.after) for chunks, window in batch]
         longest = max(window.frames for window in windows)
         given = {"mel": pad_rows(mels, rows, longest)}
         for name, first in excerpts[0].items():

@@ -623,18 +623,17 @@ class Simulated:
     def __init__(self, clock, slow=1.0, frames=600):
         self.clock, self.slow, self.frames, self.made = clock, slow, frames, []
         mel = np.zeros((1, 1, frames), np.float32)
-        self.chunks = Chunks(mel, None, 0.0, CHUNKS, self.window_of, self.compute)
+        self.chunks = Chunks(mel, dict, 0.0, CHUNKS, self.window_of, self.compute)
 
     def window_of(self, start, size):
         return Window(start, start + even_share(self.frames - start, size, 4000), 0, 0, 0, 0)
 
-    def compute(self, batch):
-        ((chunks, window),) = batch
-        count = window.end - window.start
+    def compute(self, chunks):
+        count = chunks.window.end - chunks.window.start
         acoustic = 0.0 if self.made else 2e-3 + 27e-6 * min(self.frames, 600)
         self.clock.now += self.slow * (acoustic + 3e-3 + 47e-6 * count)
         self.made.append(count)
-        chunks.put(lambda: np.zeros(count * HOP, np.float32))
+        chunks.put(lambda window: np.zeros(count * HOP, np.float32))
 
     def __iter__(self):
         return self
