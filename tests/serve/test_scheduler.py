@@ -623,7 +623,7 @@ class Simulated:
     def __init__(self, clock, slow=1.0, frames=600):
         self.clock, self.slow, self.frames, self.made = clock, slow, frames, []
         mel = np.zeros((1, 1, frames), np.float32)
-        self.chunks = Chunks(mel, dict, 0.0, CHUNKS, self.window_of, self.compute)
+        self.chunks = Chunks(mel, lambda: lambda first, last: {}, 0.0, CHUNKS, self.window_of, self.compute)
 
     def window_of(self, start, size):
         return Window(start, start + even_share(self.frames - start, size, 4000), 0, 0, 0, 0)
