@@ -279,7 +279,6 @@ class Scheduler:
         with self._changed:
             self._jobs.add(job)
             self._push(job)
-            self._wake()
         return job
 
     def cancel(self, job: SpeechJob) -> None:
@@ -301,7 +300,6 @@ class Scheduler:
                 # It has heard no more than it took.
                 progress.paused += max(0.0, self.clock() - progress.runs_dry + progress.made - progress.taken)
                 self._push(job)
-                self._wake()
 
     def slowest_step(self) -> float:
         """Seconds that the longest-running step has taken so far."""
@@ -360,14 +358,7 @@ class Scheduler:
 
     def _push(self, job: SpeechJob) -> None:
         self._queue.append((job.deadline, next(self._numbers), job))
-
-    def _wake(self) -> None:
-        """Wakes a worker if it may begin a step. Who ends one looks for the next itself."""
-        starting = sum(step.starts for step in self._steps.values())
-        works = len(self._steps) - starting < self.workers
-        starts = starting < self._starters and any(job.for_starters for _, _, job in self._queue)
-        if self._queue and (works or starts):
-            self._changed.notify()
+        self._changed.notify()
 
     def _is_ahead(self, job: SpeechJob) -> bool:
         return job.progress.made - job.progress.taken > job.ahead
@@ -389,7 +380,6 @@ class Scheduler:
                     for one in jobs:
                         one.busy = True
                     self._steps[number] = Step(self.clock(), starts, jobs)
-                    self._wake()
                     return jobs
                 if self._stopping:
                     return []
@@ -516,9 +506,6 @@ class Scheduler:
                 self._made.put((job, samples, is_last))
             else:
                 self._encode(job, samples, is_last)
-                if i + 1 < len(jobs):
-                    with self._changed:
-                        self._wake()
             audio = 0.0 if samples is None else len(samples) / job.rate
             seconds = share + self.clock() - begun
             with self._changed:
@@ -529,8 +516,6 @@ class Scheduler:
     def _encode_made(self) -> None:
         while made := self._made.get():
             self._encode(*made)
-            with self._changed:
-                self._wake()
         self._made.put(None)  # for the next one
 
     def _encode(self, job: SpeechJob, samples: np.ndarray | None, is_last: bool) -> None:
@@ -584,6 +569,7 @@ class Scheduler:
             if job not in self._jobs:
                 return
             self._jobs.remove(job)
+            self._changed.notify_all()
         if close and (error is not None or job.cancelled):
             job.chunks.close()
             job.encoder.discard()

@@ -159,27 +159,6 @@ def test_all_bytes_come_in_order_with_the_encoder_s_rest(workers, encoders):
     assert spoken == [bytes(sum(range(40))) + b"end"] * 4
 
 
-def test_workers_are_woken_for_texts_and_not_for_each_chunk():
-    async def test(scheduler):
-        woken, changed = [], scheduler._changed
-        notify = changed.notify
-        changed.notify = lambda *count: (woken.extend(list(changed._waiters)[:1]), notify(*count))
-        while len(changed._waiters) < 2:
-            await asyncio.sleep(0.001)
-        gate, jobs = threading.Event(), []
-        for _ in range(2):
-            begun = threading.Event()
-            text = itertools.chain(held(gate, begun), chunks([], "a", [5] * 20))
-            jobs.append(scheduler.submit(text, Plain(), RATE))
-            begun.wait(60)
-        jobs.append(scheduler.submit(chunks([], "a", [5]), Plain(), RATE))  # nobody is free
-        gate.set()
-        await asyncio.gather(*map(read, jobs))
-        return len(woken)
-
-    assert run(test, workers=2) == 2
-
-
 def test_encoders_end_after_the_workers_and_what_these_were_at_is_cancelled():
     async def test(scheduler):
         gate, job = hang(scheduler)
