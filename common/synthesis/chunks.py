@@ -61,7 +61,8 @@ class Chunks:
     """The audio of one mel [1, n_mels, T_mel], an iterator of float32 chunks (S,).
 
     `window` is the next chunk's, None behind the last; `window_of` gives it by its first frame and about how
-    many it has. `compute` has that chunk `put` here, or all of them where it is given the mel's `controls`.
+    many it has. `compute` has that chunk `put` here, or all of them where the controls of the `whole` mel
+    are given.
     """
 
     def __init__(
@@ -72,9 +73,9 @@ class Chunks:
         sizes: ChunkSizes,
         window_of: Callable[[int, int], Window],
         compute: Callable[[Chunks], None],
-        controls: Controls | None = None,
+        whole: Controls | None = None,
     ):
-        self.mel, self.strength, self.controls = mel, strength, controls
+        self.mel, self.strength, self.whole = mel, strength, whole
         self._excerpts = excerpts
         self._sizes, self._size = sizes, sizes.first
         self._window_of, self._compute = window_of, compute

@@ -241,11 +241,11 @@ class Vocoder(Driver[Config]):
         With `at_once` all of them may be computed for the first one.
         """
         controls = controls or Controls()
-        strength, frames = self._strength(controls), mel.shape[2]
-        if frames * self.hop < fewest_samples(self.hop):
-            strength = 0.0  # too short for a spectrum
-            at_once = False
-        return self._chunks(mel, sizes, controls, strength, at_once)
+        frames = mel.shape[2]
+        has_spectrum = frames * self.hop >= fewest_samples(self.hop)
+        strength = self._strength(controls) if has_spectrum else 0.0
+        fits = has_spectrum and self.prefers_batches and frames <= min(self.at_once, self.longest_mel)
+        return self._chunks(mel, sizes, controls, strength, at_once and fits)
 
     def make_ahead(self, several: Sequence[Chunks]) -> None:
         """Computes the next chunk of each of several mels, in batches where these take less time.
@@ -261,8 +261,8 @@ class Vocoder(Driver[Config]):
 
     def _run_next(self, chunks: Chunks) -> None:
         """The next chunk of one mel, or all of them where that takes no longer."""
-        if chunks.controls and chunks.window and not chunks.window.start:
-            read = self.vocode_later([chunks.mel[0]], [chunks.controls])
+        if chunks.whole and chunks.window and not chunks.window.start:
+            read = self.vocode_later([chunks.mel[0]], [chunks.whole])
             chunks.put(_parts(lambda: read()[0], self.hop), all_ahead=True)
         elif chunks.window:
             self._run_chunks([(chunks, chunks.window)])
@@ -301,7 +301,7 @@ class Vocoder(Driver[Config]):
         if self.batch_safe:
             given["lengths"] = self._lengths([window.frames for window in windows], rows)
         begins = [window.before for window in windows]
-        if "inner_generator" in self.engines:
+        if self.generator.stage.name == "inner_generator":
             (window,) = windows  # such are not made in batches
             begins = [max(window.before, window.first - self.edge)]
             end = min(window.after, window.last + self.edge)
@@ -336,8 +336,8 @@ class Vocoder(Driver[Config]):
         frames = mel.shape[2]
         window_of = functools.partial(self._window, frames, sizes.even, OVERLAP if strength else 0)
         excerpts = functools.partial(self.excerpts, mel, controls)
-        may = at_once and self.prefers_batches and frames <= min(self.at_once, self.longest_mel)
-        return Chunks(mel, excerpts, strength, sizes, window_of, self._run_next, controls if may else None)
+        whole = controls if at_once else None
+        return Chunks(mel, excerpts, strength, sizes, window_of, self._run_next, whole)
 
     def _window(self, frames: int, even: bool, margin: int, start: int, size: int) -> Window:
         """Of a chunk of about `size` frames. A denoised sample depends on every window that holds it,
