@@ -12,6 +12,8 @@ from melforge.common.errors import InputError
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.cut_short import is_in_run, whole_before_stop
 from melforge.common.text.english.reading.senses import WITH_SENSES, is_told_behind
+from melforge.common.text.english.reading.units import LETTERED
+from melforge.common.text.english.reading.word_classes import CLOSED
 from melforge.common.text.english.word_parts import words
 
 
@@ -46,7 +48,8 @@ _AFTER_TIME = words("eastern central mountain pacific greenwich") | frozenset(
     name.lower() for name in (*tables.WEEKDAYS, *tables.WEEKDAYS.values(), *tables.MONTHS)
 )
 _DAYTIMES = words("morning afternoon evening night noon")
-_SPANS = words("minute hour second year week month mile foot yard")
+_SPANS = words("millisecond minute hour second year week month mile foot yard")
+_ARTICLES = ("the", "a", "an", "our", "their", "your", "my")
 _LONG = words("no art long par p pp")  # before "I." they are mostly words
 
 _OPENING = "\"'“‘„«([{—–-¿¡\u2060"
@@ -82,6 +85,8 @@ _CITED_FOLLOWS = re.compile(
 _TO_TIME = re.compile(r"\s[-–—]\s?\d")  # "8 a.m. - 5 p.m."
 _SHILLINGS = re.compile(r"\d{1,2}[ls]")
 _LOOK_BACK = 24  # characters before a full stop that decide on it: room for every abbreviation
+_ITEM_WIDTH = 36  # columns: so short is a line of a recipe
+_AMOUNT = re.compile(r"\s*(?:\d+(?:[.,/]\d+)?\s?[½¼¾⅓⅔⅛]?|[½¼¾⅓⅔⅛])\s?[a-z]+[^.!?]*$", re.IGNORECASE)
 _WRAP_WIDTH = 60  # lines of prose are not wrapped to fewer columns than this
 
 
@@ -101,7 +106,7 @@ def split_sentences(text: str) -> list[tuple[str, int]]:
             line = text[line_start : mark.start()].rstrip()
             widest = max(widest, len(line))
             ends = _is_paragraph_break(mark.group()) or "\u2028" in mark.group()
-            ends = ends or _is_line_break_meant(text, end, len(line), widest)
+            ends = ends or _is_line_break_meant(text, end, line, widest)
             line_start = end
             if _is_paragraph_break(mark.group()):
                 widest = 0
@@ -159,15 +164,16 @@ def _is_paragraph_break(gap: str) -> bool:
     return gap.count("\n") > 1 or "\f" in gap or "\u2029" in gap
 
 
-def _is_line_break_meant(text: str, next_line: int, length: int, widest: int) -> bool:
+def _is_line_break_meant(text: str, next_line: int, line: str, widest: int) -> bool:
     """Whether a line ends a sentence: before an item of a list, and where wrapped prose would have gone on.
 
     The writer meant the break where the next line's first word had room on this one.
     """
-    if _LIST_ITEM.match(text, next_line):
+    is_amount = len(line) < _ITEM_WIDTH and _AMOUNT.match(line) and line.rpartition(" ")[2] not in CLOSED
+    if is_amount or _LIST_ITEM.match(text, next_line):
         return True
     word = _next_word(text, next_line)[1]
-    return not word[:1].islower() and length + 1 + len(word) <= max(widest, _WRAP_WIDTH)
+    return not word[:1].islower() and len(line) + 1 + len(word) <= max(widest, _WRAP_WIDTH)
 
 
 def _next_word(text: str, at: int) -> re.Match[str]:
@@ -221,13 +227,18 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
     if lowercase:
         return not (capitals or known or (key == "cent" and earlier[-1:] == ["per"]))
     is_word = word.isalpha() and word.islower() and len(word) > 1 and not is_counted
-    if not known:
+    is_label = len(word) == 1 and bool(earlier) and earlier[-1].rstrip(".").lower() in LETTERED
+    if not known or is_label:  # "in Rm B. Zoom link below"
         return True
     is_sure = key in tables.ABBREVIATIONS or is_whole
     if is_word and (key in tables.ALSO_WORDS or not is_sure):
         return True
-    if key in ("sat", "wed", "sun") and next_word[1:].islower() and next_word.lower() not in _DAYTIMES:
-        return True  # "See you Sat. Bring wine."
+    is_day = key in tables.WEEKDAYS or key in tables.MONTH_NUMBERS
+    before = earlier[-1] if earlier and earlier[-1] not in _ARTICLES else ""
+    is_day = is_day and (before.islower() or before.isdigit())
+    is_other = next_word[1:].islower() and next_word.lower() not in _AFTER_TIME | _DAYTIMES
+    if (is_day or key in ("sat", "wed", "sun")) and is_other:
+        return True  # "See you Sat. Bring wine.", "closed Mon. Admission is free."
     is_span = is_counted and tables.UNITS.get(word.rpartition("-")[2]) in _SPANS and earlier[-2:-1] != ["a"]
     if is_span and "-" in word:
         return False  # "10-yr. Treasuries"
@@ -265,7 +276,7 @@ def _is_cut_short_before(
     """Whether what follows tells that a word is cut short: "No. 5", "Vol. II", "Wed. Nov 11"."""
     key, next_word = _abbreviated(word), following[1]
     if key in tables.BEFORE_NAMES or word in tables.TITLES:
-        return True
+        return word not in tables.UNITS or not text[max(at - 2, 0) : at].strip().isdigit()  # "in 200 ms."
     is_sign = (
         word in tables.BOOKS
         or word in tables.STATES_WITH_STOP

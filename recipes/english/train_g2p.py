@@ -249,11 +249,8 @@ def train(all_words: Sequence[Words], out: Path, minutes: float, batch_size: int
                 break
             rate = 2.5e-3 * min((step + 1) / 300, 0.5 * (1.0 + math.cos(math.pi * done)) + 0.003)
             optimiser.param_groups[0]["lr"] = rate
-            with torch.autocast("cpu", torch.bfloat16):
-                logits = network(symbols, target)
-            loss = F.cross_entropy(
-                logits.flatten(0, 1).float(), target.flatten(), label_smoothing=0.03, reduction="sum"
-            )
+            logits = network(symbols, target).flatten(0, 1)
+            loss = F.cross_entropy(logits, target.flatten(), label_smoothing=0.03, reduction="sum")
             optimiser.zero_grad()
             (loss / (9 * batch_size)).backward()
             nn.utils.clip_grad_norm_(network.parameters(), 1.0)

@@ -38,6 +38,7 @@ class LetterReader:
         }
         self._letters = {letter: i for i, letter in enumerate(meta["letters"])}
         self._chunks = [tuple(chunk.split()) for chunk in meta["chunks"].split(",")]
+        self._with_vowel = {i for i, chunk in enumerate(self._chunks) if any(p[-1].isdigit() for p in chunk)}
         self._embed = weights["embed.weight"]
         self._encoder = [_both_ways(weights, layer) for layer in range(2)]
         given = self._encoder[-1][1].shape[1] * 2  # of what a layer gives for a letter
@@ -53,11 +54,12 @@ class LetterReader:
         letters = [self._letters[letter] for letter in word if letter in self._letters]
         if not letters:
             return ()
-        chunks = self._read(letters, is_name)
+        paths = self._read(letters, is_name)
+        chunks = next((path for path in paths if self._with_vowel.intersection(path)), paths[0])
         return with_primary_stress([phone for chunk in chunks for phone in self._chunks[chunk]])
 
-    def _read(self, letters: list[int], is_name: bool) -> list[int]:
-        """The likeliest chunk of each letter."""
+    def _read(self, letters: list[int], is_name: bool) -> list[list[int]]:
+        """The likeliest chunks of all letters, and the next ones."""
         seen = self._encoded(letters, is_name)
         gates, scores = seen @ self._at_letter + self._bias, seen @ self._head_at_letter + self._head_bias
         h = c = np.zeros((1, len(self._own)), np.float32)
@@ -71,11 +73,7 @@ class LetterReader:
             before, last = np.divmod(best, chances.shape[1])
             steps.append((before, last))
             total, h, c = ahead[best], h[before], c[before]
-        path, row = list[int](), int(total.argmax())
-        for before, chunks in reversed(steps):
-            path.append(int(chunks[row]))
-            row = before[row]
-        return path[::-1]
+        return [_path(steps, int(row)) for row in np.argsort(-total)]
 
     def _encoded(self, letters: list[int], is_name: bool) -> np.ndarray:
         """What the layers that see the whole word give for each letter: float32 [letters, width]."""
@@ -91,6 +89,15 @@ class LetterReader:
                 out[:, at] = h[:, 0]
             x = np.concatenate([out[0], out[1][::-1]], 1)
         return x[1:-1]
+
+
+def _path(steps: list[tuple[np.ndarray, np.ndarray]], row: int) -> list[int]:
+    """The chunks that led to a row of the beam."""
+    path = list[int]()
+    for before, chunks in reversed(steps):
+        path.append(int(chunks[row]))
+        row = before[row]
+    return path[::-1]
 
 
 def _both_ways(weights: dict[str, np.ndarray], layer: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

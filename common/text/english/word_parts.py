@@ -41,7 +41,7 @@ def words(text: str) -> frozenset[str]:
 
 def read_rows(name: str) -> list[list[str]]:
     """The columns of every row of a table in data/."""
-    lines = (DATA / name).read_text(encoding="ascii").splitlines()
+    lines = (DATA / name).read_text(encoding="utf-8").splitlines()
     return [line.split("\t") for line in lines if not line.startswith("#")]
 
 

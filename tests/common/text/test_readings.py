@@ -50,6 +50,8 @@ def test_a_word_with_several_readings_has_all_of_them(frontend):
         "homograph, as told by VERB",
         "CMUdict",
     ]
+    read = [one["source"].split(";")[0] for one in readings_of(frontend, "read")]
+    assert read[1].startswith("homograph, as told by PAST ~yesterday <was")  # only by what calls for it
     the = [(one["said"], one["source"].split(";")[0]) for one in readings_of(frontend, "the")]
     assert ("DH IY0", "function word, before a vowel") in the
     live = readings_of(frontend, "live")

@@ -10,8 +10,15 @@ from melforge.common.text.english.homographs.network import load_network
 from melforge.common.text.english.word_parts import Phones, plural, read_rows, words
 
 KINDS = ("VERB", "NOUN")  # what the second reading is
+_SURE = "=+"  # what begins a cue that the network does not weigh
 _PERSONS = words("i you he she we they who people i'm you're he's she's we're they're")
 _THINGS = words("the a an it this that these those my your his her its our their being having")
+_PEOPLE = words("children men women everyone everybody someone somebody nobody")
+_AUXILIARIES = words("did didn't do don't does can could should would will must may might shall")
+_TIMES = words("""night week weekend month year summer winter spring fall autumn semester term christmas
+    monday tuesday wednesday thursday friday saturday sunday time""")
+_FAR = 12  # words
+_ENDS = frozenset(".;:?!")
 _AFTER_IMPERATIVE = words("the a your my it them up each all")
 
 
@@ -33,6 +40,9 @@ def choose(word: str, sentence: Sequence[str], index: int) -> Phones | None:
     entry = find(word)
     if entry is None:
         return None
+    for sure in entry.cues:
+        if sure[0] in _SURE and _holds(sure[1:], sentence, index):
+            return entry.first if sure[0] == "=" else entry.second
     cue, network = cue_for(entry, sentence, index), load_network()
     if entry.word in network:
         return entry.second if network.is_second(entry.word, sentence, index, cue) else entry.first
@@ -45,7 +55,7 @@ def cue_for(entry: Homograph, sentence: Sequence[str], index: int) -> int:
         return 0
     if any(cue[0] == "!" and _holds(cue[1:], sentence, index) for cue in entry.cues):
         return -1
-    return 1 if any(cue[0] != "!" and _holds(cue, sentence, index) for cue in entry.cues) else -1
+    return 1 if any(cue[0] not in f"!{_SURE}" and _holds(cue, sentence, index) for cue in entry.cues) else -1
 
 
 def readings(word: str) -> list[tuple[Phones, str]]:
@@ -53,7 +63,8 @@ def readings(word: str) -> list[tuple[Phones, str]]:
     entry = load().get(word)
     if entry is None:
         return []
-    told = entry.kind or " ".join(entry.cues[:4]) + " ..." * (len(entry.cues) > 4)
+    cues = [cue.removeprefix("+") for cue in entry.cues if cue[0] not in "!="]
+    told = entry.kind or " ".join(cues[:4]) + " ..." * (len(cues) > 4)
     return [(entry.first, "homograph"), (entry.second, f"homograph, as told by {told}")]
 
 
@@ -107,7 +118,7 @@ def _holds(cue: str, sentence: Sequence[str], index: int) -> bool:
         return cue[1:] in (_word_at(sentence, i) for i in range(index - 5, index + 6))
     if cue == "LOWER":
         return sentence[index].islower()
-    return _is_habit(sentence, index) if cue == "USED" else _is_name(sentence, index)
+    return _OTHERS[cue](sentence, index)
 
 
 def _is_habit(sentence: Sequence[str], index: int) -> bool:
@@ -121,8 +132,29 @@ def _is_habit(sentence: Sequence[str], index: int) -> bool:
     return any(_word_at(sentence, at) in _PERSONS for at in range(index - 3, index))
 
 
+def _is_first(sentence: Sequence[str], index: int) -> bool:
+    return index == 0 or not sentence[index - 1][:1].isalpha()
+
+
 def _is_name(sentence: Sequence[str], index: int) -> bool:
     """Capitalised; at the head of a sentence only where no object follows ("Polish the table")."""
-    is_first = index == 0 or not sentence[index - 1][:1].isalpha()
-    is_object = is_first and _word_at(sentence, index + 1) in _AFTER_IMPERATIVE
+    is_object = _is_first(sentence, index) and _word_at(sentence, index + 1) in _AFTER_IMPERATIVE
     return sentence[index][:1].isupper() and not is_object
+
+
+def _is_past(sentence: Sequence[str], index: int) -> bool:
+    """ "I read it last week", "two years ago we read": somebody did it at a time that has passed."""
+    subject, before = _word_at(sentence, index - 1), _word_at(sentence, index - 2)
+    is_several = len(subject) > 4 and subject.endswith("s") and subject.isalpha()
+    if not (subject in _PERSONS | _PEOPLE or is_several) or before in _AUXILIARIES:
+        return False
+    first = index
+    while first > max(index - _FAR, 0) and sentence[first - 1] not in _ENDS:
+        first -= 1
+    clause = [_word_at(sentence, at) for at in range(first, min(index + _FAR, len(sentence)))]
+    behind = next((at for at, word in enumerate(clause) if word in _ENDS), len(clause))
+    times = zip(clause[:behind], [*clause[1:], ""], strict=False)
+    return any(word in ("yesterday", "ago") or (word == "last" and then in _TIMES) for word, then in times)
+
+
+_OTHERS = {"USED": _is_habit, "CAPITAL": _is_name, "PAST": _is_past, "START": _is_first}

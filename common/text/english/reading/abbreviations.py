@@ -29,6 +29,7 @@ _SLASHED = re.compile(
 )
 _SLASHED_LETTERS = re.compile(r"[A-Z](?:/[A-Z]){1,3}(?![\w/.'+#])|[A-Z](?:/[A-Z]){2,3}(?=\.(?:\s|$))")
 _YES = re.compile(r"\b(?:[Yy]es|YES|[Aa]yes?):?\s\d")
+_SEXES = re.compile(r"\b(?:ratio|gender|sex|male|female|connector|plug|adapter|cable)\b")
 _BRACKETED_NUMBER = re.compile(r"\s\(\d")
 _NUMBERED_WITH_I = words("war part act book volume vol chapter scene phase type class world")
 _TITLES = {"Dr": "Doctor", "St": "Saint", "Mt": "Mount", "Prof": "Professor", "Ft": "Fort", "Sgt": "Sergeant"}
@@ -84,7 +85,15 @@ def working_days(cursor: Cursor, m: re.Match) -> str:
     is_timed = cursor.next(behind)[:1].isdecimal() or cursor.previous[:1].isdecimal()
     is_timed = is_timed or (cursor.previous == "," and cursor.earlier[:1].isdecimal())
     is_plain = len(m[1]) == len(m[2]) == 2 or len(m[2]) > 2 if m[1] else m[0] == "M/W/F"  # "Su-Mo"
-    if cursor.touches_word or not (is_timed or is_plain or "/Th" in m[0]):
+    is_apart = cursor.previous in (",", ";") and cursor.text[m.end() : m.end() + 1] in (
+        "",
+        ",",
+        ";",
+        ".",
+        ")",
+    )
+    is_week = (m[1], m[2]) == ("M", "F") and not cursor.is_near(_SEXES)
+    if cursor.touches_word or not (is_timed or is_plain or is_apart or is_week or "/Th" in m[0]):
         return ""
     days = m.groups() if m[1] else m[0].rstrip(".").split("/")
     names = [next(name for name in tables.WEEKDAYS.values() if name.startswith(day)) for day in days]
@@ -146,12 +155,14 @@ def abbreviation(cursor: Cursor) -> Reading | None:
     is_cased = (
         word.islower() or word.isupper() or word[1:].islower() or key in tables.BEFORE_NAMES
     )  # not "PCs."
-    if not is_cased or word == "EST":  # "8 pm EST."
+    is_plural = cursor.text[max(cursor.at - 1, 0)] == "-" and word[:-1].isupper() and word[-1] == "s"
+    if not is_cased or is_plural or word == "EST":  # "CR-Vs.", "8 pm EST."
         return None
     is_name = key in tables.IN_MESSAGES and word.istitle() and cursor.previous[-1:].isalnum()
     is_alone = word.isupper() and not (following[:1].isdecimal() or cursor.is_shouted)
     is_name = is_name or (is_alone and len(word) in (2, 3) and key in _NAMES_IN_CAPITALS)
-    if is_name:  # "ask Urs.", "a computer by DEC."
+    is_name = is_name or (word == "Oz" and not cursor.previous[-1:].isdecimal())
+    if is_name:  # "ask Urs.", "a computer by DEC.", "the Wizard of Oz."
         return None
     if cursor.text[end : end + 1].islower():  # "config.py"
         return None

@@ -62,6 +62,8 @@ _HASH_NUMBER = re.compile(
     r"#\s?(?=\d+[A-Z]?(?!\w)|\s(?:is|was)\b|:|(?![\dA-Fa-f]{6}(?!\w))(?:[A-Z]{1,4}-|[A-Z]{1,2})\d)"
 )
 _COLOR = re.compile(r"#(?=[A-Fa-f]{0,5}\d)([\dA-Fa-f]{6})(?!\w)")
+_UNSURE_COLOR = re.compile(r"#([\dA-F]{3}|[A-Fa-f]{6})(?!\w)")  # it may be a tag, too
+_COLORED = re.compile(r"\b(?:hex|colou?rs?|gr[ae]y|white|black|blue|red|green|border|background|CSS)\b")
 _HASHTAG = re.compile(r"#(\w{1,100})")
 _HANDLE = re.compile(r"@([^\W\d][\w.]{0,62}\w|[^\W\d])")
 _NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|.", re.DOTALL)
@@ -112,12 +114,13 @@ def address(cursor: Cursor) -> Reading | None:
     """An address is read part by part; the "https://" before one is not."""
     if cursor.word and _ENDS.match(cursor.text, cursor.word_end):
         return None
-    can_begin = cursor.is_after_blank and (cursor.char.isalpha() or cursor.char in "/~\\.")
+    is_apart = cursor.is_after_blank or cursor.text.startswith("*http", cursor.at - 1)  # in bold
+    can_begin = is_apart and (cursor.char.isalpha() or cursor.char in "/~\\.")
     if not can_begin or not _HEAD.match(cursor.text, cursor.at):
         return None
     for pattern in (_EMAIL, _URL, _PATH, _FILE, _DOTTED_NAME):
         if match := pattern.match(cursor.text, cursor.at):
-            written = match[0].rstrip(".,;:!?)]}'\"")
+            written = match[0].rstrip(".,;:!?)]}'\"*")
             parts = _PARTS.findall(_SCHEME.sub("", written))
             spoken = [_spoken_part(cursor, part) for part in parts]
             letters = [part for part in parts if part.isalpha()]
@@ -137,7 +140,7 @@ def _spoken_part(cursor: Cursor, part: str) -> str:
         return _MARKS.get(part, tables.SYMBOLS.get(part, ""))
     if not part.isascii():
         return plain(cursor, part, cursor.at)
-    if part.lower() in _SPELLED:
+    if part.lower() in _SPELLED and part != "us":  # "/about-us"
         return part.upper()
     if part.islower():
         return part if len(part) > 3 or (len(part) > 1 and is_known(part)) else letter_name(part.upper())
@@ -161,7 +164,10 @@ def tag(cursor: Cursor) -> Reading | None:
             return Reading("number", match.end())
         if cursor.text[cursor.at : cursor.at + 3] in ("#s", "#s "):
             return Reading("numbers", cursor.at + 2)  # "your lucky #s"
-        if match := _COLOR.match(cursor.text, cursor.at):
+        match = _COLOR.match(cursor.text, cursor.at)
+        if not match and cursor.is_near(_COLORED):
+            match = _UNSURE_COLOR.match(cursor.text, cursor.at)
+        if match:
             sign = "number" if cursor.previous.lower() in CODED else "hash"
             return Reading(f"{sign} {_one_by_one(match[1])}", match.end())
         if match := _HASHTAG.match(cursor.text, cursor.at):

@@ -20,6 +20,10 @@ _SPACED_RANGE = re.compile(rf"\s-\s({N})(?![-\d])")
 _SPACED_THOUSANDS = re.compile(
     r"[1-9]\d{0,2}([ \u00a0\u2009\u202f])\d{3}(?:\1\d{3}){0,5}(?![\w-]|[.,:/]\d|\1\d)"
 )
+_COUNTED_BEHIND = re.compile(
+    r"\s(?:people|inhabitants|residents|km|kilomet(?:er|re)s|euros|seats|votes|copies|men|women|children|students"
+    r"|tons|tonnes|miles|jobs|cases|visitors|spectators)\b"
+)  # "81 044 people"
 _MONTH_FOLLOWS = re.compile(rf"\s(?:{'|'.join(tables.MONTHS)})\s\d{{3,4}}(?!\d)")
 _GOES_ON = re.compile(r"[/:]\d|\s?=")
 _MILLIONS = re.compile(
@@ -43,7 +47,7 @@ _SET_BEFORE = re.compile(
     r"(?:\b[0-7][-–][0-7](?:\s?\(\d{1,2}(?:-\d{1,2})?\))?,?|\b[Ss]ets?(?:\s\w+)?:?)\s$|\b7-6\s\($"
 )
 _RECORD = re.compile(
-    r"\s(?:(?:this|last)\sseason|at\shome|on\sthe\sroad|so\sfar|overall|since|against|vs|all-time|on|when)\b"
+    r"\s(?:(?:this|last)\sseason|at\s(?:home|the\s(?:All-Star\s)?break)|through\s\w+\sgames|on\sthe\sroad|so\sfar|overall|since|against|vs|all-time|on|when|and\s(?:now|already|still|lead|trail|sit|in))\b"
 )
 _STANDINGS = re.compile(  # "the Rams (9-4)", "Mets (48-41) at Cubs (44-46)"
     r"\b(?:[WLS]|WP|LP|SV): [A-Z][\w.]* \("
@@ -51,6 +55,12 @@ _STANDINGS = re.compile(  # "the Rams (9-4)", "Mets (48-41) at Cubs (44-46)"
     r"|[A-Z][\w.&']*(?<!day) \(\d{1,3}-\d{1,3}\),? "
     r"(?!(?:and|or|on|in|at|for|by|to|with|after|as|but|from|of)\b)[a-z]"
 )
+# Behind numbers that no "to" joins: "52-14 (.788)", "(11-4, 2.87 ERA)", "58-44, 2½ GB", "12-2 NM cable".
+_SAID_APART = re.compile(
+    r",?\s\(?\.\d{3}(?!\d)|,\s\d{1,2}\.\d\d\sERA\b|,\s[\d½]{1,3}\s?GB\b|\s(?:NM|UF|Romex|THHN|AWG)\b|(?<=\d-\d)\s(?:pitch|count|fastball|curveball|slider)\b"
+)
+_SHOT = re.compile(r"\s(?:shooting|from\s(?:the\sfield|three|deep|3))\b")
+_CHANGED = words("improve improves improved fall falls fell drop drops dropped move moves moved slip slipped")
 _STOOD = words("are is was were went go are they're we're i'm he's she's")
 _AS_MUCH = words("further good full whole mere solid total few")  # "a good 10 km north"
 _AS_FAR = words("away ahead later late early earlier ago apart north south east west")
@@ -61,10 +71,11 @@ _HYPHENED = words("table figure fig exhibit ht height")  # "Table 2-1", not "Tab
 _MILLION = re.compile(r"m(?!\w)")
 _TO_NOON = re.compile(r"\s?[-–]\s?(noon|midnight)\b")
 _TIMES = re.compile(r"x(?!\w)")
+_PLURAL = re.compile(r"s(?!\w)")
 _SCORED = re.compile(
     r"\b(?:w[io]ns?|lost|loses?|beat|score[sd]?|led|leads?|by|victory|defeat|draw|tied|game)\b"
 )
-_BY = re.compile(rf"(?:\s?x\s?|×)({N})")
+_BY = re.compile(rf"(?:\s?x\s?|×)({N})(?!\s?[½¼¾⅓⅔⅛⅜⅝⅞]|-\d/\d)")
 _MAGNITUDE = re.compile(
     r"\s?-?((?i:hundred|thousand|million|billion|trillion|quadrillion|mln|mio|bln|mrd|trn)|bn|mn|tn)(?!\w)(?:\.(?=\s[a-z]))?|([kKMBT])(?!\w)"
 )
@@ -81,16 +92,20 @@ _BEFORE_YEAR = words("""in since by until till year years during circa summer wi
 # ... and before these it is a count, unless a word above stands before it.
 _COUNTED = words("people men women children feet percent degrees police sheep fish pounds dollars more per")
 _OR_MORE = re.compile(r"\sor\s(?:more|less|fewer|so)\b")
+_RACES = words("stage run race ride walk ultra ultramarathon trail finisher resistor ohm ohms resolution")
+_PART_OF_YEAR = re.compile("[hq][1-4]")
 _NO_YEAR = words("# no nos number")
 _NO_MODEL = words("AD BC CE BCE ISO US UK EU UN AND OR THE OF TO IN FY")
 _VERSIONED = words("""version python release ubuntu django kernel golang php node macos ios android gcc clang
     glibc cuda postgres mysql redis nginx kubernetes openssl cmake numpy pytorch tensorflow rails""")
+_OF_PYTHON = re.compile(r"\bPython\s3\.\d")
 _COMPARED = words("≥ ≤ >= <= > < == = ~")
 _LETTERS_FOLLOW = re.compile(r"-(?:[A-Z]{1,5}|0\d{2,5})(?![\w'])")  # "4471-BLK", "2024-0117"
-_NUMBERED = words("# no number ord ordinance case docket room rm suite ste office")  # "Rm. 2-117"
+_NUMBERED = words("# no number po ord ordinance case docket room rm suite ste office")  # "Rm. 2-117"
 NORMS = words("iso iec en din bs ieee ansi astm ul nfpa fips")  # "FIPS 140-2"
 _OF_HTTP = re.compile(r"\s(?:Not Found|Forbidden|Unauthorized|Bad (?:Request|Gateway)|error\b)")
 _HTTP = words("401 402 403 404 405 408 409 502 503 504")
+_BEFORE_STATUS = words("a an : or and vs versus with")
 _OF_SERVERS = re.compile(r"\b(?:requests?|servers?|API|HTTP|endpoint|URL|returns?|retry|push|fetch)\b")
 _ON_ROADS = words("on off take takes took taking via")
 _TRACKS = words(
@@ -100,7 +115,7 @@ _TRACKS = words(
 _BEFORE_PAIRS = words("""room flight suite apartment apt highway route channel area unit bus interstate boeing
     airbus building gate xbox hwy http error status line form rte ste rm office fahrenheit porsche port
     chem chemistry econ economics math maths bio biology psych psychology hist history phys physics calculus
-    english sociology soc phil philosophy""")
+    english sociology soc phil philosophy h.r""")
 
 
 def amount(cursor: Cursor) -> Reading:
@@ -116,6 +131,10 @@ def amount(cursor: Cursor) -> Reading:
             [(number, "", money.end()) for number in numbers[:-1]] + [(numbers[-1], after, money.end())],
             currency,
         )
+    if (
+        joint in ("by", "times") and text.startswith("s", end) and not text[end + 1 : end + 2].isalnum()
+    ):  # "10x42s"
+        return Reading(f"{say.decimal(numbers[0])} by {say.plural(say.decimal(numbers[1]))}", end + 1)
     unit, end = unit_after(cursor, end, is_one and not after)
     is_size = cursor.previous == "the" and cursor.next(end) in _EXTENTS  # "the 10 foot tall wall"
     is_pack = cursor.previous == "(" and cursor.earlier.isdecimal() and text.startswith(")", end)
@@ -140,6 +159,7 @@ def amount(cursor: Cursor) -> Reading:
     named = (cursor.earlier if cursor.previous == ":" else cursor.previous).lower().rstrip(".")
     is_set = is_bare and (_is_set(cursor, numbers, end) or named in _HYPHENED)
     is_set = is_set or (is_bare and cursor.previous == "(" and cursor.is_near(_STANDINGS))
+    is_set = is_set or (is_bare and _SAID_APART.match(text, end) is not None)
     if (
         numbers == ["10", "4"]
         and is_bare
@@ -162,11 +182,16 @@ def amount(cursor: Cursor) -> Reading:
         joint = ""
     elif (
         is_bare
-        and cursor.previous.lower() in _STOOD
+        and (cursor.previous.lower() in _STOOD or (cursor.previous == "to" and cursor.earlier in _CHANGED))
         and cursor.earlier != "hours"
-        and _RECORD.match(text, end)
+        and (
+            _RECORD.match(text, end)
+            or (cursor.earlier in _CHANGED and text[end : end + 1] in ("", ".", ",", ";"))
+        )
     ):  # "are 4-7 at home"
         joint = "and"
+    elif is_bare and _SHOT.match(text, end):  # "12-21 shooting"
+        joint = "of"
     if not joint and (last := _TO_NOON.match(text, end)):  # "7-noon"
         unit, end = f" to {last[1]}", last.end()
     said = f" {joint} ".join(spoken).replace("  ", " ")
@@ -196,6 +221,7 @@ def _numbers(cursor: Cursor) -> tuple[list[str], str, int]:
     numbers, joint, end = [first[0]], "", first.end()
     if spaced := _SPACED_THOUSANDS.match(text, cursor.at):
         is_sure = spaced.end() - cursor.at > 7 or spaced[0].endswith("000") or " " not in spaced[0]
+        is_sure = is_sure or _COUNTED_BEHIND.match(text, spaced.end()) is not None
         numbers, end = ([re.sub(r"\s", "", spaced[0])], spaced.end()) if is_sure else (numbers, end)
     ranged = _RANGE.match(text, end)
     if not ranged and "=" not in text[end : end + 40]:
@@ -210,7 +236,9 @@ def _numbers(cursor: Cursor) -> tuple[list[str], str, int]:
     if ranged and not is_code and not goes_on:
         return [numbers[0], ranged[1]], "to", ranged.end()
     while len(numbers) < 5 and (by := _BY.match(text, end)):
-        is_product = cursor.is_equation or (by[0][0] == "×" and not _is_size(cursor, numbers[0], by))
+        is_product = cursor.is_equation or (
+            joint != "by" and by[0][0] == "×" and not _is_size(cursor, numbers[0], by)
+        )
         numbers.append(by[1])
         joint, end = "times" if is_product else "by", by.end()
     return numbers, joint, end
@@ -226,6 +254,8 @@ def _is_difference(cursor: Cursor, first: str, second: str, end: int) -> bool:
 
 def _is_size(cursor: Cursor, first: str, by: re.Match) -> bool:
     """Whether "10×15" is a size, not a product."""
+    if _BY.match(cursor.text, by.end()):  # "30 × 20 × 15 cm"
+        return True
     is_large = len(first) > 2 or len(by[1]) > 2 or cursor.previous in ("a", "an", "the")
     return is_large or bool(unit_after(cursor, by.end(), is_one=False)[0])
 
@@ -272,7 +302,7 @@ def _magnitude(cursor: Cursor, numbers: list[str], end: int) -> tuple[str, int]:
         return "", end
     if match[2]:  # "10K run", "221B Baker Street", "Apt 4B", "3M"
         following = cursor.next(match.end())
-        is_name = len(numbers[-1]) > 2 and following[:1].isupper()
+        is_name = len(numbers[-1]) > 2 and following[:1].isupper() and not cursor.is_shouted
         is_name = is_name or cursor.text[max(cursor.at - 1, 0) : cursor.at] == "-"  # "F-35B"
         is_name = (
             is_name or cursor.previous.rstrip(".").lower() in LETTERED or not (cursor.previous or following)
@@ -290,6 +320,9 @@ def _magnitude(cursor: Cursor, numbers: list[str], end: int) -> tuple[str, int]:
         )
         is_letter = match[2] in "kK" and "." not in numbers[-1]  # not in "62k mi", "50k SEK"
         is_letter = is_letter and not _MONEY_AFTER.match(cursor.text, match.end())
+        is_many = len(numbers[-1]) == 3 and (following.islower() or cursor.is_shouted)  # "140k miles"
+        is_many = is_many and following not in _RACES
+        is_letter = is_letter and not is_many
         if is_name or (is_letter and not unit_after(cursor, match.end(), is_one=False)[0]):
             return "", end
     word = match[1].lower() if match[1] else match[2]
@@ -302,7 +335,8 @@ def _plain_number(cursor: Cursor, number: str, end: int, is_counted: bool) -> st
     room = previous.rstrip(".")
     if "." in number:
         name = cursor.earlier.lower() if previous in _COMPARED else previous
-        if name in _VERSIONED and number[0] != ".":
+        is_version = name in _VERSIONED or (number[:2] == "3." and cursor.is_near(_OF_PYTHON))
+        if is_version and number[0] != ".":
             return " point ".join(map(say.integer, number.split(".")))
         return say.decimal(number)
     if len(number) == 4 and not is_counted and _is_year(cursor, int(number), previous, end):
@@ -312,7 +346,8 @@ def _plain_number(cursor: Cursor, number: str, end: int, is_counted: bool) -> st
     is_room = room in _BEFORE_PAIRS or (previous == "code" and cursor.earlier.lower() in ("error", "status"))
     is_room = is_room or (previous == "the" and cursor.earlier.lower() in _ON_ROADS)  # "on the 101"
     is_room = is_room or _OF_HTTP.match(cursor.text, end) is not None
-    is_room = is_room or (number in _HTTP and previous in ("a", "an", ":") and cursor.is_near(_OF_SERVERS))
+    is_status = cursor.next(end) == "page" or (room in _BEFORE_STATUS and cursor.is_near(_OF_SERVERS))
+    is_room = is_room or (number in _HTTP and is_status)
     is_room = is_room or (len(number) == 3 and cursor.earlier.lower() == "flight")
     if len(number) in (3, 4) and is_room and number[-2:] != "00" and number[0] != "0":
         return f"{say.cardinal(int(number[:-2]))} {say.two_digits(int(number[-2:]))}"
@@ -341,6 +376,7 @@ def _is_year(cursor: Cursor, value: int, previous: str, end: int) -> bool:
         return value > 999
     before = previous.rstrip(".")
     is_dated = before in _BEFORE_YEAR or before in tables.MONTH_NUMBERS
+    is_dated = is_dated or _PART_OF_YEAR.fullmatch(before) is not None
     if not 1100 <= value <= 2099:
         return is_dated and 1000 < value < 2200
     is_named = following[:1].isupper() or (previous == "the" and value > 1899)  # "the 2020 elections"

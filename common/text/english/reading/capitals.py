@@ -12,13 +12,19 @@ from melforge.common.text.english.word_parts import bare, words
 
 NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _VOWELS = frozenset("aeiouy0123456789")
+_UNSPEAKABLE = re.compile("(?!S|[CPT]H)[B-DF-HJ-NP-TV-XZ]{3}")  # "HDMI"
+_OF_CITIES = words("san los las des el")  # of a dateline: "SAN JOSE, Calif."
+_CITY_FOLLOWS = re.compile(r"\s[A-Z]{4}")
+_BEFORE_US = ("", "THE", ".", ":", "!", "?")  # of a headline, in which the pronoun does not begin a sentence
+_HASH = re.compile(r"(?=\D*\d+[a-f]+\d)[\da-f]{7,40}")  # of a commit
+_INITIAL = re.compile(r"[A-Z]\.?")
 _SURNAME = re.compile(r"(?:Mac|Mc|O|De|La|Di|Van|Fitz|Le)[A-Z][a-z]+")
 
 # What is numbered in Roman numerals, and who.
 NUMBERED = words("""chapter chap ch part volume vol book act scene section article appendix phase type class
     grade level figure table title war episode stage season round game mark element bowl verse canto unit
-    lesson division tier corps wars quarter amendment psalm annex category apollo rocky version protocol page
-    p pp saturn gemini artemis ares sc vatican gta fantasy""")
+    lesson count division tier corps wars quarter amendment psalm annex category apollo rocky version protocol
+    page p pp gallery saturn gemini artemis ares sc vatican gta fantasy""")
 _IN_HUNDREDS = words("chapter chap ch psalm canto verse sonnet")
 _REIGN = re.compile(
     r"\b(?:reign|rule[drs]?\b|king|queen|emperor|empress|pope|pharaoh|throne|crown|dynasty|died|death|monarch"
@@ -114,21 +120,26 @@ def _capitals(cursor: Cursor, word: str) -> str:
     if word in tables.ACRONYM_WORDS:
         return word.capitalize()
     lower = word.lower()
-    if lower in tables.SMALL_ACRONYMS or (word in tables.SPELLED and not cursor.is_shouted):
+    is_spelled = word in ("UN", "AI") or (word == "US" and cursor.previous in _BEFORE_US)
+    if lower in tables.SMALL_ACRONYMS or is_spelled or (word in tables.SPELLED and not cursor.is_shouted):
         return word
     if word == "BID" and (cursor.previous in _DOSED or cursor.previous[:1].isdecimal()):  # twice a day
         return word
     is_term = cursor.next(cursor.word_end) == "="  # "OR = 2.3"
+    is_term = is_term or (word == "AS" and cursor.next(cursor.word_end).isdecimal())  # "AS 64512"
     is_term = is_term or (word == "OR" and _DECIMAL_FOLLOWS.match(cursor.text, cursor.word_end) is not None)
     is_term = is_term or _OF_FORMULA.match(cursor.text, max(cursor.at - 2, 0)) is not None
     if lower in tables.SHORT_WORDS and not is_term:
         return lower
+    if lower in _OF_CITIES and _CITY_FOLLOWS.match(cursor.text, cursor.word_end):
+        return word.capitalize()
     if len(word) <= 3 and not cursor.is_shouted:
         return word
     if is_known(lower):  # the dictionary spells some of them
         return word if bare(of_word(lower)) == bare(spell(word)) else lower
     vowels = sum(letter in "AEIOUY" for letter in word) / len(word)
-    if len(word) > (3 if cursor.is_shouted else 4) and 0.25 <= vowels <= 0.6:
+    is_long = len(word) > (3 if cursor.is_shouted else 4)
+    if is_long and 0.25 <= vowels <= 0.6 and not _UNSPEAKABLE.match(word):
         return word.capitalize()
     return word
 
@@ -172,6 +183,8 @@ def letters_and_digits(cursor: Cursor, word: str) -> str:
         return tables.ACRONYMS[word]
     if spelled := formula(word):
         return spelled
+    if _HASH.fullmatch(word):
+        return one_by_one(word)
     spoken: list[str] = []
     for part in NAME_PARTS.findall(word):
         if part == "s" and len(spoken) > 1:  # MP3s
@@ -238,13 +251,15 @@ def _said_roman(cursor: Cursor, base: str, number: int, end: int) -> str:
         return f"the {say.ordinal(number)}"
     if following.lower() in _COUNTED_BY_ORDINALS and set(base) <= set("IVXL"):
         return say.ordinal(number)
-    if base in ("II", "III", "IV") and is_name and (_is_given_name(cursor.earlier) or _is_given_name(before)):
+    is_person = _is_given_name(cursor.earlier) or _is_given_name(before) or _INITIAL.fullmatch(cursor.earlier)
+    if base in ("II", "III", "IV") and is_name and is_person:
         return f"the {say.ordinal(number)}"  # "John Smith III", "Sam II"
     if len(base) > 1 and set(base) <= set("IVX"):
         if key in ("and", "&") and cursor.earlier.isupper() and say.roman(cursor.earlier):
             return say.cardinal(number)  # "Rocky V and VI"
         is_kiss = set(base) == {"X"} and before.isupper()  # "LOVE JEN XXX"
-        is_sure = base not in _AMBIGUOUS or (is_name and len(before) > 1 and not is_kiss)
+        is_item = cursor.at == 0 and cursor.text[end : end + 2] in (".", ". ")  # "IV. Results"
+        is_sure = is_item or base not in _AMBIGUOUS or (is_name and len(before) > 1 and not is_kiss)
         return say.cardinal(number) if is_sure else ""
     is_year = (
         (len(base) > 4 or base.startswith(("MM", "MCM")))

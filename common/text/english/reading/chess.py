@@ -1,4 +1,4 @@
-"""Moves of chess: Nf3, Qxf7#, exd5, O-O."""
+"""Moves of chess: Nf3, Qxf7#, exd5, O-O; playing cards: A♠."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ MOVE = re.compile(rf"(?<=\d\.){_MOVE}(?!\w)")
 _GAME = re.compile(
     rf"\b\d{{1,3}}\.{{1,3}}\s?{_MOVE}|\b[KQRBNa-h]x[a-h][1-8]|\b[KQ][a-h]?[1-8]?[a-h][1-8][+#]"
     r"|\b(?i:mate in|(?:white|black)(?: to move|:))"
+    r"|\b(?i:(?:white|black)\s(?:replie[ds]|play(?:s|ed)|answer(?:s|ed)|move[ds]))\b"
     r"|\b(?i:chess|checkmate|castl|bishop|knight|rook|gambit)"
 )
 _SIDES = {"O-O": "castles king side", "O-O-O": "castles queen side"}
@@ -37,3 +38,13 @@ def chess_move(cursor: Cursor, m: re.Match) -> str:
         said = " ".join(filter(None, parts))
     promoted = f" {_PIECES[m[10]]}" if m[10] else ""
     return said + promoted + {"+": " check", "#": " mate"}.get(m[11], "")
+
+
+_RANKS = {"A": "ace", "K": "king", "Q": "queen", "J": "jack", "T": "ten"}
+_SUITS = {"♠": "spades", "♥": "hearts", "♦": "diamonds", "♣": "clubs"}
+
+
+@form(r"([AKQJT]|10|[2-9])([♠♥♦♣])\ufe0f?")
+def playing_card(cursor: Cursor, m: re.Match) -> str:
+    """A♠, 10♥."""
+    return "" if cursor.touches_word else f"{_RANKS.get(m[1]) or say.integer(m[1])} of {_SUITS[m[2]]}"

@@ -18,6 +18,14 @@ _DAY = rf"(\d{{1,2}}){_ENDING}"
 _DAYS = rf"{_DAY}(?:\s?[-–]\s?|—){_DAY}(?![\w/:]|[.,-]\d)"
 _DAYS_BEHIND_MONTH = re.compile(_DAYS)
 _DAYS_BEFORE_MONTH = re.compile(rf"{_DAYS}\s(?i:({_MONTH})\b)")
+_LOOK_BACK = 30  # characters
+_DAYS_OF_MONTH = re.compile(
+    rf"\b(?:{_MONTH})\.?\s\d{{1,2}}(?:,\s\d{{1,2}}){{0,3}}(?:,?\s(?:&|and)|,)\s\Z", re.IGNORECASE
+)
+_MORE_DAYS = re.compile(
+    r"([1-9]|[12]\d|3[01])(?=(?P<more>(?:,\s\d{1,2}){0,3},?\s(?:&|and)\s\d{1,2})?"
+    r"(?:[,.;:)]?\s(?:from|at|in|to|for|with|by|only|\d{1,2}[:ap]|[-–(])|,\s\d{4}|[.;:)]?\s?\Z|[.;)]\s))"
+)
 _DAY_AND_MONTH = re.compile(r"(?!0\d\d)(\d{1,2})(?![\d:/])\s?(?:st|nd|rd|th)?[\s-]([A-Za-z]{3,9})\b")
 _DATE_FOLLOWS = re.compile(
     rf",?\s\(?(?:the\s)?(?:\d{{1,2}}(?:st\b|nd\b|rd\b|th\b|/|:\d|\s?[-–]\s?\d|\s?[ap]\.?m|\s?[,.)\]]|:\s|\s?$|\s[-–]\s[A-Z]|\s(?:{_MONTH})\b)|(?:{_MONTH})\b)",
@@ -37,7 +45,9 @@ _ON = words("til thru through since on next last every each until till by closed
 _DAYTIMES = words(
     "night morning afternoon evening nights mornings afternoons evenings noon brunch nite closed open"
 )
-_AT_HOURS = re.compile(r"\s(?:by app|\d{1,2}\s(?:&|and)\s\d{1,2}\b)")  # "Sun 9 & 11"
+_AT_HOURS = re.compile(
+    r"\s(?:by app|\d{1,2}\s(?:&|and)\s\d{1,2}\b|\d{1,2}(?:[ap]m?)?\s?[-–]\s?(?:noon|midnight)\b)"
+)  # "Sun 9 & 11"
 _OTHER_DAY = re.compile(r"(?:,\s|\s&\s|\sand\s|\sor\s)([A-Z][a-z]{1,4})\b")
 _SHORT_YEAR = re.compile(r"\s'\d\d(?!\w)")
 _MONTHS_ONLY = words("feb aug sept oct nov dec apr")
@@ -47,10 +57,15 @@ _OF_SECONDS = words("""long delay delays later left timeout timeouts window clip
     elapsed interval countdown wait pause ad limit cooldown ago apart each duration between interval
     intervals rest""")
 _TO_SECONDS = re.compile(r"\sto\s\d+(?:m?s|m|min)\b")
+_OF_BIRTH = re.compile(r"\b(?:[Bb]orn(?:\son)?|DOB|[Dd]ate of birth):?\s$")
 _CHANGED = re.compile(r"\s?(?:->|→)")  # "30s -> 60s"
-_FOR_SECONDS = words("in for after within every wait waits waited timeout under over takes took lasts lasted")
+_APERTURE = re.compile(r"\s(?:at|@)\sf/\d")  # "20s at f/1.8"
+_FOR_SECONDS = words(
+    "rest hold plank in for after within every wait waits waited timeout under over takes took lasts lasted"
+)
 _BEFORE_SECONDS = _FOR_SECONDS | words("""is was to than about only by at of least most = : < > ~ ( , [ -> →
     until hold last first next another exactly around roughly up nearly almost""")
+_DAY_FIRST = re.compile(r"(?<![\w/.])(?:1[3-9]|2\d|3[01])([/.])(?:0?\d|1[0-2])\1(?:20)?\d\d(?![\w/])")
 # Before a day in digits, in small letters: "on 3/14", "Tues. 3/14", "due: 3/14", "12/23 through 1/2".
 BEFORE_DAYS = (
     r"\b(?:on|by|until|since|before|after|thru|til|till|eta|ends?|ending|begins|begun|starts|closes|closed|opens|valid"
@@ -78,11 +93,18 @@ def date(cursor: Cursor, m: re.Match) -> str:
     """3/4/2021, 4.3.2021; the month first where both are possible, or in Britain the day."""
     if len(m[4]) == 2 and m[2] == "." and len(m[0]) < 8:  # a version
         return ""
-    is_mixture = m[1] == m[3] == m[4] and m[2] == "-" and cursor.next(m.end())[:1].islower()
+    is_mixture = (
+        m[1] == m[3] == m[4]
+        and m[2] == "-"
+        and (cursor.next(m.end())[:1].islower() or cursor.next(m.end()) == "@")
+    )
     if is_mixture and cursor.previous.lower() not in ("on", "dated", "since", ":"):  # "10-10-10 fertilizer"
         return ""
     month, day = in_order(cursor, int(m[1]), int(m[3]))
-    return _date(full_year(m[4]), month, day) or _date(full_year(m[4]), day, month)
+    year = full_year(m[4])
+    if year > 2030 and _OF_BIRTH.search(cursor.text, max(cursor.at - 20, 0), cursor.at):  # "Born 2-11-39"
+        year -= 100
+    return _date(year, month, day) or _date(year, day, month)
 
 
 @form(rf"{_DAY}([-/.]|\s?)(?i:({_MONTH}))\.?(?:\3|[-/ ])(\d{{4}}|'?\d\d)(?![\w/]|:(?!\d\d:\d\d)|[.,-]\d)")
@@ -124,6 +146,10 @@ def day_of_month(cursor: Cursor) -> Reading | None:
     if (m := _DAYS_BEFORE_MONTH.match(text, at)) and _are_days(m):
         days = f"{say.ordinal(int(m[1]))} to {say.ordinal(int(m[2]))}"
         return Reading(f"{_the(cursor)}{days} of", m.start(3) - 1)
+    m = _MORE_DAYS.match(text, at)
+    is_more = m and (m["more"] or cursor.previous != ",")
+    if m and is_more and _DAYS_OF_MONTH.search(text, max(at - _LOOK_BACK, 0), at):
+        return Reading(say.ordinal(int(m[1])), m.end())  # "Oct. 12 & 13"
     m = _DAY_AND_MONTH.match(text, at)
     if not m or not 1 <= int(m[1]) <= 31 or m[2].lower() not in tables.MONTH_NUMBERS:
         return None
@@ -245,8 +271,8 @@ def day_said(cursor: Cursor, first: int, second: int, in_any_order: bool = False
 
 
 def in_order(cursor: Cursor, first: int, second: int) -> tuple[int, int]:
-    """The month and the day of a date in digits."""
-    return (second, first) if cursor.is_british else (first, second)
+    """The month and the day of a date in digits: as in another date beside it, "03/08/2025 – 17/08/2025"."""
+    return (second, first) if cursor.is_british or cursor.is_near(_DAY_FIRST) else (first, second)
 
 
 @form(r"(\d{4})/(\d{4}|\d\d?)(?![\w/–-]|[.,]\d)")
@@ -295,7 +321,7 @@ def are_seconds(cursor: Cursor, end: int) -> bool:
     ):
         return True
     before = cursor.previous.lower()
-    if _CHANGED.match(cursor.text, end):
+    if _CHANGED.match(cursor.text, end) or _APERTURE.match(cursor.text, end):
         return True
     if before == "from" and _TO_SECONDS.match(cursor.text, end):  # "from 30s to 60s"
         return True

@@ -8,9 +8,11 @@ from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.amounts import NORMS, amount
 from melforge.common.text.english.reading.capitals import letter_name, letters_and_digits, one_by_one
+from melforge.common.text.english.reading.chess import playing_card
 from melforge.common.text.english.reading.cursor import NUMBER, Cursor, Reading, Rule, Rules, form
 from melforge.common.text.english.reading.dates import DATES, are_seconds, decade, in_order, is_day
 from melforge.common.text.english.reading.fractions import fraction, short_fraction
+from melforge.common.text.english.reading.isotopes import isotope
 from melforge.common.text.english.reading.money import european_price, pence, pence_per
 from melforge.common.text.english.reading.streets import house_in_queens, house_number
 from melforge.common.text.english.reading.telephone import DIGITS, is_access_code
@@ -42,6 +44,10 @@ _FOR_THESE = words("sale rent real life ever fun")
 _BEFORE_FOR = words(
     "good thx thanks thank ready wait waiting luv nice ok okay time perfect all much tix tickets"
 )
+_IN_SUMS = words("equals equal plus minus times root factor term divided over")
+_OF_GUNS = re.compile(
+    r"-cal|\s(?:cal|Magnum|magnum|revolver|pistol|rifle|handgun|rounds?|bullets?|Special)\b"
+)
 _EVERY = re.compile(r"/(?:day|week|month|year|wk|mo|yr|d|\d{1,2}\s?(?:h|hrs?|hours|days|weeks))\b")
 _OF_HORSES = re.compile(r"(?i)\b(?:races?|going|handicap|stakes|maiden|jockey|hurdle|ascot)\b")
 _PLURAL_SIZE = re.compile(r"x(\d{1,2})s")
@@ -68,6 +74,15 @@ def verse(cursor: Cursor, m: re.Match) -> str:
     spoken = f"{say.integer(m[1])} {say.integer(m[2])}" + (f" {letter_name(m[3].upper())}" if m[3] else "")
     last = " ".join(say.integer(part) for part in (m[4], m[5]) if part)
     return f"{spoken} to {last}" if last else spoken
+
+
+@form(
+    r"([123])\s(?=(?:(?:Corinthians|Cor|Thessalonians|Thess|Chronicles|Chron?)\b\.?\s\d"
+    r"|(?:Samuel|Sam|Kings|Kgs|Timothy|Tim|Peter|Pet|John|Jn)\b\.?\s\d{1,3}:\d))"
+)
+def numbered_book(cursor: Cursor, m: re.Match) -> str:
+    """1 Corinthians 13, 2 Kings 4:1."""
+    return f"{say.ordinal(int(m[1])).title()} "
 
 
 @form(r"(?:((?:19|20)\d\d);)?(\d{1,4})(?:\((\d{1,3})\))?:(\d{1,6})(?:[-–](\d{1,6}))?(?![\w:])")
@@ -155,7 +170,7 @@ def part_of_year(cursor: Cursor, m: re.Match) -> str:
     return f"{the}{say.ordinal(int(m[1] or m[2]))} {'quarter' if m[1] else 'half'}{year}"
 
 
-@form(rf"(\d+(?:\.\d+)*)(?:-(\d+)|\.([xX*])|{RELEASE}|([a-z]))?(?!\w)")
+@form(rf"(\d+(?:\.\d+)*)(?:-(\d+)|\.([xX*])|{RELEASE}|([a-z])(\d{{1,2}})?)?(?!\w)")
 def dotted_numbers(cursor: Cursor, m: re.Match) -> str:
     """1.2.3, 5.15.0-91, 3.0-rc2, 1.234.567."""
     parts = m[1].split(".")
@@ -163,6 +178,9 @@ def dotted_numbers(cursor: Cursor, m: re.Match) -> str:
         return f"{said_version(m[1])} point {'star' if m[3] == '*' else 'X'}"
     if m[4] and not cursor.touches_word:
         return said_version(m[1], m[4], m[5], m[6])
+    if m[7] and m[8]:  # "3.11.0b4"
+        is_version = m[7] in "ab" and len(parts) > 1
+        return f"{said_version(m[1])} {letter_name(m[7].upper())} {say.integer(m[8])}" if is_version else ""
     if len(parts) < 3 or m[4]:
         return ""
     if m[7]:  # "1.10.4b"
@@ -265,7 +283,7 @@ def days_with_months(cursor: Cursor, m: re.Match) -> str:
     """7/1-7/5, 1/5-1/9; not 1/4-1/2."""
     (month, day), (last_month, last) = (in_order(cursor, int(m[n]), int(m[n + 1])) for n in (1, 3))
     is_later = month == last_month and day < last
-    is_sure = min(day, last) > 12 and {day, last}.isdisjoint((16, 32, 64))  # "5/21–6/20", no "3/16-5/16"
+    is_sure = max(day, last) > 12 and {day, last}.isdisjoint((16, 32, 64))  # "5/21–6/20", no "3/16-5/16"
     is_later = is_later or (month > 10 and last_month < 3)  # "12/23-1/2"
     is_later = is_later or (month < last_month and (month > day or last_month > last or is_sure))
     if cursor.is_equation or not (is_later and is_day(month, day) and is_day(last_month, last)):
@@ -300,6 +318,8 @@ def ordinal(cursor: Cursor, m: re.Match) -> str:
         return ""
     if len(number) > say.MAX_DIGITS or (" " in m[0] and cursor.text[m.end() - 2].isupper()):
         return ""
+    if " " in m[0] and not say.ordinal(int(number)).endswith(cursor.text[m.end() - 2 : m.end()]):  # "5 st"
+        return ""
     said = say.ordinal(int(number))
     return say.plural(said) if m[2] == "s" else said + (m[2] or "")
 
@@ -331,6 +351,9 @@ def mixed(cursor: Cursor, m: re.Match) -> str:
     is_apart = cursor.text[m.end() : m.end() + 1] == " " and cursor.next(m.end())[:1].isalnum()
     if rest == "x" and (is_apart or _EVERY.match(cursor.text, m.end())):
         return f"{say.decimal(number)} times"
+    is_last = cursor.text[m.end() : m.end() + 1] in ("", ",", ".", ";", "!")
+    if rest == "x" and is_last and _is_repeated(cursor):  # "Tried rebooting 2x, no luck."
+        return f"{say.decimal(number)} times"
     is_heat = rest in ("C", "F") and unit_after(cursor, m.end() - 1, is_one=False)[0] != ""
     is_amount = (
         is_heat
@@ -343,6 +366,13 @@ def mixed(cursor: Cursor, m: re.Match) -> str:
     if is_amount:
         return ""
     return one_by_one(m[0]) if is_access_code(cursor, m[0]) else letters_and_digits(cursor, m[0])
+
+
+def _is_repeated(cursor: Cursor) -> bool:
+    """Whether what is done stands before, and no formula."""
+    before = cursor.previous
+    is_word = len(before) > 2 and before.isalpha() and before.islower() and before not in _IN_SUMS
+    return is_word and not cursor.is_equation
 
 
 @form(r"(?:\d{1,4}(?:\.\d)?[\"″]?\s?[HWDL](?:\s?[x×]\s?|(?!\w))){2,3}(?<![x×\s])")
@@ -400,6 +430,23 @@ def sound(cursor: Cursor, m: re.Match) -> str:
     )
     is_sure = word == "for" and following in ("u", "me", "ya") and before.islower()
     return word if is_sure or (is_behind and before in known) else ""
+
+
+@form(r"(\d{1,2})([LRC])(?!\w)")
+def runway(cursor: Cursor, m: re.Match) -> str:
+    """Runway 27L."""
+    side = {"L": "left", "R": "right", "C": "center"}[m[2]]
+    is_meant = cursor.previous.rstrip(".").lower() in ("runway", "runways", "rwy", "ils")
+    return f"{say.digits(m[1])} {side}" if is_meant else ""
+
+
+@form(r"\.(22|25|30|32|38|40|44|45|50|223|308|357|380)(?![\d%])")
+def caliber(cursor: Cursor, m: re.Match) -> str:
+    """A .38, a .45-caliber pistol, .357 Magnum."""
+    is_gun = cursor.previous.lower() in ("a", "his", "her") and not cursor.is_equation
+    is_gun = is_gun and cursor.text[m.end() : m.end() + 1] in ("", ".", ",", ";")
+    is_gun = is_gun or _OF_GUNS.match(cursor.text, m.end()) is not None
+    return say.short(m[1]) if is_gun else ""
 
 
 @form(r"(\d{1,2})D/(\d{1,2})N(?!\w)")
@@ -473,6 +520,7 @@ def factorial(cursor: Cursor, m: re.Match) -> str:
 NUMBERS: tuple[Rule, ...] = (
     *DATES,
     verse,
+    numbered_book,
     in_two_zones,
     *TIMES,
     *(
@@ -527,7 +575,7 @@ NUMBERS: tuple[Rule, ...] = (
         team,
         factorial,
     ),
-    *(hexadecimal, mixed, amount),
+    *(hexadecimal, isotope, playing_card, runway, caliber, mixed, amount),
 )
 
 

@@ -23,7 +23,7 @@ _FRACTION = re.compile(
 _SHORT_FRACTION = re.compile(r"(\d{1,6})?\s?([½¼¾⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞⅐⅑⅒])")
 _TO_FRACTION = re.compile(r"(\d{1,3})\s?[-–]\s?(?=\d{0,3}\s?[½¼¾⅓⅔⅛])")
 _SECONDS = re.compile(r"\s?s(?:ecs?)?(?!\w)")
-_SIZES = words("thick wide long deep high tall by of x in and")
+_SIZES = words("thick wide long deep high tall by of x in and too off from away apart above below")
 _HALF_OF = "(?:price|dozen|time|marathon|way|off|mast|term|day)"
 _HALVED = re.compile(rf"(?<=½)[\s-]{_HALF_OF}\b")
 _AT_HALF = re.compile(r"\d+ ½[\s-](?:price|off)\b")  # "ages 5-12 ½ price"
@@ -95,8 +95,23 @@ _CASES = (
     _Case("", "", r"\s?°", _PAIR, lambda top, bottom: top > bottom or bottom > 16),  # "gas 6/200°C"
     _Case("", "", r",?\snet\s\d", _PAIR),
     _Case("", "[2346]/[48]", r"\s(?:@|at)\s\d{2,3}\s?(?i:bpm)", _PAIR),
+    _Case(
+        "",
+        "[234569]/[48]|12/8",
+        "",
+        _PAIR,
+        around=r"\b(?:BPM|bpm|chords?|key\sof|tempo|waltz|[Tt]ime\ssignature)\b",
+    ),
+    _Case("", "(?:[357]|10)/[16]", r"\sARMs?\b", _PAIR),
+    _Case(r"\bin\s", "[34569]/[48]|12/8", r"\s?(?:$|[.,;)])", _PAIR),
+    _Case("", "", r":\s[$£€]", _DATE),
+    _Case("", "", r"\s(?:tests|checks|jobs|tasks)\b", _OF, lambda top, bottom: top <= bottom),
+    _Case("", "", r"\son\s(?:the|my|a|her|his)\s(?:quiz|test|exam|final|midterm)\b", _OUT_OF),
+    _Case(r"\bed(?:\.|ition)\s", "", "", _OF),
+    _Case("", "", r"\smpg\b", _PAIR),
     _Case("", "", r"\s(?:@|at)\s\d|:\s[a-z]", _DATE),
     _Case(r"\bthe\s", "", _EVENTS, _DATE),
+    _Case(r",\s", "", r",\s\d{1,2}(?::\d\d)?\s?[ap]\.?m\b", _DATE),  # "Dentist, 3/4, 8:15am"
     _Case(r"\A|\W\s?", "", _EVENTS, _DATE, lambda top, bottom: top > bottom or not _is_quartered(bottom)),
     _Case(r"\bop(?:us|\.)?\s?", "", "", "{0} number {1}"),
     _Case(r"\A|\W\s?|\b[a-z]+\s", r"0\d/\d\d?|\d\d?/0\d", "", _DATE),
@@ -121,6 +136,9 @@ _CASES = (
     _Case(_PAGES, "", "", _OF, lambda top, bottom: bottom not in (2, 3, 4, 8, 16)),
     _Case(r"\(", "", r"\)", _OF, lambda top, bottom: top <= bottom < 13 and bottom not in (2, 3, 4, 8)),
     _Case("", "", "", "{short} for {1}", lambda top, bottom: top > 30 and bottom <= 10, _CRICKET),
+    _Case(
+        r"\b(?:figures\sof|took|takes|with)\s", "", "", "{0} for {1}", lambda top, bottom: top <= 10, _CRICKET
+    ),
     _Case("", "", r"\s(?:stars|points|pts)\b", _OUT_OF, lambda top, bottom: bottom > 3),
     _Case(r"\(|:\s?", r"\d\d/100", r"(?!\s(?:of|inch|mm|dollars)\b)", _OUT_OF),
     _Case("", "[05]/5|(?:0|1[0-3])/10", "", _OUT_OF),
@@ -136,7 +154,7 @@ _CASES = (
         _DATE,
         lambda top, bottom: top >= bottom or bottom not in (2, 3, 4, 8, 16),
     ),
-    _Case("", "", "", "{0} to {1}", around=r"\b(?:odds|bookies|favourites?\sat)\b"),
+    _Case("", "", "", "{0} to {1}", around=r"\b(?:odds|bookies|favou?rites?\sat|went\soff\sat)\b"),
     _Case("", "", r"\s(?:time|beat|meter|rhythm|groove|feel)\b", _PAIR),
     _Case("", "", "", _PAIR, lambda top, bottom: _is_quartered(bottom), _MUSIC),
     _Case("", "", "", _PAIR, lambda top, bottom: top + bottom == 100),
@@ -276,7 +294,8 @@ def _with_unit(cursor: Cursor, spoken: str, end: int, is_more_than_one: bool) ->
     if cursor.text[end : end + 1] in ('"', "″"):
         following = cursor.next(end + 1)
         if following.islower() and following not in _SIZES:
-            said = spoken if is_more_than_one else spoken.removeprefix("one ")  # "1/2" pipe"
+            is_short = spoken in ("one half", "one quarter", "one third") and not is_more_than_one
+            said = spoken.removeprefix("one ") if is_short else spoken  # "1/2" pipe"
             return Reading(f"{said} inch", end + 1)
         unit, end = " inch", end + 1
     elif is_more_than_one and _FEET.match(cursor.text, end):

@@ -158,11 +158,11 @@ def pence_per(cursor: Cursor) -> Reading | None:
 
 
 @form(
-    r"(\d{2,3}\.\d(?=p)|[1-9]\d?)(?:([pc])(?![\w'.])|s\.?\s?(\d{1,2})d(?:\.(?=\s[a-z]|[,;]))?(?!\w)|s(?!\w))"
+    r"(\d{2,3}\.\d(?=p)|[1-9]\d?)(?:([pc])(?![\w'.])|s\.?\s?(\d{1,2})d(?:\.(?=\s[a-z]|[,;]))?(?!\w)|s(?:\.(?=\s[a-z]|[,;]))?(?!\w))"
 )
 def pence(cursor: Cursor, m: re.Match) -> str:
     """50p, 25c; 10s. 6d., £3 10s, before 1971."""
-    if m[0][-1] == "s":
+    if m[0].rstrip(".")[-1] == "s":
         return f"{say.integer(m[1])} shillings" if cursor.previous[:1] == "£" else ""
     if (
         m[2] == "p"

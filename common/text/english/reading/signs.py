@@ -16,11 +16,12 @@ from melforge.common.text.english.reading.cursor import Cursor, Reading, Rule, b
 from melforge.common.text.english.reading.dates import is_month
 from melforge.common.text.english.reading.formats import number, short_fraction
 from melforge.common.text.english.reading.formulas import FUNCTIONS
+from melforge.common.text.english.reading.isotopes import isotope
 from melforge.common.text.english.reading.money import price
 from melforge.common.text.english.reading.telephone import is_ending, phone_abroad
 from melforge.common.text.english.reading.units import unit_after, unit_name
-from melforge.common.text.english.reading.word_classes import CLOSED
-from melforge.common.text.english.reading.words import SMALL_WORDS, plain, size_by
+from melforge.common.text.english.reading.word_classes import CLOSED, DETERMINERS, FINITE
+from melforge.common.text.english.reading.words import CHORDS, SMALL_WORDS, plain, size_by
 from melforge.common.text.english.word_parts import words
 from melforge.common.text.phonemes import in_braces
 from melforge.common.text.symbols import ARPABET, BRITISH, BRITISH_VOWELS
@@ -66,7 +67,7 @@ _ADDRESS = re.compile(r"@\w|://")
 _ENCLOSED_ADDRESS = re.compile(r"<[^<>\s@:]{1,64}(?:@|://)[^<>\s]{1,200}>")  # "<jo@example.com>"
 _COPYRIGHT = re.compile(r"©|\([cC]\)")
 _CITATION = re.compile(r"\[(?:[1-9]\d{0,2}|\^\w{1,20})\](?!: )")  # not "cron[811]: "
-_APOSTROPHE_YEAR = re.compile(r"'(\d0)s(?!\w)|'(\d\d)(?![\w'])")
+_APOSTROPHE_YEAR = re.compile(r"'(\d0)s(?!\w)|'(\d\d)(?![\w'/])")
 _PRIMES = re.compile(r"('{1,2})(?!\w)(\(?)")
 _ELISION = re.compile(r"'(twas|tis|em|til|cause|bout|round|n)(?!\w)'?", re.IGNORECASE)
 _FULL = {"em": "them", "til": "until", "cause": "because", "bout": "about", "round": "around", "n": "and"}
@@ -103,9 +104,12 @@ _CODE_AHEAD = re.compile(r"\d{1,6}/[A-Z]|\d{5}|\d{1,3},\d{3}")
 _CODE_BEFORE = re.compile(r"[A-Za-z]-?\d+$")  # "MK-12/448120"
 _TICKER = re.compile(r"[A-Z]{1,5}(?!\w)")
 _COMMAND = re.compile(r"\s[a-z]")  # behind the "$" of a shell
-_FLAG = re.compile(r"[b-zB-HJ-Z](?![\w'.-])")
+_FLAG = re.compile(r"[b-zB-HJ-Z](?![\w'-]|\.\S)|[jOP]\d{1,2}(?![\w'-])|l?a[hl]?(?=\s[/~.]|$)")
 _REGIONAL_A, _REGIONAL_Z = "\U0001f1e6", "\U0001f1ff"
 _MAX_CLUSTER = 24  # characters of one emoji
+_SIDES_AHEAD = re.compile(
+    r"\s\d[\d.]*(?:\s×\s\d[\d.]*)?\s?(?:[cm]m|m|in|ft|inches|feet|px|photos?|prints?|cards?|relay|grid|matrix|frame)\b"
+)  # "30 × 20 × 15 cm"
 _EQUATION_FOLLOWS = re.compile(r"[\d.]{1,12}\s?[=+*×÷−]")
 _IONS = words("Cl Br OH CN SCN NO2 NO3 HCO3 HS HSO4 MnO4 ClO4")
 _DIFFERENCE = re.compile(r"\([a-z] [-–] [a-z]\)")
@@ -117,6 +121,13 @@ _SHORT_MONTHS = [*(name[:3] for name in tables.MONTHS), "Sept"]
 _MONTH = "|".join([*tables.MONTHS, *_SHORT_MONTHS])
 _BLANK_PARTS = re.compile(r"_{2,}(?:\s?[-/.]\s?_{2,})+")
 _CODE_NUMBERED = re.compile(r"\s[A-Z]{1,5}\d\w*")
+_OF_SCHOOLS = re.compile(
+    r"\b(?:[Gg]rades?|[Ss]chools?|[Ss]tudents?|[Tt]eachers?|[Cc]hildren|[Cc]urriculum)\b"
+)
+_ARRAYS = words("arr array args argv list row rows col cols data items matrix values vec")
+_INDEX = re.compile(r"\w\[0\]")
+_OF_KEYPADS = re.compile(r"\b(?:PINs?|pin|[Cc]ode|passcode|[Dd]ial|[Ee]nter|[Pp]ress)\b")
+_REACTION = re.compile(r"[₂-₉][^→]{0,20}→|→[^.→]{0,20}[₂-₉]|[A-Z][a-z]?\d? \+ [^→]{1,20} → ")
 _POUNDS_OF = re.compile(r"\s(?:test|line|paper|bag|bags|propane|dumbbells?|kettlebells?)\b")
 _ORDINAL_AHEAD = re.compile(r"\s\d{1,4}(?:st|nd|rd|th)\b")
 _DATE_AHEAD = re.compile(
@@ -138,6 +149,8 @@ _LIMITS = re.compile(
     r"[∫∑∏](?:\s?_?\{?(?:([a-z])\s?=\s?)?([\w∞-]{1,3})\}?\^[{(]?([\w∞]{1,3})[)}]?|(\w{1,2})([⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ]{1,3}))"
 )
 _KEYED = re.compile(r"(?:\*#|[*#])(?:\d{1,16}[*#]){0,3}\d{1,16}#(?!\w)")
+_DATE_IN_DIGITS = re.compile(r"\s?\d{1,2}/\d{1,2}/\d\d")
+_BEFORE_SIGN = words("the with by marked")  # "marked with *"
 _LETTERED = re.compile(r"\d{1,3}[a-e]")  # "Rule 10b-5"
 _CODE = re.compile(r"\d{1,4}[A-Z]-\d{3,}(?!\w)")  # "SN-88X-4410"
 _CODE_ENDS = re.compile(r"\d{2,6}-[A-Z]")  # "88-1042-B"
@@ -206,9 +219,20 @@ def enclosed(cursor: Cursor) -> Reading | None:
         known = {*ARPABET, *BRITISH, *BRITISH_VOWELS} if cursor.is_british else {*ARPABET}
         is_known = set(match[1].split()) <= known
         return Reading(in_braces(match[1]), match.end()) if is_known else None
+    if (
+        char == "["
+        and cursor.previous in ("", "-", "*", "•")
+        and text.startswith(("x] ", "X] "), cursor.at + 1)
+    ):
+        return Reading("checked,", cursor.at + 3)  # "- [x] Book the venue"
     if cursor.previous.lower() == "copyright" and (match := _COPYRIGHT.match(text, cursor.at)):
         return Reading("", match.end())
-    if char == "[" and not cursor.is_after_blank and (match := _CITATION.match(text, cursor.at)):
+    is_index = cursor.touches_word and (cursor.previous in _ARRAYS or cursor.is_near(_INDEX))  # "arr[0]"
+    if (
+        char == "["
+        and (not (cursor.is_after_blank or is_index) or text[cursor.at - 1 : cursor.at] == ",")
+        and (match := _CITATION.match(text, cursor.at))
+    ):
         return cursor.leave_out(match.end(), "[")
     if char == "<" and _ENCLOSED_ADDRESS.match(text, cursor.at):
         return Reading("", cursor.at + 1)
@@ -359,10 +383,18 @@ def dash(cursor: Cursor) -> Reading | None:
     is_day = cursor.previous.lower() in _FULL_WEEKDAYS or "/" in cursor.previous[1:]  # "Mon 5/6-Fri 5/10"
     if is_day and following.lower() in _FULL_WEEKDAYS | tables.WEEKDAYS.keys():
         return Reading("to", end)
+    if cursor.previous.count("/") == 2 and _DATE_IN_DIGITS.match(text, end):
+        return Reading("to", end)  # "9/8/2025 – 9/12/2025"
+    if (
+        cursor.previous in ("K", "PreK", "preK") and following[:1].isdecimal() and cursor.is_near(_OF_SCHOOLS)
+    ):  # "grades K–5"
+        return Reading("to", end)
     if _is_numeral_range(cursor, following) or _CLAUSES.match(text, cursor.at - 2):
         return Reading("to", end)
-    if before.strip() and before not in "`'" and after.isalnum():  # "737-800", "x86-64", "1999–present"
+    if before.strip() and before not in "`'(" and after.isalnum():  # "737-800", "x86-64", "1999–present"
         is_difference = cursor.is_equation and _is_variable(following)  # "1-x"
+        if cursor.earlier == "#" and following.isalpha():  # "#7-B"
+            return Reading("", end)
         if before.isdecimal() and (is_difference or _EQUATION_FOLLOWS.match(text, end)):
             return Reading("minus", end)
         is_term = _is_variable(cursor.previous) and (
@@ -372,6 +404,8 @@ def dash(cursor: Cursor) -> Reading | None:
         is_power = is_power and (after.isdecimal() or len(following) == 1)
         if (is_term and (after.isdecimal() or _is_variable(following))) or is_power:
             return Reading("minus", end)
+        if dashes == "–" and len(cursor.previous) < 3 and cursor.is_near(CHORDS):
+            return Reading(",", end)
         is_letters = dashes == "–" and len(cursor.previous) == len(following) == 1 and following.isupper()
         is_range = cursor.previous[:1].isdecimal() and (
             after in "123456789" or dashes == "–" or (after == "0" and ":" in cursor.previous)
@@ -388,7 +422,7 @@ def dash(cursor: Cursor) -> Reading | None:
     is_term = _is_variable(following) or (len(following) < 4 and following.isalpha() and after.isalpha())
     if cursor.is_equation and is_term and cursor.previous in _BEFORE_TERM:
         return Reading("minus", end)  # "y = -x"
-    if dashes == "-" and before in ("", " ", "`", "'") and _is_flag(cursor, following, end):
+    if dashes == "-" and before in ("", " ", "`", "'", "(") and _is_flag(cursor, following, end):
         return Reading("dash", end)
     if text[max(cursor.at - 2, 0) : end + 2] == ") - (" or _DIFFERENCE.match(text, cursor.at - 3):
         return Reading("minus", end)  # "(2a + b) - (a - b)"
@@ -505,6 +539,8 @@ def power(cursor: Cursor) -> Reading | None:
         charge = "plus" if ion[2] == "⁺" or ion[4] == "+" else "minus"
         return Reading(f"{say.integer(count)} {charge}" if count else charge, ion.end())
     is_version = cursor.is_after_blank and len(cursor.previous) > 1 and cursor.previous.isalpha()
+    if cursor.char == "^" and cursor.at == 0 and cursor.text.startswith(" ", 1):  # "^ This."
+        return Reading("", 1)
     if cursor.char == "^" and (is_version or cursor.previous == "@"):
         return Reading("caret", cursor.at + 1)  # "npm ^9.2"
     match = _POWER.match(cursor.text, cursor.at)
@@ -597,13 +633,22 @@ def _hash(cursor: Cursor, end: int) -> str | None:
         return "number"
     if cursor.touches_word and cursor.previous.isdecimal() and _POUNDS_OF.match(cursor.text, end):
         return "pound"
+    if cursor.touches_word and cursor.previous.isdecimal() and cursor.is_near(_OF_KEYPADS):  # "PIN 7741#"
+        return "pound"
     is_named = cursor.touches_word and len(cursor.previous) > 1 and cursor.previous.isalpha()
     return "number" if is_named and _is_before_number(cursor, end) else None
 
 
 def _tilde(cursor: Cursor, end: int) -> str | None:
-    """~5, ~$20, HEAD~2, 220V~ 50Hz."""
+    """~5, ~$20, 10~15, HEAD~2, 220V~ 50Hz."""
+    if (
+        cursor.previous.isdecimal()
+        and cursor.text[end : end + 1 + (not cursor.touches_word)].strip().isdecimal()
+    ):
+        return "to"
     is_behind = cursor.previous[-1:].isalpha() and cursor.touches_word
+    if is_behind and cursor.previous[0].isdecimal():  # "120V~60Hz"
+        return ""
     if is_behind and cursor.text[end : end + 1] in ("", " "):
         return ""
     if _MONEY.match(cursor.text, end):
@@ -622,7 +667,9 @@ def _slash(cursor: Cursor, end: int) -> str | Reading | None:
     if before[-1:].isdecimal() and (m := _PRICED.match(text, end)):
         return Reading(" ".join(f"per {unit_name(by) or by}" for by in m.groups() if by), m.end())
     if (is_counted and following in tables.PERIODS) or (":" in before and following in ("mi", "km")):
-        return Reading(f"per {unit_name(following) or following}", end + len(following))
+        behind = end + len(following)
+        is_short = text.startswith(". ", behind) and text[behind + 2 : behind + 3].islower()  # "1.5%/mo. on"
+        return Reading(f"per {unit_name(following) or following}", behind + is_short)
     is_amount = before[:1].isdecimal() and before[-1:].isalpha()
     is_amount = is_amount or (before[-1:] == "s" and cursor.earlier[:1].isdecimal())  # "8 tabs/24 hrs"
     if is_amount and _PER_AMOUNT.match(text, end):
@@ -682,6 +729,9 @@ def _compared(cursor: Cursor, end: int) -> str | Reading | None:
     """<5; ">>" of another speaker, in subtitles."""
     if end - cursor.at == 2 and cursor.char == ">" and cursor.previous in ("", "]"):
         return Reading("", end)
+    following = cursor.next(end)
+    if cursor.char == ">" and cursor.previous.istitle() and following.istitle() and len(following) > 1:
+        return Reading(",", end)  # "Home > News"
     return {"<": "less than", ">": "greater than"}[cursor.char] if _is_before_number(cursor, end) else None
 
 
@@ -710,6 +760,8 @@ def _star(cursor: Cursor, end: int) -> str | None:
     ):  # of SQL; a "5* hotel"
         return "star"
     is_apart = text[cursor.at - 1].isspace() and text[end].isspace()
+    if is_apart and (before in _BEFORE_SIGN or following in FINITE):  # "marked with * are required"
+        return "asterisk" if before in DETERMINERS else "an asterisk"
     is_joined = not text[cursor.at - 1].isspace() and not text[end].isspace()
     has_digit = before[-1:].isdecimal() or following[:1].isdecimal() or before[-1:] == ")"
     if count == 2:
@@ -759,9 +811,12 @@ def named(cursor: Cursor) -> Reading:
             _GRID.match(text, start + 1)
             or _LENGTHS.fullmatch(cursor.previous)
             or _LARGE_SIZE.fullmatch(text[start - 5 : start + 6])
+            or _SIDES_AHEAD.match(text, start + 1)
         )
         if is_size:
             return Reading("by", start + 1)  # "3 in × 5 in", "2796 × 1290"
+    if char == "→" and cursor.is_near(_REACTION):  # "2H₂ + O₂ → 2H₂O"
+        return Reading("yields", start + 1)
     if char in "⋅∙" and cursor.is_after_blank and cursor.previous[-2:].isalpha() and len(cursor.previous) > 1:
         return Reading(",", start + 1)  # "Open ⋅ Closes 9 PM"
     if char in tables.SYMBOLS and char not in tables.EMOJI:
@@ -839,5 +894,5 @@ SIGNS: tuple[Rule, ...] = (
         phone_abroad,
         signed_number,
     ),
-    *(limits, keyed, glob, enclosed, tag, dash, drawn_line, bracket, power, symbol, flag, named),
+    *(limits, keyed, glob, enclosed, tag, dash, drawn_line, bracket, isotope, power, symbol, flag, named),
 )

@@ -37,11 +37,22 @@ _DIRECTIONS = {"N": "North", "S": "South", "E": "East", "W": "West"}
 _POSTCODE = re.compile(r"\s[A-Z]\d[A-Z]\s?\d[A-Z]\d\b")
 _ZIP = re.compile(r"\s\d{5}(?:-\d{4})?(?![\w,.-]\d|\w)")
 _DOTTED_STATE = re.compile(r"([NSWRB])\.\s?([YJCDHMVISB])\.(?!\w)")
+_OLD_STATES = {
+    "WVa": "West Virginia",
+    "NMex": "New Mexico",
+    "NCar": "North Carolina",
+    "SCar": "South Carolina",
+}
+_OLD_STATES |= {"NDak": "North Dakota", "SDak": "South Dakota"}
+_OLD_STATE = re.compile(r"(?:W\.\s?(?=Va)|N\.\s?(?=Mex|Dak|Car)|S\.\s?(?=Dak|Car))(Va|Mex|Dak|Car)\.")
 _PARTY = re.compile(r"([RDI])-([A-Z]{2}(?!\w)|[A-Z]\.[A-Z]\.|[A-Z][a-z]{1,4}\.)")
 _HEADING = words("""go goes going went head heads heading headed turn turns drive drives travel walk run runs
     due mi mile miles km ft feet block blocks""")
+_WINDS = re.compile(r"\b[Ww]inds?\b")
+_BLOWING = words("wind winds breeze breezes gusts swell swells")
 _LANDS = words("""Korea Carolina Dakota Virginia America Africa Asia Europe Ireland Atlantic Pacific Sudan
     Germany Vietnam Yemen Sussex Yorkshire Wales England Bank Sea""")
+_MOVING = words("moving moves moved wind winds from toward towards kilometers miles kms")
 _LANDS |= frozenset(name for name in tables.STATES.values() if " " not in name)
 _TRAILED = words("Park Loop Row")  # "55 Central Park W"
 _SIDES = words("side end coast shore bank wing entrance gate edge corner cor")
@@ -49,6 +60,9 @@ DESIGNATORS = {
     **{"apt": "Apartment", "ste": "Suite", "rm": "Room", "bldg": "Building", "fl": "Floor", "flr": "Floor"},
     **{"hwy": "Highway", "rte": "Route", "rt": "Route", "rd": "Road"},
 }
+_STATE = "|".join(sorted(tables.STATES_CUT_SHORT))
+_STATE_BEFORE = re.compile(rf"\b(?:(?:{_STATE})\.|D\.C\.)(?:,?\s(?:and|or|&)\s|,\s|[-–/])$")
+_STATE_BEHIND = re.compile(rf"\.(?:,?\s(?:and|or|&)\s|,\s|[-–/])(?:(?:{_STATE})\.|D\.C\.)")
 _AFTER_STREET = words("Suite Apt Ste Unit NW NE SW SE N S E W Rm Room Fl Floor Apartment Bldg and")
 _ROAD = re.compile(r"[ABM]\d{1,4}")  # British: "the A4 W"
 _SENTENCE_ENDS = (".", ",", ";", ":", "?", "!", ")", "&", '"', "(", "-", "–", "—", "/")
@@ -112,7 +126,13 @@ def direction(cursor: Cursor) -> Reading | None:
         return Reading(
             "".join(_DIRECTIONS[letter] for letter in (m[1], m[2], m[3]) if letter).capitalize(), end
         )
-    if cursor.text.startswith(" ", end) and _IS_STREET.match(cursor.text, end + 1):
+    if (
+        cursor.previous in ("the", "from") and m[1] and cursor.is_near(_WINDS)
+    ):  # "winds from the NW at 15 mph"
+        is_meant = True
+    elif following in _BLOWING:
+        is_meant = not cursor.previous[:1].isdecimal()
+    elif cursor.text.startswith(" ", end) and _IS_STREET.match(cursor.text, end + 1):
         is_meant = True
     elif m[3] and cursor.previous.isdecimal() and _AT_HOUSE.match(cursor.text, cursor.at - 1):
         is_meant = len(cursor.previous) > 2  # "1505 N. Clark"
@@ -134,6 +154,16 @@ def direction(cursor: Cursor) -> Reading | None:
         return None
     name = f"{_DIRECTIONS[m[1]]}{_DIRECTIONS[m[2]].lower()}" if m[1] and m[2] else _DIRECTIONS[m[3]]
     return Reading(name + (cursor.last_stop(end) if m[0].endswith(".") else ""), end)
+
+
+@form(r"([NSEW])([NS][EW])(?!\w|\.\w|-)")
+def half_wind(cursor: Cursor, m: re.Match) -> str:
+    """12 km SSE of Hilo, moving WNW."""
+    following = cursor.next(m.end())
+    is_meant = following == "of" or following.lower() in _BLOWING
+    is_meant = is_meant or cursor.previous.rstrip(".").lower() in _HEADING | _MOVING
+    name = f"{_DIRECTIONS[m[1]]}-{_DIRECTIONS[m[2][0]]}{_DIRECTIONS[m[2][1]]}".lower()
+    return name if is_meant and not cursor.touches_word else ""
 
 
 def _is_kind(word: str) -> bool:
@@ -192,7 +222,9 @@ def designator(cursor: Cursor) -> Reading | None:
 
 @only(behind=".")
 def dotted_state(cursor: Cursor) -> Reading | None:
-    """Newark, N.J.; New York, N.Y. 10001."""
+    """Newark, N.J.; New York, N.Y. 10001; Wheeling, W.Va."""
+    if old := _OLD_STATE.match(cursor.text, cursor.at):
+        return Reading(_OLD_STATES[old[0][0] + old[1]] + cursor.last_stop(old.end()), old.end())
     m = _DOTTED_STATE.match(cursor.text, cursor.at)
     key = m[1] + m[2] if m else ""
     name = tables.STATES.get(key) or tables.PROVINCES.get(key)
@@ -238,6 +270,12 @@ def part_of_section(cursor: Cursor, m: re.Match) -> str:
     return f"{side} {'half' if m[3] == '½' else 'quarter'}"
 
 
+def _is_beside_state(cursor: Cursor) -> bool:
+    """Whether another state stands beside this one: "Va. and Md.", "the Fla.-Ga. line"."""
+    before = _STATE_BEFORE.search(cursor.text, max(cursor.at - _LOOK_BACK, 0), cursor.at)
+    return (before or _STATE_BEHIND.match(cursor.text, cursor.word_end)) is not None
+
+
 def state(cursor: Cursor) -> Reading | None:
     """Denver, CO 80202; Portland, OR in spring."""
     word = cursor.word
@@ -245,6 +283,7 @@ def state(cursor: Cursor) -> Reading | None:
     if cursor.behind_word == "." and word in tables.STATES_WITH_STOP:
         following = cursor.next(cursor.word_end + 1)
         is_place = cursor.previous in ("from", "in", "near") and (following.islower() or following == ",")
+        is_place = is_place or _is_beside_state(cursor)
         if not (is_behind_comma or is_place):
             return None
         return Reading(
@@ -263,7 +302,9 @@ def state(cursor: Cursor) -> Reading | None:
         return None
     is_place = is_behind_comma and word != "OK" and following in ("", ",", ".", ")", ";")
     is_place = is_place and cursor.earlier[1:].islower() and cursor.earlier not in _EXCLAIMED
-    is_place = is_place or following[:1].isdecimal()
+    is_place = (
+        is_place or following[:1].isdecimal() or (word == "ME" and is_behind_comma and following.islower())
+    )
     if word in tables.STATES_ALSO_WORDS and (cursor.is_shouted or not is_place):
         return None
     if following[:1].isupper() or cursor.behind_word in ("'", "-", "&"):

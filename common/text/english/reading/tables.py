@@ -62,7 +62,9 @@ _UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm 
     ga.: gauge; spd.: speed; kbp: kilobase pair; Mbp: megabase pair; sf: square foot; dBm:
     decibel-milliwatt; Å Å: angstrom; sh.:
     share; kyr: thousand year; Myr: million year; Gyr: billion year; Mly: million light-year; cbm:
-    cubic meter; pg: picogram; kpc: kiloparsec; Mpc: megaparsec""")
+    cubic meter; pg: picogram; kpc: kiloparsec; Mpc: megaparsec; mya: million years ago; btl.: bottle;
+    kn: knot; nmi: nautical mile; mIU: milli-international unit; MMBtu: million BTU; Bcf: billion cubic foot;
+    Mcf: thousand cubic foot; Tcf: trillion cubic foot""")
 UNITS = {unit.rstrip("."): name for unit, name in _UNITS.items()}
 STOPPED_UNITS = frozenset(unit[:-1] for unit in _UNITS if unit[-1] == ".")
 # Written otherwise than is correct, mostly in other capitals.
@@ -75,7 +77,7 @@ LIKE_UNITS = _pairs("""Pct PCT: pct; KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm
     mi; gals: gal; qts: qt; TBSP Tbsp: tbsp; Tbs TBS: tbs; TSP: tsp; PPM: ppm; KCAL: kcal; CC: cc""")
 # What something happens or is paid per, behind a slash.
 PERIODS = words("s mi km sec min hr hour day wk week mo month yr year")
-PER_ONLY = _pairs("""d: day; nt: night; y: year; pp: person; p: person;
+PER_ONLY = _pairs("""nite: night; pkg: package; d: day; nt: night; y: year; pp: person; p: person;
     u: unit; sh: share; cs: case; cust: customer; grp: group; qtr: quarter""")
 # These stand for a unit only where they touch the number ("5in"): apart from it they are words or letters.
 TOUCHING_UNITS = words("us Ki Mi Gi Ti BA BD in t au AU MP IU mo v w CC mw MI")
@@ -87,6 +89,9 @@ PLURALS = {
         "foot": "feet",
         "inch": "inches",
         "hertz": "hertz",
+        "ago": "ago",
+        "BTU": "BTU",
+        "back": "back",
         "lux": "lux",
         "horsepower": "horsepower",
     },
@@ -136,7 +141,10 @@ STREETS = _pairs("""St Str: Street; Dr: Drive; Ave Av: Avenue; Blvd: Boulevard; 
 # where no sentence ends ("Mr."); "#" where it is cut short before a number only, and otherwise a word or a
 # sentence's end ("No. 5"); "~" where it is a word as well, whose full stop belongs to the sentence unless a
 # capital or a number follows. Behind any other a sentence ends before a word that often begins one.
-_ABBREVIATIONS = _pairs("""pk: Park; dr+: Doctor; st: Saint; req: required; sm: small; prob: probably;
+_ABBREVIATIONS = _pairs("""baro: barometer; wtd: weighted; hdg: heading;
+    insd: insured; prereq: prerequisite; dcn+: Deacon; betw+: between; anniv:
+    anniversary; abp+: Archbishop; sask: Saskatchewan; alta:
+    Alberta; nfld: Newfoundland; pk: Park; dr+: Doctor; st: Saint; req: required; sm: small; prob: probably;
     probs: problems; dyn: dynasty; ep: episode; gar: garage; b.sc: BSC; m.sc: MSC; p.h: per hour; p.w: per
     week; p.a: per annum; wm+: William; jas+: James; geo+: George; thos+: Thomas; chas+: Charles; robt+:
     Robert; benj+: Benjamin; saml+: Samuel; edw+: Edward; jno+: John; eliz+: Elizabeth; agg+: aggregate;
@@ -176,24 +184,24 @@ _ABBREVIATIONS = _pairs("""pk: Park; dr+: Doctor; st: Saint; req: required; sm: 
     bro+~: Brother; vv#:
     verses; rms: rooms;
     vu: view;
-    cvr: cover; blk: block; subd:
+    blk: block; subd:
     subdivision; admin~:
     administration; appl: applied; avail: available; cert~: certificate; cmte: committee; coll~: college;
-    desc: description; diff~: difference; disc~: discount; dwg: drawing; equip: equipment; idx: index;
+    desc: description; diff~: difference; disc~: discount; dwg: drawing; equip: equipment;
     imp~: important; instr: instructions; mach~: machine; mech: mechanical; neg: negative; perm~:
     permanent; prelim~: preliminary; proc~: procedure; prod~: production; pub~: public; rel~: relative;
     resp: respiration; ret~: retired; seq~: sequence; spec~: specification; specs~: specifications; svcs:
     services; tot: total; var~: variable; ver~: version; xfer: transfer; y.o: year old; refs: references;
-    assy: assembly; qtrs: quarters; plts: pallets; fcsts: forecasts; mfd: manufactured; exps: expenses;
+    assy: assembly; plts: pallets; fcsts: forecasts; mfd: manufactured; exps: expenses;
     batt: battery; hum~: humidity; ins~: insurance; yld: yield; lv~: leave; opt~: option; dest:
     destination; dirs: directors; cllr+: Councillor; conc: concentrated; accom: accommodation; admr:
     administrator; agcy: agency; agt: agent; alloc: allocation; arb~: arbitration; archit: architecture;
     attys: attorneys; auth~: authorized; aux~: auxiliary; bkcy: bankruptcy; calc: calculated; cfm:
-    confirm; chgs: charges; chron: chronological; cllrs: Councillors; cols: columns; comp~: compensation;
+    confirm; chron: chronological; cllrs: Councillors; cols: columns; comp~: compensation;
     conds: conditions; consol~: consolidated; corr~: corrected; ctrs: centers; cty: county; curr: current;
     dec'd: deceased; dels: deliveries; delv: delivery; dia~: diameter; dims~: dimensions; divs: divisions;
     econ~: economics; elem: elementary; engrs: engineers; expt: experiment; exptl: experimental; facs:
-    facilities; fcn: function; fin~: financial; fwy: freeway; gds: goods; geog: geography; geol: geology;
+    facilities; fcn: function; fin~: financial; fwy: freeway; geog: geography; geol: geology;
     grad~: graduate; gtd: guaranteed; guar: guaranteed; hwys: highways; ident~: identification; indus~:
     industrial; lang~: language; lib~: library; liq: liquid; manuf: manufacturing; mdse: merchandise;
     meas: measured; mgt: management; mun~: municipal; neurol: neurology; nom~: nominal; obs: observed;
@@ -201,7 +209,7 @@ _ABBREVIATIONS = _pairs("""pk: Park; dr+: Doctor; st: Saint; req: required; sm: 
     philos: philosophy; pos~: position; poss~: possible; prec: preceding; presby~: Presbyterian; psych~:
     psychology; publ: published; quals: qualifications; recs: recommendations; regs~:
     regulations; relig~: religion; rept: report; reqs: requirements; req'ts: requirements; resid:
-    residential; rev'd: reversed; sci~: science; sig~: signature; stmts: statements; sup~: superior;
+    residential; rev'd: reversed; sci~: science; sig~: signature; sup~: superior;
     tech~: technical; techs~: technicians; telecom~: telecommunications; theol: theology; twp: township;
     vac: vacuum; vert~: vertical; warr~: warranty; xmtr: transmitter; ests: estimates; approps:
     appropriations; asstd: assorted; pbk: paperback; chc: chance; hbk: hardback;
@@ -241,7 +249,7 @@ _ABBREVIATIONS = _pairs("""pk: Park; dr+: Doctor; st: Saint; req: required; sm: 
     license; loc: location; immac: immaculate; lndry: laundry; tbl: table; spd: speed; sgd: signed; chmn:
     Chairman; shpt: shipment; svc: service; fcst: forecast; bkrpt: bankrupt; brkr: broker; gnd: ground; hdqrs:
     headquarters; lgth: length; mktg: marketing; pwr: power; whs: warehouse; hdlg: handling; rgn: region;
-    cmpd: compound; brdg: bridge; grp: group; amts: amounts""")
+    cmpd: compound; brdg: bridge; grp: group""")
 # Cut short without a full stop too; none of them is a word, and most have no vowel to be said by.
 _SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; pks: packs; rgds: regards; cnr:
     corner; amt: amount; appt: appointment; approx+: approximately; asst+: assistant; bldg: building; blvd:
@@ -261,7 +269,7 @@ _SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; pks: pack
     attached; trlr: trailer; hdwr: hardware; vlv: valve; bldr: builder; pkts: packets; ctn: carton; dmg:
     damage; agmt: agreement; premkt: pre-market; lge: large; gdn: garden; enrl: enrollment; hgb: hemoglobin;
     hct: hematocrit; lvl: level; avg: average; mvt: movement; gd: good; tks: thanks; twnhse: townhouse; dsg:
-    dressing; grn: green""")
+    dressing; grn: green; hdc: half double crochet; idx: index; flrs: floors""")
 _SHORT_FORMS |= {
     f"{key.rstrip('+')}s": f"{name[:-1]}ies" if name[-1] == "y" and name[-2] != "a" else f"{name}s"
     for key, name in _SHORT_FORMS.items()
@@ -284,16 +292,16 @@ SHORTENED = _pairs("""gov't: government; gov'ts: governments; int'l: internation
     aff'g: affirming; rev'g: reversing; o'er: over; ne'er: never""")
 # With a slash for what is left out.
 SLASHED = _pairs("""w/o: without; w/: with; c/o: care of; n/a: NA; y/o: year old; r/t: round trip;
-    w/out: without;
+    w/out: without; s/o: SO; d/o: DO; b/t: between;
     w/in: within; w/e: whatever; a/c: A C; d/g: double glazing; o/s: O S; w/c: week commencing; b/c:
     because; b/w: between; a/k/a: also known as;
     d/b/a: doing business as; f/k/a: formerly known as; w/v: weight by volume; w/w: weight by weight;
     v/v: volume by volume; r/o: rule out; w/u: workup; d/t: due to; c/w: consistent with; s/s: signs and
     symptoms; f/u: follow up; d/c: discontinue; n/s: non-smoking; d/c'd: discharged; h/w: hardware; c/a:
     central air; h/o: history of; s/p: status post; y/y: year over year; m/m: month over month; q/q: quarter
-    over quarter; p/h: per hour; p/w: per week; p/m: per month; p/u: pickup; s/h: shipping and handling;
-    o/n: overnight; w/d: withdrawal; c/h: central heating; ac/dc: AC DC; tcp/ip: TCP IP; p/a: per annum;
-    km/h: kilometers per hour; m/s: meters per second""")
+    over quarter; p/h: per hour; p/w: per week; p/m: per month; p/u: pickup; p/e: P E; o/n: overnight;
+    s/h: shipping and handling; w/d: withdrawal; c/h: central heating; ac/dc: AC DC; tcp/ip: TCP IP; p/a: per
+    annum; km/h: kilometers per hour; m/s: meters per second""")
 # Written without their apostrophe.
 SHORTENED |= {
     word.replace("'", ""): word
@@ -317,10 +325,10 @@ def respelled(word: str) -> str:
 # Books of the Bible as they are cut short before a chapter and a verse.
 BOOKS = _pairs("""Gen: Genesis; Ex Exod: Exodus; Lev: Leviticus; Num: Numbers; Deut Dt: Deuteronomy; Josh:
     Joshua; Judg: Judges; Sam: Samuel; Kgs: Kings; Chr Chron: Chronicles; Neh: Nehemiah; Ps Pss: Psalm;
-    Prov: Proverbs; Eccl Eccles: Ecclesiastes; Isa: Isaiah; Jer: Jeremiah; Lam: Lamentations; Ezek: Ezekiel;
-    Dan: Daniel; Hos: Hosea; Mic: Micah; Hab: Habakkuk; Zech: Zechariah; Mal: Malachi; Matt Mt: Matthew; Mk:
-    Mark; Lk: Luke; Jn: John; Rom: Romans; Cor: Corinthians; Gal: Galatians; Eph: Ephesians; Phil:
-    Philippians; Col: Colossians; Thess: Thessalonians; Tim: Timothy; Tit: Titus; Philem: Philemon; Heb:
+    Prov: Proverbs; Eccl Eccles: Ecclesiastes; Is Isa: Isaiah; Jer: Jeremiah; Lam: Lamentations; Ezek:
+    Ezekiel; Dan: Daniel; Hos: Hosea; Mic: Micah; Hab: Habakkuk; Zech: Zechariah; Mal: Malachi; Matt Mt:
+    Matthew; Mk: Mark; Lk: Luke; Jn: John; Rom: Romans; Cor: Corinthians; Gal: Galatians; Eph: Ephesians;
+    Phil: Philippians; Col: Colossians; Thess: Thessalonians; Tim: Timothy; Tit: Titus; Philem: Philemon; Heb:
     Hebrews; Jas: James; Pet: Peter; Rev: Revelation""")
 BOOKS |= dict.fromkeys(
     words("""Genesis Exodus Leviticus Numbers Deuteronomy Joshua Judges Ruth Samuel Kings Chronicles Ezra
@@ -359,7 +367,9 @@ STATES = _pairs("""AL: Alabama; AK: Alaska; AZ: Arizona; AR: Arkansas; CA: Calif
     Oklahoma; OR: Oregon; PA: Pennsylvania; RI: Rhode Island; SC: South Carolina; SD: South Dakota; TN:
     Tennessee; TX: Texas; UT: Utah; VT: Vermont; VA: Virginia; WA: Washington; WV: West Virginia; WI:
     Wisconsin; WY: Wyoming""")
-
+STATES_CUT_SHORT = frozenset(
+    (*STATES_WITH_STOP, *(key.title() for key, name in ABBREVIATIONS.items() if name in STATES.values()))
+)
 PROVINCES = _pairs("""ON: Ontario; BC: British Columbia; AB: Alberta; QC: Quebec; MB: Manitoba; SK:
     Saskatchewan; NS: Nova Scotia; NB: New Brunswick; NL: Newfoundland and Labrador""")
 # These are words as well, or common in capitals: a state's only before a ZIP code.
@@ -398,9 +408,9 @@ SMALL_ACRONYMS = words("""usb cpu cpus gpu gpus html http https url urls pdf pdf
     nhl mlb usa uk ceo cfo cto pc pcs php sms id3 kpi kpis rgb lcd oled svg api apis ip dj djs ufo ufos
     gdp hiv iq nyc lgbt bbc cnn nhs phd hr gmt rsvp bbq csv ssl tls iot omg wtf idk imo imho afaik tbh smh
     nvm irl fyi ama aka brb obo icymi aita lmk doe hbu wyd lmao mvp
-    ttyl btw ikr fwiw ffs pov gpa roi bmi gui ide llm llms os pr""")
+    doi ttyl btw ikr fwiw ffs pov gpa roi bmi gui ide llm llms os pr""")
 # ... but for these, which are letters unless the whole sentence is in capitals.
-SPELLED = words("US IT AM PM WHO UN UK EU TV PC AI ID PA MA AC DC CD ER OT PS CV AD MS MR")
+SPELLED = words("ERA US IT AM PM WHO UN UK EU SAT TV PC AI ID PA MA AC DC CD ER OT PS CV AD MS MR")
 
 # Words that their accents tell from others, or whose letters without accents tell too little.
 ACCENTED = _pairs("""résumé: R EH1 Z AH0 M EY2; résumés: R EH1 Z AH0 M EY2 Z; exposé: EH2 K S P OW0 Z

@@ -23,17 +23,21 @@ _DIALLED = re.compile(
 )
 _SHORT_CODES = words("911 999 112 411 101 988 211 311 511 611 711 811")
 _OTHER_CODE = re.compile(r"\s(?:or|and)\s(\d{3})(?!\w)")
-_CALLS = words("call calls caller callers operator operators dispatcher dispatchers hotline tape tapes")
+_CALLS = words(
+    "call calls caller callers operator operators dispatcher dispatchers hotline lifeline tape tapes"
+)
+_REPORTED = re.compile(r"\b(?:[Rr]eport|[Cc]all|[Tt]ext|[Dd]ial|[Cc]omplain)")
+_OF_DESKS = re.compile(r"\b(?:desk|office|reception|dial|call|phone|extension)\b")
 _CODES = words("""isbn issn pmid oclc ssn pin passcode password cvv cvc otp ext extension zip postcode upc
-    ean cpt npi ndc vin imei squawk arxiv p/n s/n""")
+    ean cpt npi ndc vin imei squawk arxiv chmod p/n s/n""")
 CODED = _CODES | words(
     "code account a/c routing serial order tracking reference confirmation id member policy ref "
-    "invoice claim booking digits password pwd"
+    "invoice claim booking digits password pwd plate"
 )
 _OTHER_CODES = words("error status exit response return tax penal civil criminal building http")
 _LINKS = words(": is no number code")
 _ENDING = re.compile(
-    r"\b(?:[Aa]cct\.?|end(?:ing|s|ed)?(?:\s(?:in|with))?|last\s(?:four|4)(?:\sdigits)?(?:\sare|:)?)\s$"
+    r"\b(?:[Aa]cct\.?|end(?:ing|s|ed)?(?:\s(?:in|with))?|last\s(?:four|4)(?:\sdigits)?\)?(?:\sare|:)?)\s$"
 )
 _OF_TIME = re.compile(r"\b(?:year|season|decade|period|quarter|century|war|era|reign)s?\b", re.IGNORECASE)
 _YEAR = re.compile(r"(?:1[89]|20)\d\d(?!\w)")
@@ -50,9 +54,11 @@ _STATE_NAMES = frozenset(tables.STATES.values())
     rf"{_EXTENSION}(?![\w-]|\.\d)"
 )
 def phone(cursor: Cursor, m: re.Match) -> str:
-    """+1 (415) 555-2671, ext. 12."""
-    groups = [group for group in (m[1], m[2] or m[3], m[4], m[5]) if group]
-    return ", ".join(say.digits(group) for group in groups) + _extension(m[6])
+    """+1 (415) 555-2671, ext. 12; 1-800-555-0199."""
+    groups = [say.digits(group) for group in (m[1], m[4], m[5]) if group]
+    area = m[2] or m[3]
+    groups.insert(-2, say.integer(area) if area in ("800", "900") else say.digits(area))
+    return ", ".join(groups) + _extension(m[6])
 
 
 @form(rf"(\d{{3}}(?:-|(?<=555)–))(\d{{4}}){_EXTENSION}(?![\w-]|,\d)")
@@ -76,13 +82,13 @@ def vanity_number(cursor: Cursor, m: re.Match) -> str:
 
 @form(r"(?:0|[1-9]\d?)(?:-(?:0|[1-9]\d?)){2,8}(?![\w-])")
 def drawn_numbers(cursor: Cursor, m: re.Match) -> str:
-    """10-18-19-22, a record of 10-6-1."""
+    """10-18-19-22, a record of 10-6-1, fertilizer 10-10-10."""
     numbers = m[0].split("-")
     return ", ".join(map(say.integer, numbers)) if max(map(len, numbers)) > 1 else ""
 
 
 @form(
-    r"\d+(?:-\d+){2,}(?!\w)|1[38]00 \d{3} \d{3}(?!\w)|\d{3}/\d{3}-\d{4}(?!\w)"
+    r"\d+(?:-\d+){2,}(?:-X)?(?!\w)|1[38]00 \d{3} \d{3}(?!\w)|\d{3}/\d{3}-\d{4}(?!\w)"
     r"|\d{4}(?: \d{4}){2,5}(?!\w)|\d{3} \d{4} \d\d(?:\d\d)?(?!\w)"
     r"|\d{2,4}-\d{6,10}(?<!000)(?![\w-])|0\d{1,4}(?:[ /-]\d{3,8}){1,3}(?!\w)|\d{2}-\d{7}(?!\w)"
     r"|0[1-9](?:[ .]\d\d){4}(?!\w|\.\d)|00\d{0,3}(?: \d{1,5}){3,5}(?!\w)"
@@ -92,7 +98,7 @@ def digit_groups(cursor: Cursor, m: re.Match) -> str:
     groups = re.split("[-/ .]", m[0])
     if all(len(group) == 4 and "1000" < group < "2100" for group in groups):  # years in a row
         return ""
-    return ", ".join(map(say.digits, groups))
+    return ", ".join(say.digits(group) if group.isdecimal() else group for group in groups)
 
 
 @form(r"(\d{3})-([A-Z]{4})(?![\w-])")
@@ -116,10 +122,23 @@ def spaced_phone(cursor: Cursor, m: re.Match) -> str:
 def serial_code(cursor: Cursor, m: re.Match) -> str:
     """ISSN 1234-5678; UPC 0 12345 67890 5; arXiv:2106.06103; your code is 482-913."""
     before = cursor.previous.lower()
-    if before not in _CODES and not (before in _LINKS and cursor.earlier.lower() in CODED):
+    if before not in _CODES | {"code"} and not (before in _LINKS and cursor.earlier.lower() in CODED):
         return ""
     joint = " dot " if "." in m[0] else ", "
     return joint.join(say.digits(part) + " X" * part.endswith("X") for part in re.split("[-. ]", m[0]))
+
+
+@form(r"x\.?\s?(\d{3,5})(?!\w|[.,]\d)")
+def short_extension(cursor: Cursor, m: re.Match) -> str:
+    """T. Briggs, x4417."""
+    is_meant = cursor.previous in (")", "at", ":") or (
+        cursor.previous == "," and cursor.earlier[-1:].isalnum()
+    )
+    is_meant = is_meant or (cursor.previous == "is" and cursor.is_near(_OF_DESKS))
+    if cursor.previous.lower() in ("ending", "card") and not cursor.touches_word:  # "Acct ending x7713"
+        return say.digits(m[1])
+    is_meant = is_meant and len(cursor.earlier) > 1 and not (cursor.is_equation or cursor.touches_word)
+    return f"extension {say.digits(m[1])}" if is_meant else ""
 
 
 @form(r"\d{3,16}(?![\w/-]|[.,]\d|:\S)")
@@ -132,6 +151,10 @@ def code(cursor: Cursor, m: re.Match) -> str:
         is_code = _is_dialled(cursor) or cursor.next(m.end()) in _CALLS or cursor.text.strip(" .") == "911"
         other = _OTHER_CODE.match(cursor.text, m.end())
         is_code = is_code or (other is not None and other[1] in _SHORT_CODES)
+        is_code = is_code or (
+            (before == "use" or (before == "to" and cursor.is_near(_REPORTED)))
+            and cursor.text[m.end() : m.end() + 1] in ("", ".", ",", ";")
+        )
         is_code = is_code or (before in ("or", "and") and cursor.earlier in _SHORT_CODES)
     elif (before == "code" and cursor.earlier.lower() not in _OTHER_CODES) or (
         before in CODED and len(number) > 7
@@ -150,7 +173,7 @@ def code(cursor: Cursor, m: re.Match) -> str:
     elif before == "#":
         is_code = len(number) > 4 or cursor.earlier.lower() in _CODES | {"code"}
     else:
-        behind = cursor.text[max(cursor.at - 3, 0) : cursor.at].removesuffix(" ")
+        behind = cursor.text[max(cursor.at - 3, 0) : cursor.at].rstrip(" -").lower()
         is_masked = len(number) == 4 and behind.endswith(("••", "**", "xx"))
         is_code = is_masked or is_ending(cursor)
         is_long = len(number) > 4 or (cursor.is_british and len(number) == 3)  # "dial 111"
@@ -173,7 +196,8 @@ def code_parts(cursor: Cursor, m: re.Match) -> str:
     """b-4-7-c, 7-221-xk-c-2-9: four parts or more of letters and digits, whose hyphens are silent."""
     parts = m[0].split("-")
     letters = [part for part in parts if part.isalpha()]
-    if cursor.touches_word or not 0 < len(letters) < len(parts) or any(map(_is_tie, letters)):
+    is_isbn = letters == ["X"] == parts[-1:]
+    if cursor.touches_word or is_isbn or not 0 < len(letters) < len(parts) or any(map(_is_tie, letters)):
         return ""
     return " ".join(say.group(part) if part.isdecimal() else letter_name(part.upper()) for part in parts)
 

@@ -11,7 +11,10 @@ from melforge.common.text.english.reading.cursor import Cursor, Rule, form
 from melforge.common.text.english.reading.units import COOKED, TIMED, plural_unit
 from melforge.common.text.english.word_parts import words
 
-_ZONE = r"(?:(?i:[ECMP][SD]T|GMT|UTC|BST|CES?T|JST|HST|(?:AK|AE|NZ)[SD]T)|IST|EES?T|SGT|MSK|[ECMP]T)(?!\w)"
+_ZONE = (
+    r"(?:(?i:[ECMP][SD]T|GMT|UTC|BST|CES?T|JST|HST|(?:AK|AE|NZ)[SD]T)|IST|EES?T|SGT|MSK|[ECMP]T)"
+    r"(?!\w|(?<=UTC|GMT)[-−+]\d)"
+)
 _HALF = rf"(?:\s?([AaPp])(?:\.\s?[Mm](?:\.|(?!\w))|[Mm](?:(?!\w)|(?={_ZONE}))))"
 _IN_ZONE = rf"(?:\s?({_ZONE}))?"
 PERIODS = {"s": "second", "m": "minute", "h": "hour", "d": "day", "w": "week"}
@@ -39,6 +42,10 @@ _WHILE = words("in every for after within")
 _LASTING = words("in for been last every after within w/in x × takes took take lasts lasted about over of =")
 _HOURS = re.compile(r"\d\s?(?:h|hrs?|s|secs?)\b")
 _SUBJECTS = words("the a I he she it we they his her my our ,")
+_BEFORE_HALF = words("til till until @ after aft before")
+_OF_SHIFTS = re.compile(
+    r"\b(?i:shifts?|works?|hours|hrs|open|closed|from|nights?|guard|duty|watch|curfew|quiet)\b"
+)
 _EXPECTED = words("ETA ETD STA STD ATA ATD")
 _BEFORE_TIME = words("arr dep at by until till from before after since around about to and between , (")
 
@@ -65,7 +72,11 @@ def time(cursor: Cursor, m: re.Match) -> str:
     is_whole = second == "00" and not point and bool(half or minute or is_dated)
     if is_whole and (half or is_dated or m[1][0] == "0"):
         second = None
-    is_clock = m[1][0] == "0" and hour and cursor.at and not (m[8] or is_dated)  # "09:14:02"
+    is_clock = m[1][0] == "0" and hour and cursor.at  # "09:14:02"
+    is_clock = is_clock or (hour and cursor.previous in ("[", "]"))  # "[INFO] 14:02:11"
+    is_day = cursor.previous.isdecimal() and cursor.earlier.rstrip(".").lower() in tables.MONTH_NUMBERS
+    is_clock = is_clock or is_day  # "Oct 11 22:14:15"
+    is_clock = is_clock and not (m[8] or is_dated)
     if second and not half and not (point and minute) and not is_clock:
         seconds = (
             f"{say.decimal((second.lstrip('0') or '0') + point)} seconds"
@@ -149,11 +160,11 @@ def expected_time(cursor: Cursor, m: re.Match) -> str:
     return _military(replace(cursor, previous="at"), m[1], m[2]) if before in _EXPECTED else ""
 
 
-@form(r"([01]\d|2[0-3])([0-5]\d)\s?(GMT|UTC|CET|CEST|BST|IST|EST|EDT|CST|CDT|PST|PDT|JST|Zulu)(?!\w)")
+@form(r"([01]\d|2[0-3])([0-5]\d)\s?(GMT|UTC|CET|CEST|BST|IST|EST|EDT|CST|CDT|PST|PDT|JST|Zulu|Z)(?!\w)")
 def zoned_time(cursor: Cursor, m: re.Match) -> str:
-    """0306 GMT, 1430 UTC."""
+    """0306 GMT, 1430 UTC, 0600Z."""
     said = _military(cursor, m[1], m[2])
-    return f"{said} {m[3]}" if said else ""
+    return f"{said} {'Zulu' if m[3] == 'Z' else m[3]}" if said else ""
 
 
 def _military(cursor: Cursor, hour: str, minute: str) -> str:
@@ -191,14 +202,30 @@ def early_time(cursor: Cursor, m: re.Match) -> str:
     return _military(cursor, m[1], m[2])
 
 
-@form(r"(\d{1,2})(?::([0-5]\d))?([ap])(?:\s?[-–]\s?(\d{1,2})(?::([0-5]\d))?([ap]))?(?![\w'])")
+@form(
+    r"(\d{1,2})(?::([0-5]\d))?(?:([ap])|(?<=:\d\d)([AP]))(?:\s?[-–]\s?(\d{1,2})(?::([0-5]\d))?([ap]))?(?![\w'])"
+)
 def short_half(cursor: Cursor, m: re.Match) -> str:
-    """7:30p, 7a-7p, til 7p; not 50p."""
-    is_time = m[2] or m[4] or cursor.previous.lower() in ("til", "till", "until", "@", "after", "before")
+    """7:30p, 7:30P, 7a-7p, til 7p; not 50p."""
+    is_time = m[2] or m[5] or cursor.previous.lower().rstrip(".") in _BEFORE_HALF
     if not is_time or int(m[1]) > 12:
         return ""
-    first = f"{clock(int(m[1]), int(m[2] or 0), is_exact=True)} {m[3].upper()}M"
-    return first + (f" to {clock(int(m[4]), int(m[5] or 0), is_exact=True)} {m[6].upper()}M" if m[4] else "")
+    first = f"{clock(int(m[1]), int(m[2] or 0), is_exact=True)} {(m[3] or m[4]).upper()}M"
+    return first + (f" to {clock(int(m[5]), int(m[6] or 0), is_exact=True)} {m[7].upper()}M" if m[5] else "")
+
+
+@form(r"([01]\d|2[0-3])(00|15|30|45)\s?[-–]\s?(0\d)(00|15|30|45)(?![\w-])")
+def night_shift(cursor: Cursor, m: re.Match) -> str:
+    """2200–0600."""
+    first, last = (_military(replace(cursor, previous=""), *pair) for pair in (m.group(1, 2), m.group(3, 4)))
+    is_meant = int(m[1]) > int(m[3]) and cursor.is_near(_OF_SHIFTS)
+    return f"{first} to {last}" if is_meant else ""
+
+
+@form(r"(\d{1,3})m(\d{1,2}\.\d{1,3})s(?!\w)")
+def measured_time(cursor: Cursor, m: re.Match) -> str:
+    """0m3.482s."""
+    return f"{counted(int(m[1]), 'minute')} {say.decimal(m[2])} seconds"
 
 
 @form(r"(\d{1,3})([smhdw])\s(?=ago\b)")
@@ -303,6 +330,8 @@ TIMES: tuple[Rule, ...] = (
     expected_time,
     zoned_time,
     early_time,
+    night_shift,
+    measured_time,
     short_half,
     since,
     minutes,

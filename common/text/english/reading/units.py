@@ -70,7 +70,8 @@ _DEGREE_WORD = re.compile(r"\s(?:deg\.?(?:\s([CFK]))?|degrees?\s([CFK]))(?![\w']
 _IN_RECIPES = re.compile(r"\s(c|C|T|t|pt|pkg|pkgs)\.(?=\s[a-z]|,\s[a-z])")
 _FOODS = words("""flour sugar butter milk water oil salt vanilla honey cream rice yeast cinnamon pepper
     cornstarch oats vinegar cheese stock broth lemon soy brown baking chopped grated ground minced packed
-    sifted melted olive""")
+    sifted melted olive strawberries blueberries raspberries cherry grape tomatoes
+    chicken beef sliced diced fresh heavy whipping""")
 _OF_TYPE = re.compile(
     r"\s?pts?\.?(?=\s(?:font|type|text|bold|italics?|Arial|Times|Helvetica|Calibri|Courier|Garamond)\b)"
 )
@@ -101,25 +102,42 @@ THINGS = words("""film lens camera monitor screen display tv television battery 
     sachet container bucket sack rope chain ladder bottles
     lot tin tins cans jars bags packs boxes tubes pouches cartons
     breaker reload cooldown service clock format support hotline fuse panel aliquots samples
-    burger patty batt     USB LED SSD HDD HDMI GaN charging charge pump heater fridge backpack""")
+    burger patty batt V6 V8 V10 V12 USB LED SSD HDD HDMI GaN charging charge pump heater fridge backpack
+    resistor capacitor bin""")
 _BY_FOLLOWS = re.compile(r"\s?[x×]\s?\d+(?:\.\d+)?\s?[wdh]\b")
-_POSTCODE = re.compile(r"[A-Z]{1,2}\d{1,2}[A-Z]?")
+_POSTCODE = re.compile(r"[A-Z]{1,2}\d(?:\d|([A-Z]))?")
 COOKED = re.compile(
     r"\b(?:[Bb]ake|[Bb]roil|[Ss]immer|[Bb]oil|[Cc]ook|[Rr]oast|[Rr]est (?:the )?dough|[Cc]hill|[Pp]roof"
     r"|[Ff]ry|[Mm]icrowave)\b"
 )
 _BEDROOMS = re.compile(r"\d\s?(?:BR|BD|bd|bed)")
+_PLAYED = re.compile(
+    r"\b(?:boss|damage|heals?|potions?|enem(?:y|ies)|DPS|XP|spells?|monsters?)\b|\bHP\sleft\b"
+)
 _BODY = words("arm leg knee hip shoulder ankle wrist hand foot eye ear lung side breast elbow")
 _LONG_THING = re.compile(
     r"\s(?:long|wide|deep|tall|high)\s(?:run|ride|walk|hike|swim|drive|rope|cable|cord|pole|wall|hole)\b"
 )
-_AMP_THINGS = words("input output at per each max min fuse current circuit breaker plug charger supply load")
+_ENGINE_FOLLOWS = re.compile(r"\s(?:[VIW]-?\d{1,2}|inline|turbo|Turbo|EcoBoost|Hemi|HEMI|diesel)\b")
+_PLURAL_TIMES = words("yrs hrs mins secs wks mos")  # "under 3 yrs. ride free"
+_BARRELS = re.compile(r"\s?mb/d(?!\w)")
+_MERCURY = re.compile(r"\s?in\.?\s?Hg(?!\w)")
+_MOLAR = re.compile(
+    r"\s?M(?=\s(?:NaOH|HCl|NaCl|KCl|KOH|H[2₂]SO[4₄]|HNO[3₃]|Tris|EDTA|MgCl|CaCl|urea|sucrose|glucose)\b)"
+)
+_OF_SHARES = re.compile(r"\b(?:shares|buyback|revenue|EBITDA|capex)\b")
+_BESIDE_RECORD = re.compile(r"\d-\d{1,3},\s$")  # "58-44, 2½ GB"
+_SOUTH_BEFORE = re.compile(r"\d\.\d{1,4}\s?[NS],?\s$")
+_WEST_BEHIND = re.compile(r"[NS],?\s\d{1,3}\.\d{1,4}\s?[EW](?!\w)")
+_AMP_THINGS = words("""input output at per each max min fuse current circuit breaker plug charger supply load
+    outlet receptacle""")
 # Before a number and a letter that belong together: "Apt 4B", "Bus 42A".
 LETTERED = words("""# § §§ apt apartment unit suite ste room rm flat gate seat row section figure fig exhibit
     class grade line platform bus route rte rt highway hwy road exit pier dock lot bay bed building bldg
     floor deck cell door house table page appendix form part question step type zone track hall stand stall
     studio tower wing block ward terminal rwy runway ils flight train tram no number bus berth aisle locker
-    pixel session lecture group team chapter ch article art exhibit sec sect title""")
+    pixel session lecture group team chapter ch article art exhibit sec sect title courtroom
+    hangar slip""")
 _NO_HOURS = words("HR HRs")  # home runs, mostly, or a department
 ROADS = words("I US SR CR FM Hwy Highway Route Rte Rt Interstate Road Exit Twp Township Rge Range")
 _LABEL = re.compile(r":\s|/(?:(?![KVANL])[A-Z]|9)(?!\w)")  # "H: 78 L: 61", "32-4 K/D", "9.4 K/9"
@@ -196,14 +214,20 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
         return f" {name if is_one else plural_unit(name)}", match.end() - 1
     if (match := _BARE_SCALE.match(text, end)) and _is_temperature(cursor, match):
         return (" degree" if is_one else " degrees") + _SCALES[match[1]], _past_stop(cursor, match.end())
-    if (pole := _POLE.match(text, end)) and cursor.previous.lower().rstrip(".") in _PLACED:
+    if (pole := _POLE.match(text, end)) and _is_placed(cursor, pole):
         return _POLES[pole[1]], pole.end()
+    if special := _MERCURY.match(text, end):
+        return " inches of mercury", special.end()
+    if special := _BARRELS.match(text, end):
+        return " million barrels per day", special.end()
+    if molar := _MOLAR.match(text, end):
+        return " molar", molar.end()
     match = _UNIT.match(text, end)
     name = unit_name(match[3]) if match else None
     if not match or not name:
         return "", end
     gap, square, _, power = match.groups()
-    if match[3] in ("pc", "bp", "bps", "nm", "mb", "m") and (
+    if match[3] in ("pc", "bp", "bps", "nm", "mb", "m", "mm", "GB") and (
         special := _said_by_neighbours(cursor, match, is_one)
     ):
         return special, match.end()
@@ -215,8 +239,9 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
     is_one = (
         is_one
         or gap == "-"
-        or _is_of_thing(cursor, end, is_glued=not gap)
+        or (match[3] not in _PLURAL_TIMES and _is_of_thing(cursor, end, is_glued=not gap))
         or _LONG_THING.match(text, end) is not None
+        or (name == "liter" and _ENGINE_FOLLOWS.match(text, end) is not None)
     )
     if below := _BELOW.match(cursor.text, end):  # "5 s⁻¹"
         return f" per {_raised(name, below[1])}", below.end()
@@ -234,7 +259,8 @@ def _is_of_thing(cursor: Cursor, end: int, is_glued: bool) -> bool:
     """Whether a unit that ends at `end` describes a thing: "50 m rope", "65W fast charging"."""
     following = cursor.next(end)
     if is_glued and following.islower() and following not in CLOSED | FINITE:
-        return following in THINGS or cursor.next(end + 1 + len(following)) in THINGS
+        words_behind = (following, following.removesuffix("s"), cursor.next(end + 1 + len(following)))
+        return not THINGS.isdisjoint(words_behind)
     return following in THINGS
 
 
@@ -273,6 +299,8 @@ def _said_by_neighbours(cursor: Cursor, match: re.Match, is_one: bool) -> str:
         is_timed = (cursor.previous == ":" and cursor.earlier.lower() in TIMED) or cursor.is_near(COOKED)
         is_timed = is_timed or (cursor.previous == "to" and _SECONDS.fullmatch(cursor.earlier) is not None)
         return (" minute" if is_one else " minutes") if is_timed else ""
+    if match[3] == "GB":
+        return " games back" if _BESIDE_RECORD.search(cursor.text, max(cursor.at - 9, 0), cursor.at) else ""
     if match[3] == "pc":
         return "" if match[1] or cursor.next(match.end()) in _OF_PIECES else " percent"
     around = cursor.text[max(cursor.at - 80, 0) : match.end() + 80]
@@ -280,11 +308,23 @@ def _said_by_neighbours(cursor: Cursor, match: re.Match, is_one: bool) -> str:
         return " nautical miles" if _OF_WIND.search(around) else ""
     if match[3] == "mb":
         return " millibars" if _OF_PRESSURE.search(around) else ""
+    if match[3] == "mm":
+        return " million" if _OF_SHARES.search(around) else ""
     if match[3] == "bps":
         is_fast = match.start() - cursor.at > 3 or _OF_LINKS.search(around)
         return "" if is_fast else " basis points"
     points = "-basis point" if match[1] == "-" else " basis points"
     return points if "%" in around or _OF_RATES.search(around) else ""
+
+
+def _is_placed(cursor: Cursor, pole: re.Match) -> bool:
+    """Whether "N" behind a number is of a place on earth: "lat. 40 N", "21.4N 67.9W"."""
+    if cursor.previous.lower().rstrip(".") in _PLACED:
+        return True
+    is_first = _WEST_BEHIND.match(cursor.text, pole.start(1)) is not None
+    return is_first or (
+        pole[1] in "EW" and _SOUTH_BEFORE.search(cursor.text, max(cursor.at - 12, 0), cursor.at) is not None
+    )
 
 
 def _is_unit(cursor: Cursor, match: re.Match) -> bool:
@@ -299,13 +339,15 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
     if symbol in "wdh" and (is_side or _BY_FOLLOWS.match(cursor.text, match.end())):
         return False
     before = cursor.earlier if cursor.previous in ("is", "are", "was", ":") else cursor.previous
-    if not gap and len(symbol) == 1 and before.rstrip(".").lower() in LETTERED:
-        return False  # "Bus 42A"
+    is_lettered = before.rstrip(".").lower() in LETTERED and following not in ("x", "×")
+    if not gap and len(symbol) == 1 and is_lettered:
+        return False  # "Bus 42A", not "The bed is 2m x 1m"
     if not gap and len(symbol) == 1 and cursor.previous[-1:] == "-" and cursor.previous[0].isupper():
         return False  # "F-35A"
-    if symbol in ("BD", "BA") and _POSTCODE.fullmatch(cursor.previous):
-        return False  # "TW8 9BD"
-    if symbol == "HP" and cursor.text[max(cursor.at - 1, 0)] in "+-−":
+    code = _POSTCODE.fullmatch(cursor.previous) if len(symbol) == 2 and symbol.isupper() else None
+    if code and (code[1] or symbol in ("BD", "BA")):
+        return False  # "N1C 4TB", "TW8 9BD"
+    if symbol == "HP" and (cursor.text[max(cursor.at - 1, 0)] in "+-−" or cursor.is_near(_PLAYED)):
         return False  # of a game
     if symbol == "L" and following in _BODY:
         return False  # "BP 142/88 L arm"
@@ -313,6 +355,11 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
         return False
     if symbol == "A" and not gap and cursor.previous.isupper() and cursor.previous not in _POWERED:
         return False  # "CS 61A"
+    is_course = len(cursor.previous) > 2 and cursor.previous.isupper() and not cursor.is_shouted
+    if symbol == "L" and not gap and is_course:
+        return False  # "CHEM 231L"
+    if symbol == "A" and not cursor.at and cursor.text.startswith(".", match.end()):
+        return False  # "22A." of a crossword
     if symbol == "ac" and not gap:
         return False  # "4ac"
     if cursor.char == "0" and not gap and symbol in "LRCNSEW" and cursor.text[cursor.at + 1] != ".":
@@ -336,7 +383,7 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
         return False
     if len(symbol) > 1 or not symbol.isupper():
         return True
-    if gap == "-" or (symbol == "K" and not gap):
+    if (gap == "-" and symbol not in "ÅÅΩ") or (symbol == "K" and not gap):
         return False
     is_year = not gap[1:] and _YEAR.match(cursor.text, cursor.at) is not None
     if is_year and cursor.text.startswith(". ", match.end()) and (following := cursor.next(match.end() + 1)):
@@ -443,6 +490,6 @@ def _is_size(cursor: Cursor, mark: str) -> bool:
     is_open = False
     at = cursor.text.find(mark, start, cursor.at)
     while at >= 0:  # behind a digit it means inches, or ends what is quoted
-        is_open = not is_open and not cursor.text[max(at - 1, 0)].isdecimal()
+        is_open = not is_open and not cursor.text[max(at - 1, 0)].isnumeric()
         at = cursor.text.find(mark, at + 1, cursor.at)
     return not is_open

@@ -30,22 +30,24 @@ from melforge.common.text.english.reading.capitals import (
     one_by_one,
     roman,
 )
-from melforge.common.text.english.reading.chess import chess_move
+from melforge.common.text.english.reading.chess import chess_move, playing_card
 from melforge.common.text.english.reading.cursor import Cursor, Reading, Rule, form, only
 from melforge.common.text.english.reading.cut_short import is_in_code, whole_without_stop
 from melforge.common.text.english.reading.dates import month_and_day
 from melforge.common.text.english.reading.formulas import derivative, difference, limit, logarithm, quotient
+from melforge.common.text.english.reading.isotopes import hyphened_isotope
 from melforge.common.text.english.reading.latin import in_latin, is_term, latin_parts, left_out_of, scripts_of
 from melforge.common.text.english.reading.money import price
 from melforge.common.text.english.reading.streets import (
     county_road,
     direction,
     dotted_state,
+    half_wind,
     land_survey,
     part_of_section,
     party,
 )
-from melforge.common.text.english.reading.telephone import code_parts, is_access_code
+from melforge.common.text.english.reading.telephone import code_parts, is_access_code, short_extension
 from melforge.common.text.english.reading.times import PERIODS, counted, hourly
 from melforge.common.text.english.reading.units import plural_unit, unit_behind_per, unit_name
 from melforge.common.text.english.reading.word_classes import CLOSED, DETERMINERS, FINITE
@@ -55,7 +57,8 @@ RELEASE = r"(?:-?(alpha|beta|rc|dev|pre|preview|nightly|snapshot|stable|lts|RC|L
 # What other rules read: words in small letters, names too, and what is cut short by a full stop.
 _NOT_ORDINARY = SHORT_IN_SMALL | {"lim"}
 _NOT_ORDINARY_NAMES = SHORT_WORDS.union(
-    *(map(str.lower, table) for table in (tables.BOOKS, tables.CURRENCY_CODES, tables.DOLLARS))
+    ("abm", "bbm", "ebm"),  # chords
+    *(map(str.lower, table) for table in (tables.BOOKS, tables.CURRENCY_CODES, tables.DOLLARS)),
 )
 _NOT_ORDINARY_BEFORE_STOP = _NOT_ORDINARY_NAMES.union(
     *(map(str.lower, table) for table in (tables.ABBREVIATIONS, tables.SHORTENED, tables.TITLES))
@@ -65,6 +68,10 @@ _SHORT_MONTHS = words("Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec")
 _SHORTENED = _SHORT_MONTHS | words("Mon Tue Tues Wed Thu Thur Thurs Fri")
 _BLANK_DIGIT = re.compile(r"\.?\s?(?=\d)")
 _LETTERS_AND_DIGITS = re.compile(r"[A-Za-z]+\d[A-Za-z\d]*")
+_RUNWAY = re.compile(r"\d\d[LRC]?(?!\w|[.,]\d)")
+_BY_LETTER = {
+    **{"b-day": "birthday", "x-mas": "Christmas", "t-storm": "thunderstorm", "t-storms": "thunderstorms"}
+}
 _PLURAL_BRACKET = re.compile(r"\((e?s)\)(?!\w)")
 SMALL_WORDS = words("is if of to in or so we by at as on an be do no he it me my up us go hi ok pi am")
 _SMALL = re.compile(r"\d\.\d(?!\d)")
@@ -95,7 +102,16 @@ _OF_KEYS = words("major minor maj min clarinet trumpet instrument sax saxophone 
 _MUSIC = re.compile(
     r"\b(?:[Kk]ey of|strings?|[Tt]un(?:e[ds]?|ing)|chords?|scales?|notes?|capo|octaves?|bass|transposed?)\b"
 )
-_CHORDS = re.compile(r"(?<!\w)(?:[A-G][#b♯♭]?m?7?(?:\s[-–—|]\s|,\s|[-–| ])){2}[A-G][#b♯♭]?m?7?(?![\w'])")
+_OF_FLIGHT = re.compile(
+    r"\b(?i:climb|descen|maintain|cruis|divert|clear|flight|aircraft|pilot|traffic|turbulence|ATC|heading|passing)"
+)
+_OF_KNITTING = re.compile(
+    r"\b(?:[Rr]ow|[Rr]nd|[Rr]ound)s?\s\d|\b(?:rib|knit|purl|sts)\b|\b[kK]\d{1,2},\s\*?[pP]\d|\b[pP]\d{1,2},\s[kK]\d"
+)
+CHORDS = re.compile(
+    r"(?<!\w)(?:[A-G][#b♯♭]?m?7?(?:\s[-–—|]\s|,\s|[-–|]|\s{1,3})){2}[A-G][#b♯♭]?m?7?(?![\w'])"
+)
+_BESIDE_TERMS = frozenset("=+-*/^()<>")
 _BITS = words("32 64 86")  # "x64" of processors
 _DIMENSIONS = words("L W H D Ø l w h d length width height depth Length Width Height Depth")
 _LENGTH_ENDS = ("'", '"', "′", "″")
@@ -122,7 +138,8 @@ def version(cursor: Cursor, m: re.Match) -> str:
     is_verse = (
         m[0][1] == "." and cursor.previous == "," and cursor.earlier[-1:].isdecimal()
     )  # "Psalm 23, v. 4"
-    is_variable = is_variable or is_verse
+    is_flag = cursor.text[max(cursor.at - 2, 0) : cursor.at] == " -"  # "run.sh -v 2"
+    is_variable = is_variable or is_verse or is_flag
     return "" if cursor.touches_word or is_variable else f"version {said_version(*m.groups())}"
 
 
@@ -238,6 +255,8 @@ def money(cursor: Cursor) -> Reading | None:
     ):
         if "." in blank[0] and word not in ("Rs", "Fr"):
             return None
+        if word == "ILS" and _RUNWAY.match(cursor.text, blank.end()):  # "ILS 09R"
+            return None
         if word == "INR" and _SMALL.match(cursor.text, blank.end()):  # of blood: "INR 2.6"
             return None
         return price(replace(cursor, at=blank.end()), tables.CURRENCY_CODES[word])
@@ -273,7 +292,7 @@ def circa(cursor: Cursor, m: re.Match) -> str:
 @form(r"([A-G])([#b♯♭]?)(maj|min|m|dim|aug|sus|add)(\d{0,2})(?![\w'])")
 def chord(cursor: Cursor, m: re.Match) -> str:
     """Am7, Gmaj7, F#dim, Bbm, "G – D – Em – C"; not Am, Gm, "Dad"."""
-    if cursor.touches_word or not (m[4] or m[2] in ("#", "♯", "♭") or cursor.is_near(_CHORDS)):
+    if cursor.touches_word or not (m[4] or m[2] or cursor.is_near(CHORDS)):
         return ""
     sign = {"": "", "b": " flat", "♭": " flat"}.get(m[2], " sharp")
     kind = {"maj": "major", "min": "minor", "m": "minor", "dim": "diminished", "aug": "augmented"}.get(
@@ -286,13 +305,13 @@ def in_notation(cursor: Cursor) -> Reading | None:
     """Chords, chess, years of about, TL;DR: what no ordinary word is followed by tells them."""
     behind = cursor.behind_word
     if behind.isdecimal() or behind == "#":
-        rules = (chord, chess_move, screw, circa, hourly, numbered, for_days, times)
+        rules = (chord, chess_move, screw, circa, hourly, numbered, for_days, times, knitted, flight_level)
         return next((reading for rule in rules if (reading := rule(cursor))), None)
     if behind == "-" and cursor.word == "O":
         return chess_move(cursor)
     if behind in ("-", "–") and len(cursor.word) < 4:
         return letter_range(cursor) or chord_degrees(cursor) or chord(cursor)
-    if behind in ("", " ", ",", "|") and len(cursor.word) == 2 and cursor.word[1] == "m":
+    if behind in ("", " ", ",", "|", ".") and len(cursor.word) < 4 and cursor.word[1:] in ("m", "bm", "bmaj"):
         return chord(cursor)
     if behind == "/" and cursor.word == "f":
         return aperture(cursor)
@@ -325,10 +344,27 @@ def for_days(cursor: Cursor, m: re.Match) -> str:
     return "" if cursor.touches_word else f"for {say.cardinal(int(m[1]))}{' days' * bool(m[2])}"
 
 
-@form(r"x\s?(\d{1,2})(?=\s?(?:$|[,;.)]))")
+@form(r"([kpKP])(\d{1,2})(tog)?(?!\w)")
+def knitted(cursor: Cursor, m: re.Match) -> str:
+    """k2, p2, k2tog: of knitting."""
+    if cursor.touches_word or int(m[2]) > 29 or not (m[3] or cursor.is_near(_OF_KNITTING)):
+        return ""
+    return f"{'knit' if m[1] in 'kK' else 'purl'} {say.integer(m[2])}{' together' * bool(m[3])}"
+
+
+@form(r"FL\s?(\d{3})(?!\w)")
+def flight_level(cursor: Cursor, m: re.Match) -> str:
+    """FL350."""
+    is_meant = cursor.is_near(_OF_FLIGHT) and not cursor.touches_word
+    return f"flight level {say.digits(m[1])}" if is_meant else ""
+
+
+@form(r"x\s?(\d{1,2})(?=\s?(?:$|[,;.)(\]]))")
 def times(cursor: Cursor, m: re.Match) -> str:
-    """CABG x3."""
-    is_times = cursor.previous[-1:].isalnum() and cursor.previous.lower() not in CLOSED
+    """CABG x3, (x2)."""
+    is_times = (
+        cursor.previous == "(" or cursor.previous[-1:].isalnum()
+    ) and cursor.previous.lower() not in CLOSED
     is_times = is_times and not (cursor.touches_word or cursor.is_equation or m[1] in _BITS)
     return f"times {say.cardinal(int(m[1]))}" if is_times else ""
 
@@ -475,6 +511,12 @@ def size_by(cursor: Cursor) -> Reading | None:
     return Reading("by", cursor.at + 1) if match else None
 
 
+@form(r"(?i:b-day|x-mas|t-storms?)(?![\w-])")
+def by_letter(cursor: Cursor, m: re.Match) -> str:
+    """b-day, X-mas, t-storms."""
+    return "" if cursor.touches_word else _BY_LETTER[m[0].lower()]
+
+
 @form(r"(X{0,3}S|S|M|L|\dXL)\s?[-–]\s?(X{1,4}L|[2-9]XL)(?![\w-])")
 def clothes_sizes(cursor: Cursor, m: re.Match) -> str:
     """S-XXL, XS–3XL."""
@@ -506,9 +548,12 @@ WORDS: tuple[Rule, ...] = (
         land_survey,
         part_of_section,
         direction,
+        half_wind,
         dotted_abbreviation,
         working_days,
         clothes_sizes,
+        short_extension,
+        by_letter,
         slashed_abbreviation,
         size_by,
         logarithm,
@@ -521,6 +566,8 @@ WORDS: tuple[Rule, ...] = (
         bare_area,
         in_notation,
         numero,
+        hyphened_isotope,
+        playing_card,
         word_with_digits,
     ),
     *(letter_with_sign, behind_per, book, short_word, abbreviation, money, joined_capitals, plain_word),
@@ -539,7 +586,8 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
         return _foreign(cursor, word)
     if (number := roman(cursor, word, end)) is not None:
         return number
-    is_plural = len(word) > 2 and word[-1] == "s" and word[:-1].isupper()  # "28 HRs"
+    is_plural = len(word) > 2 or cursor.text[max(cursor.at - 1, 0)] == "-"
+    is_plural = is_plural and word[-1] == "s" and word[:-1].isupper()  # "28 HRs", "CR-Vs"
     base = word.removesuffix("'s")
     if base != word and base in _SHORTENED and base not in _SHORT_MONTHS:  # "Tue's"
         return f"{calendar_name(base)}'s"
@@ -556,7 +604,8 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
     if word in _BEHIND_NAMES and cursor.previous:
         return _BEHIND_NAMES[word]
     if len(word) == 2 and cursor.is_equation and word[0].islower() and word not in SMALL_WORDS:  # "F = ma"
-        return word.upper()
+        is_word = is_known(word) and not {cursor.previous[-1:], cursor.next(end)} & _BESIDE_TERMS  # "et al."
+        return word if is_word else word.upper()
     is_listed = len(cursor.previous) > 1 and not cursor.previous[0].isdecimal()
     if word == "x" and is_listed and _DAYS_FOLLOW.match(cursor.text, end):
         return "for"  # twice daily x 7 days

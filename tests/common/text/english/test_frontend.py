@@ -160,7 +160,7 @@ def test_the_letter_reader_is_the_network_that_was_trained(tmp_path):
     reader = LetterReader(tmp_path / "letters.safetensors")
     for word in ("blimpish", "a", "o'thistle"):
         symbols = torch.tensor([recipe.encode(word, recipe.NAMES)])
-        found = reader._read(symbols[0, 1:-1].tolist(), is_name=True)
+        found = reader._read(symbols[0, 1:-1].tolist(), is_name=True)[0]
         greedy = [0] * len(word)
         with torch.no_grad():
             seen = network.encoder(network.embed(symbols))[0][0, 1:-1]
