@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from melforge.common.text.processes import TextProcesses
     from melforge.common.weights.voices import FrontendSpec, ModelSource
 
-BATCH_SIZE = 8
+BATCH_SIZE, GPU_BATCH = 8, 32  # utterances at a time: in general, and on CUDA kernels
 # So many batches of texts are sorted by length at a time: answers leave early and memory stays bounded.
 SORTED_BATCHES = 8
 # What the runner does itself. Every model honours a seed: one that draws no noise speaks the same for all.
@@ -359,8 +359,9 @@ class TextToSpeech:
         largest = self.acoustic.largest_batch
         batch_size = self.batch_size if batch_size is None else batch_size
         if batch_size is None:
-            # Where padding changes its neighbours (the published FastPitch), only on request.
-            return min(BATCH_SIZE, largest) if self.acoustic.batch_safe else 1
+            if not self.acoustic.batch_safe:  # padding changes its neighbours: only on request
+                return 1
+            return min(GPU_BATCH if self.vocoder.prefers_batches else BATCH_SIZE, largest)
         if not 1 <= batch_size <= largest:
             raise InputError(f"batch size must be from 1 to {largest}, not {batch_size}")
         return batch_size

@@ -135,16 +135,24 @@ class WireEncoder:
         if self._closed:
             return b""
         rest = self._coder.write(self._resampled(np.zeros(0, np.float32), last=True))
-        self._closed, coder = True, vars(self).pop("_coder")
+        coder = self._coder
+        self._end()
         rest += coder.close()
         self.head = coder.head
         return rest
 
     def discard(self) -> None:
         """Closes without flushing."""
-        self._closed = True
-        if coder := vars(self).pop("_coder", None):
+        coder = vars(self).get("_coder")
+        self._end()
+        if coder:
             coder.discard()
+
+    def _end(self) -> None:
+        # Somebody may keep a closed encoder, and soxr complains of a stream that lives when Python ends.
+        self._closed = True
+        for one in ("_coder", "_resampler"):
+            vars(self).pop(one, None)
 
     @functools.cached_property
     def _coder(self) -> _Coder:

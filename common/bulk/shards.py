@@ -27,7 +27,6 @@ OUTPUTS = (*FORMATS, PARQUET)
 PARQUET_FILE, AUDIO_IN_PARQUET = "audio.parquet", "flac"
 LONG_TEXT = 64  # utterances: longer texts are spoken in pieces, which need little memory
 WHOLE_UTTERANCES = ChunkSizes(1 << 30)  # chunks within one would change last bits
-GPU_BATCH = 32  # texts at a time on CUDA kernels
 # Of a shard and of the whole run. Ids and reasons come from users' tables, and csv quotes what it must.
 SPOKEN, NOT_SPOKEN = "manifest.csv", "not-spoken.csv"
 SPOKEN_COLUMNS, NOT_SPOKEN_COLUMNS = ("id", "file", "seconds", "warnings"), ("id", "reason")
@@ -105,8 +104,6 @@ class ShardSpeaker:
         tts, asked = self.tts, self.speech.batch_size or self.tts.batch_size
         if asked is None and tts.acoustic.engines.can_be_shared and tts.vocoder.engines.can_be_shared:
             return 1
-        if asked is None and tts.vocoder.prefers_batches:
-            return min(GPU_BATCH, tts.acoustic.largest_batch)
         return tts.choose_batch_size(asked)
 
     def speak(self, shard: Shard) -> ShardReport:

@@ -39,7 +39,7 @@ from melforge.common.synthesis.timestamps import as_rows, bookmark_rows, bookmar
 
 FAULT = "this text could not be spoken: the fault is the server's"
 BLOCK = 1 << 20  # bytes, from which on a buffer goes back to the system: `keep_little_freed_memory`
-IN_MEMORY = 32 << 20  # bytes of all answers that wait until they are whole; more are on disk
+IN_MEMORY = 16 << 20  # bytes of all answers that wait until they are whole; more are on disk
 PIECE = 3 << 16  # bytes; of base64's input, which is 3 bytes for each 4 characters
 
 T = TypeVar("T")

@@ -126,9 +126,10 @@ class HttpConnection(H11Protocol):
 
 
 class LiveConnection(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket, which fails where a message is no UTF-8 and its sender has closed behind it, or an
-    answer comes behind the end, logs an error where one is refused, stays with who reads nothing, and keeps
-    all that comes of messages that are not whole, and all pongs that nobody reads.
+    """uvicorn's WebSocket, which fails where a message is no UTF-8 and its sender has closed behind it, where
+    what is no message comes before it is accepted, or an answer behind its end, logs an error where one is
+    refused, stays with who reads nothing, and keeps all that comes of messages that are not whole, and all
+    pongs that nobody reads.
     """
 
     def __init__(self, *given: Any, **named: Any) -> None:
@@ -154,6 +155,12 @@ class LiveConnection(WebSocketsSansIOProtocol):
         except ApiError as error:
             self.conn.fail(CloseCode.TRY_AGAIN_LATER, str(error))
             self.handle_parser_exception()
+
+    def handle_parser_exception(self) -> None:
+        if self.conn.close_sent is None:  # it has not been accepted
+            self.transport.close()
+        else:
+            super().handle_parser_exception()
 
     def handle_ping(self) -> None:
         """While what was sent is not read, the pong to the last ping stands for all (RFC 6455, 5.5.3)."""

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.utils import ClientDisconnected
 
 from melforge.common.serve.errors import ApiError
 from melforge.common.serve.incoming import Left
@@ -124,9 +125,11 @@ class Gate:
             if not is_probe:
                 await self._turn(turns)
             await self.app(scope, receiving, sending)
-        except Left:
+        except (Left, ClientDisconnected) as left:
             record["end"] = "disconnect"
             self.service.metrics.left.inc()
+            if isinstance(left, ClientDisconnected):
+                raise  # uvicorn waits for it where a socket has not been accepted
         except Exception as error:
             if turns is self._refusals and not is_probe:
                 await self._turn(turns)

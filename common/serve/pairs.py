@@ -241,12 +241,12 @@ class Pairs:
         return pair in self._ready
 
     def chunk_sizes(self, tts: TextToSpeech, seconds: float = 60.0) -> ChunkSizes | None:
-        """Of a stream's chunks; on a CPU half of what a vocoder makes at a time, in steps and memory, and no
-        more than these seconds.
+        """Of a stream's chunks; on a CPU a third of what a vocoder makes at a time, in steps and memory, and
+        no more than these seconds.
         """
         if self.options.shares_engines:
             frames = max(CHUNKS.first, int(seconds * tts.sampling_rate / tts.vocoder.hop))
-            most = min(tts.vocoder.longest_chunk // 2, frames)
+            most = min(tts.vocoder.longest_chunk // 3, frames)
             return replace(CHUNKS, largest=min(CHUNKS.largest, most), stretched=min(CHUNKS.stretched, most))
         return KERNEL_CHUNKS if tts.vocoder.prefers_batches else None
 

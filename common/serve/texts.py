@@ -18,12 +18,17 @@ from melforge.common.text import OwnWords
 # Seconds for which a text lets others pass, for each of its characters: some hundred times what they take.
 PATIENCE = 1e-3
 BOOK = 1.0  # seconds: what is not due for so long does not go before those who speak
+# Characters of a text that takes less time than its way into the thread and back.
+AT_ONCE = 200
 
 Analysing = tuple[float, int, Iterator[AnalysedText | None], "Future[AnalysedText]"]
 
 
 class TextAnalyser:
-    """Analyses the texts of many callers in one thread, which goes before those who speak, but for books."""
+    """Analyses the texts of many callers in one thread, which goes before those who speak, but for books.
+
+    A short one in ASCII is analysed in the caller's thread while this one has nothing to do.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -35,9 +40,14 @@ class TextAnalyser:
         self, tts: TextToSpeech, text: str, own_words: OwnWords | None = None, speaker: int | str = 0
     ) -> AnalysedText:
         """As `TextToSpeech.analyse`. Cancelling this stops the work behind the current sentence."""
+        sentences = tts.analysing(text, own_words, speaker)
+        # A caller's own patterns may take any time, and tables of other scripts are read when these come.
+        short = len(text) <= AT_ONCE and text.isascii() and own_words is None
+        if short and not self._waiting.unfinished_tasks:
+            return next(filter(None, sentences))
         found: Future[AnalysedText] = Future()
         due = self._clock() + PATIENCE * len(text)
-        self._waiting.put((due, next(self._numbers), tts.analysing(text, own_words, speaker), found))
+        self._waiting.put((due, next(self._numbers), sentences, found))
         return await asyncio.wrap_future(found)
 
     def stop(self) -> None:
@@ -50,21 +60,26 @@ class TextAnalyser:
         hurries = hurry(True)
         while True:
             waiting = self._waiting.get()
-            due, number, sentences, found = waiting
+            due, number, _, _ = waiting
             if number < 0:
                 return
-            if found.cancelled():
-                continue
             is_book = due - self._clock() > BOOK
-            try:
-                with hurrying(False, hurries and is_book):
-                    analysed = next(sentences)
-            except Exception as error:
-                with suppress(InvalidStateError):  # it was cancelled meanwhile
-                    found.set_exception(error)
-                continue
-            if analysed is None:
-                self._waiting.put(waiting)
-                continue
-            with suppress(InvalidStateError):
-                found.set_result(analysed)
+            with hurrying(False, hurries and is_book):
+                self._analyse_sentence(waiting)
+            self._waiting.task_done()
+
+    def _analyse_sentence(self, waiting: Analysing) -> None:
+        _, _, sentences, found = waiting
+        if found.cancelled():
+            return
+        try:
+            analysed = next(sentences)
+        except Exception as error:
+            with suppress(InvalidStateError):  # it was cancelled meanwhile
+                found.set_exception(error)
+            return
+        if analysed is None:
+            self._waiting.put(waiting)
+            return
+        with suppress(InvalidStateError):
+            found.set_result(analysed)

@@ -271,6 +271,12 @@ def test_a_network_that_hears_its_padding_is_not_batched_unasked(tts, monkeypatc
         tts.choose_batch_size(99)
 
 
+def test_batches_are_larger_where_a_batch_is_one_launch(tts, monkeypatch):
+    usual = tts.choose_batch_size(None)
+    monkeypatch.setattr(type(tts.vocoder), "prefers_batches", True)
+    assert tts.choose_batch_size(None) == 32 > usual
+
+
 def test_pace_changes_the_length(tts, spoken):
     fast, slow = (tts.speak(TEXT, Controls(pace=pace)) for pace in (2.0, 0.5))
     assert fast.seconds < 0.7 * spoken.seconds and slow.seconds > 1.6 * spoken.seconds

@@ -278,3 +278,20 @@ def test_a_closed_encoder_takes_nothing_and_gives_nothing():
     assert encoder.close() and encoder.close() == b""
     with pytest.raises(ValueError, match="closed"):
         encoder.write(voiced(0.2))
+
+
+@pytest.mark.parametrize("end", ["close", "discard"])
+def test_an_encoder_that_has_ended_may_live_as_long_as_python(end):
+    script = f"""
+import gc
+import numpy as np
+from melforge.common.audio.wire import WireEncoder
+encoder = WireEncoder("mp3", {SOURCE}, {RATE})
+encoder.write(np.zeros({SOURCE}, np.float32))
+encoder.{end}()
+gc.freeze()
+encoder.itself = encoder
+del encoder
+"""
+    command = [sys.executable, "-c", script]
+    assert subprocess.run(command, capture_output=True, check=True).stderr == b""

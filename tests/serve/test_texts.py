@@ -9,7 +9,10 @@ from melforge.common.errors import InputError
 from melforge.common.runner import AnalysedText
 from melforge.common.serve.priority import hurrying
 from melforge.common.serve.texts import TextAnalyser
+from melforge.common.text.lexicon import Lexicon
 from tests.serve.test_scheduler import goes_first, own_policy
+
+OWN_WORDS = Lexicon(())
 
 
 class Noting:
@@ -31,11 +34,12 @@ class Noting:
 
 
 def analyse(tts, texts, meanwhile=lambda tasks: None):
-    """The results of all that wait behind a text that holds the thread."""
+    """The results of all that wait behind a text that holds the thread, by its own words."""
 
     async def run():
         analyser = TextAnalyser()
-        tasks = [asyncio.create_task(analyser.analyse(tts, text)) for text in ("w", *texts)]
+        tasks = [asyncio.create_task(analyser.analyse(tts, "w", own_words=OWN_WORDS))]
+        tasks += [asyncio.create_task(analyser.analyse(tts, text)) for text in texts]
         await asyncio.to_thread(tts.begun.wait, 60)
         meanwhile(tasks[1:])
         await asyncio.sleep(0)
@@ -53,6 +57,30 @@ def test_short_texts_come_before_long_ones_that_came_earlier():
     found = analyse(tts, ["p" * 9000, "q" * 4000, "s"])
     assert [len(one.text) for one in found] == [9000, 4000, 1]
     assert "".join(tts.steps) == "ws" + "q" * 4000 + "p" * 9000
+
+
+def test_a_short_text_is_analysed_at_once_while_no_other_is():
+    async def run():
+        analyser, tts = TextAnalyser(), Noting()
+        with pytest.raises(StopIteration) as found:
+            analyser.analyse(tts, "aa").send(None)  # it awaits nothing
+        with pytest.raises(InputError):
+            await analyser.analyse(tts, "e")
+        other_script = analyser.analyse(Noting(), "\u4e2d")
+        assert asyncio.isfuture(other_script.send(None))
+        other_script.close()
+        tts.steps.clear()
+        first = asyncio.create_task(analyser.analyse(tts, "w", own_words=OWN_WORDS))
+        await asyncio.to_thread(tts.begun.wait, 60)
+        behind = asyncio.create_task(analyser.analyse(tts, "s"))
+        await asyncio.sleep(0.05)
+        waited = not behind.done() and tts.steps == ["w"]
+        tts.gate.set()
+        await asyncio.gather(first, behind)
+        analyser.stop()
+        return found.value.value.text, waited
+
+    assert asyncio.run(run()) == ("aa", True)
 
 
 def test_a_fault_is_a_text_s_own():
