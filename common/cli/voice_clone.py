@@ -49,6 +49,7 @@ OPTIONS = f"""
   accent
   --keep KIND...       use lines in spite of this kind of defect, or the line of this name
   --ear NAME           ear that hears recordings and voice; none for none (default: the shipped one)
+  --no-denoising       keep the steady noise of recordings
   --description TEXT=  one sentence about the voice
   --licence TEXT=      licence of the voice
   --device NAME=auto   cpu, cuda or cuda:all (auto: a GPU if there is one)
@@ -108,7 +109,7 @@ def _trained(args, work: Path, prepare: Callable, train: Callable) -> tuple[Path
     from melforge.common.training.tuning import TuningSettings
 
     corpus = work / "corpus"
-    how = {"progress": prepare, "frontend": ACCENTS[args.accent]}
+    how = {"progress": prepare, "frontend": ACCENTS[args.accent], "denoise": not args.no_denoising}
     report = prepare_recordings(args.folder, corpus, None, args.keep, args.ear, WORKERS, **how)
     prepare(1.0)
     print(f"{summary(report)} ({corpus / 'report.md'})")

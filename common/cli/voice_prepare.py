@@ -38,6 +38,7 @@ OPTIONS = f"""
   --keep KIND...       use lines in spite of this kind of defect, or the line of this name; may be repeated
   --ear NAME           ear that hears every line and compares it with its text; none for none (default: the
         shipped one)
+  --no-denoising       keep the steady noise of recordings
   --workers N={os.cpu_count()}   processes
 """
 
@@ -56,6 +57,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         args.ear,
         args.workers,
         frontend=ACCENTS[args.accent],
+        denoise=not args.no_denoising,
     )
     print_report(report, args.output)
 

@@ -60,7 +60,8 @@ class Line:
     key: str  # of what it was made of
     error: str = ""  # why there is no usable recording or text
     misaligned: str = ""  # why there is no alignment
-    measures: Measures | None = None
+    measures: Measures | None = None  # as recorded
+    noise: float | None = None  # dB: what is left where noise was taken out
     sound: str = ""  # a hash of what is heard
     phones: int = 0
     ids: list[int] = field(default_factory=list)

@@ -6,8 +6,10 @@ import json
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +41,14 @@ from melforge.common.training.corpus.dataset import (
     write_metadata,
 )
 from melforge.common.training.corpus.defects import LONGEST, Line, find_defects, require_kinds, usable
+from melforge.common.training.corpus.denoising import (
+    AT_ONCE,
+    Quiet,
+    denoised,
+    noise_to_remove,
+    quiet_moments,
+    room_noise,
+)
 from melforge.common.training.corpus.pitch import pitch_per_symbol
 from melforge.common.training.corpus.processes import in_processes
 from melforge.common.training.corpus.quality import Fit, Measures, fit_of, measure, prepared
@@ -47,8 +57,9 @@ from melforge.common.training.corpus.takes import CONVERTED, Take, convert, find
 
 LINES = "lines"  # folder of a JSON file for each line that was worked on: the next run takes it from there
 CUTS = "cuts"  # of a file for each long recording: where its lines begin and end
-METHOD = 2  # to be raised when what is done to a recording changes
+METHOD = 3  # to be raised when what is done to a recording changes
 LONGEST_READ = 600.0  # seconds
+HEARD_IN_A_ROOM = 16  # lines by which a room's noise is known
 
 
 def prepare_recordings(
@@ -60,10 +71,12 @@ def prepare_recordings(
     workers: int = 1,
     progress: Callable[[float], object] = lambda share: None,
     frontend: str = FRONTEND,
+    denoise: bool = True,
 ) -> Report:
     """Writes a corpus of a folder's recordings, see `find_takes`; an InputError where no line is usable.
 
     `progress` is told the share of the work that is done. `frontend` makes the symbols of the texts.
+    `denoise` takes steady noise out of recordings that have it.
     """
     begun = time.monotonic()
     takes = find_takes(folder, speaker_from)
@@ -76,10 +89,13 @@ def prepare_recordings(
     require_kinds(keep, {take.name for take in takes})
     for name in ("wavs", LINES):
         (out / name).mkdir(parents=True, exist_ok=True)
-    known = {take.name: line for take in takes if (line := read_line(out, take, frontend)) is not None}
+    known = {
+        take.name: line for take in takes if (line := read_line(out, take, frontend, denoise)) is not None
+    }
     finished = {name: line for name, line in known.items() if not line.error}
     left = [take for take in takes if take.name not in finished]
-    new = in_processes(_make, left, workers, "preparing", _start_worker, out, frontend)
+    rooms = rooms_of(takes) if denoise else None
+    new = in_processes(_make, left, workers, "preparing", _start_worker, out, frontend, rooms)
     for number, line in enumerate(new, start=1):
         finished[line.name] = line
         progress(number / len(left))
@@ -122,21 +138,21 @@ def labels_of(lines: Sequence[Line], frontend: str) -> Labels:
 # What was made of a line
 
 
-def key_of(take: Take, frontend: str = FRONTEND) -> str:
+def key_of(take: Take, frontend: str = FRONTEND, denoise: bool = True) -> str:
     """Changes with whatever a line is made of."""
     about: list[object] = [METHOD, take.source, take.text, *(take.piece or ()), *take.turns]
-    about += [frontend] * (frontend != FRONTEND)
+    about += [frontend] * (frontend != FRONTEND) + [denoise] * (not denoise)
     if take.sound is not None:
         status = take.sound.stat()
         about += [status.st_size, status.st_mtime_ns]
     return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
 
 
-def read_line(out: Path, take: Take, frontend: str) -> Line | None:
+def read_line(out: Path, take: Take, frontend: str, denoise: bool) -> Line | None:
     """What an earlier run made of a take that is the same still; one that failed is tried again."""
     try:
         content = json.loads((out / LINES / f"{take.name}.json").read_bytes())
-        if content["key"] != key_of(take, frontend):
+        if content["key"] != key_of(take, frontend, denoise):
             return None
         for name, kind in (("measures", Measures), ("fit", Fit)):
             content[name] = content[name] and kind(**content[name])
@@ -160,19 +176,74 @@ def remove_others(out: Path, names: set[str]) -> None:
             path.unlink()
 
 
+# Rooms
+
+Room = tuple[str, Path | None]
+
+
+def room_of(take: Take) -> Room:
+    """The same for recordings that have been made together, as it seems."""
+    return take.speaker, take.sound if take.piece or not take.sound else take.sound.parent
+
+
+def rooms_of(takes: Sequence[Take]) -> dict[Room, list[Take]]:
+    """Some takes of each room, from its first to its last."""
+    rooms: defaultdict[Room, list[Take]] = defaultdict(list)
+    for take in takes:
+        rooms[room_of(take)].append(take)
+    return {room: own[:: -(-len(own) // HEARD_IN_A_ROOM)] for room, own in rooms.items()}
+
+
 # In the processes
 
 _worker: dict = {}
 
 
-def _start_worker(out: Path, frontend: str) -> None:
+def _start_worker(out: Path, frontend: str, rooms: Mapping[Room, Sequence[Take]] | None) -> None:
     _worker.clear()
-    _worker.update(out=out, frontend=get_frontend(frontend), aligner=Aligner())
+    _worker.update(out=out, frontend=get_frontend(frontend), aligner=Aligner(), rooms=rooms)
+    _noise_of.cache_clear()
+
+
+@lru_cache(4)
+def _noise_of(room: Room) -> np.ndarray | None:
+    found: list[Quiet] = []
+    for take in _worker["rooms"][room]:
+        with suppress(InputError):
+            audio, rate = _read(take, AT_ONCE / RATE)
+            if (quiet := quiet_moments(resample(audio, rate, RATE))) is not None:
+                found.append(quiet)
+    return room_noise(found)
+
+
+def _sound_of(take: Take) -> Path:
+    if take.sound is None:
+        raise InputError("its sound file is missing")
+    if take.sound.suffix.lower() in CONVERTED:
+        raise InputError(convert(take.sound))
+    return take.sound
+
+
+def _read(take: Take, longest: float = math.inf) -> tuple[np.ndarray, int]:
+    """Its samples, of so many seconds at most."""
+    start, end = take.piece or (0.0, math.inf)
+    with c_libraries_silenced():
+        return decode_audio(_sound_of(take), LONGEST_READ, start, min(end - start, longest))
+
+
+def _denoised(audio: np.ndarray, rate: int, take: Take, level: float) -> np.ndarray | None:
+    """A recording at `RATE` without its noise, where that is worth it."""
+    if _worker["rooms"] is None:
+        return None
+    audio = resample(audio, rate, RATE)
+    noise = noise_to_remove(quiet_moments(audio), _noise_of(room_of(take)), level)
+    return None if noise is None else denoised(audio, noise)
 
 
 def _make(take: Take) -> Line:
     """A line of a take: its wav, its labels, and all that is said about it."""
-    line = Line(take.name, take.source, take.text or "", take.speaker, key_of(take, _worker["frontend"].name))
+    key = key_of(take, _worker["frontend"].name, _worker["rooms"] is not None)
+    line = Line(take.name, take.source, take.text or "", take.speaker, key)
     try:
         _fill(line, take)
     except InputError as error:
@@ -182,21 +253,19 @@ def _make(take: Take) -> Line:
 
 
 def _fill(line: Line, take: Take) -> None:
-    if take.sound is None:
-        raise InputError("its sound file is missing")
-    if take.sound.suffix.lower() in CONVERTED:
-        raise InputError(convert(take.sound))
+    sound = _sound_of(take)
     if not take.text:
         what = "is empty" if take.text == "" else "is missing"
-        raise InputError(f"its text {what}: write it to {METADATA}, or to {take.sound.stem}.txt beside it")
+        raise InputError(f"its text {what}: write it to {METADATA}, or to {sound.stem}.txt beside it")
     with _timed(line, "read"):
-        start, end = take.piece or (0.0, math.inf)
-        with c_libraries_silenced():
-            audio, rate = decode_audio(take.sound, LONGEST_READ, start, end - start)
-        line.measures = measure(audio, rate)
-        if line.measures.silent:
+        audio, rate = _read(take)
+        line.measures = found = measure(audio, rate)
+        if found.silent:
             return
-        samples = to_pcm16(resample(prepared(audio, rate, line.measures), rate, RATE))
+        if (quieter := _denoised(audio, rate, take, found.level)) is not None:
+            audio, rate, found = quieter, RATE, measure(quieter, RATE)
+            line.noise = found.noise
+        samples = to_pcm16(resample(prepared(audio, rate, found), rate, RATE))
         audio = samples.astype(np.float32) / 32768
         write_audio(_worker["out"] / "wavs" / f"{line.name}.wav", audio, RATE)
         line.sound = hashlib.sha256(samples.tobytes()).hexdigest()[:16]

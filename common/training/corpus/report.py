@@ -41,6 +41,7 @@ def make_report(
         "lines": len(lines),
         "used": len(used),
         "minutes": round(sum(map(_minutes, used)), 2),
+        "denoised": _denoised(used),
         "too_short": "",  # why nothing is trained on it
         "new": made,
         "seconds": round(seconds, 1),
@@ -53,6 +54,13 @@ def make_report(
 
 def _minutes(line: Line) -> float:
     return line.measures.speech / 60 if line.measures else 0.0
+
+
+def _denoised(used: Sequence[Line]) -> dict[str, Any] | None:
+    """Of how many lines steady noise was taken out, and its medians in dB as recorded and now."""
+    found = [(one.measures.noise, one.noise) for one in used if one.measures and one.noise is not None]
+    before, after = (_median(noises, 1) for noises in zip(*found, strict=True)) if found else (None, None)
+    return {"lines": len(found), "before": before, "after": after} if found else None
 
 
 def _about(speaker: str, lines: Sequence[Line], names: set[str]) -> dict[str, Any]:
@@ -135,6 +143,9 @@ def summary(report: Report) -> str:
     ]
     parts += [f"{speakers} speakers"] if speakers > 1 else []
     parts += [f"{left_out} left out"] if left_out else []
+    if noise := report.get("denoised"):  # reports of earlier versions have none
+        change = f"from {noise['before']:.0f} to {noise['after']:.0f} dB of full scale"
+        parts += [f"steady noise of {noise['lines']} was lowered {change}"]
     parts += [f"{report['new']} new lines took {report['seconds']:.0f} s"]
     return ", ".join(parts)
 

@@ -15,7 +15,7 @@ from melforge.common.training.corpus.alignment import PhoneTimes
 from melforge.common.training.corpus.dataset import CorpusAudio, load_labels
 from melforge.common.training.corpus.defects import KINDS
 from melforge.common.training.corpus.from_recordings import prepare_recordings
-from melforge.common.training.corpus.report import by_outcome, read_report
+from melforge.common.training.corpus.report import by_outcome, read_report, summary
 
 RATE, HOP = 22_050, 256
 TEXT = "This is the sentence number {}."
@@ -276,6 +276,26 @@ def test_a_second_run_works_on_what_is_new_or_changed_only(folder, aligner, tmp_
     labels = load_labels(out)
     assert "This is the sentence of good3." in labels.texts and len(labels.names) == 5
     assert not (out / "wavs" / "good5.wav").exists() and not (out / "lines" / "good5.json").exists()
+
+
+def test_steady_noise_is_taken_out_and_said_unless_it_is_to_stay(folder, aligner, tmp_path):
+    out = tmp_path / "out"
+    for number in range(4):
+        add(folder, f"noisy{number}", voice(seed=number + 10) + 0.002 * NOISE)
+
+    def wavs() -> dict[str, bytes]:
+        return {path.stem: path.read_bytes() for path in (out / "wavs").iterdir()}
+
+    kept = prepare_recordings(folder, out, denoise=False)
+    raw = wavs()
+    assert kept["denoised"] is None and "noise" not in summary(kept)
+    made = prepare_recordings(folder, out)
+    assert made["new"] == 10 and made["denoised"]["lines"] == 4
+    assert made["denoised"]["before"] == pytest.approx(-54, abs=1) and made["denoised"]["after"] < -70
+    assert "steady noise of 4 was lowered from -54 to" in summary(made)
+    assert summary(made) in (out / "report.md").read_text()
+    changed = {name for name, content in wavs().items() if content != raw[name]}
+    assert changed == {f"noisy{number}" for number in range(4)}
 
 
 def test_a_run_that_was_interrupted_leaves_finished_lines_and_no_labels(
