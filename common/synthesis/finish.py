@@ -21,21 +21,24 @@ def finish(
     volume: float | np.ndarray = 1.0,
     starts: bool = True,
     pause: float | None = None,
+    out: np.ndarray | None = None,
 ) -> np.ndarray:
     """Volume, a short fade where an utterance starts or ends, and the pause behind it.
 
-    The volume is a number, or float32 [S]. `pause` None: the utterance goes on behind these samples.
+    The volume is a number, or float32 [S]. `pause` None: the utterance goes on behind these samples. `out`
+    float32 takes all of it.
     """
     size = len(samples)
-    finished = np.empty(size + (0 if pause is None else round(pause * rate)), np.float32)
-    np.multiply(samples, np.float32(volume), out=finished[:size])
-    finished[size:] = 0
+    if out is None:
+        out = np.empty(size + (0 if pause is None else round(pause * rate)), np.float32)
+    np.multiply(samples, np.float32(volume), out=out[:size])
+    out[size:] = 0
     fade = _fade(min(round(FADE * rate), size))
     if starts:
-        finished[: len(fade)] *= fade
+        out[: len(fade)] *= fade
     if pause is not None:
-        finished[size - len(fade) : size] *= fade[::-1]
-    return finished
+        out[size - len(fade) : size] *= fade[::-1]
+    return out
 
 
 @functools.lru_cache(16)
@@ -60,7 +63,10 @@ def join_utterances(
     joined[: starts[0] if starts else None] = 0
     audio.reverse()
     for start, size, pause, volume in zip(starts, sizes, pauses, volumes, strict=True):
-        joined[start : start + size] = soft_clip(finish(audio.pop(), rate, volume, pause=pause))
+        place = joined[start : start + size]
+        clipped = soft_clip(finish(audio.pop(), rate, volume, pause=pause, out=place))
+        if clipped is not place:
+            place[:] = clipped
     return joined, starts
 
 

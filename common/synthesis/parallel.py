@@ -56,6 +56,7 @@ class ParallelModel(AcousticModel[Config]):
     """
 
     two_graphs: TwoGraphs | None = None
+    exact_batches = True
 
     def __init__(
         self,
