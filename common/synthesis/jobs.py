@@ -189,7 +189,7 @@ def speak_jobs(
     filled up with its first utterance, to `largest` at most.
     """
     spare = max(0, min(models.acoustic.padded_batch(len(batch)), largest) - len(batch))
-    padded = [*batch, *batch[:1] * spare]
+    padded = [*batch, *[batch[0]] * spare]
     utterances = [job.text.utterances[i] for job, i in padded]
     controls = [job.controls_of(i) for job, i in padded]
     spoken = speak_utterances(models.acoustic, models.frontend.symbols, utterances, controls, retries)

@@ -179,8 +179,8 @@ class Vocoder(Driver[Config]):
             frames = self.one_graph.padded(frames)
         sizes = np.array([mel.shape[1] for mel in mels])
         count = max(len(mels), min(self.padded_batch(len(mels)), self.largest_batch(frames)))
-        each = [*controls, *controls[:1] * (count - len(mels))]
-        lengths = [*sizes, *sizes[:1].repeat(count - len(mels))]
+        spare = count - len(mels)
+        each, lengths = [*controls, *[controls[0]] * spare], [*sizes, *[sizes[0]] * spare]
         rows = to_device(np.array([lengths, keys_of([one.seed for one in each])]), device)
         # What stands behind a mel in memory may stay there: a graph masks it.
         whole = with_rest(mels[0], frames) if self.one_graph and len(mels) == 1 else None

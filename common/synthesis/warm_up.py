@@ -110,11 +110,11 @@ def sentence_runs(tts: Warmable) -> dict[str, list[RunSize]]:
         return {"acoustic": [], "vocoder": []}
     longest = min(SENTENCES_LONGEST, tts.acoustic.longest_mel)
     texts = padded_texts(longest, tts.acoustic.longest_text, SENTENCES_PACES)
-    mels = [
+    mels: list[RunSize] = [
         (Bucket(0, mel), min(n, tts.vocoder.largest_batch(mel)))  # of more it makes several batches
         for mel, n in itertools.product(padded_mels(longest), SENTENCES_BATCHES)
     ]
-    return {"acoustic": list(itertools.product(texts, SENTENCES_BATCHES)), "vocoder": mels}
+    return {"acoustic": [(text, n) for text in texts for n in SENTENCES_BATCHES], "vocoder": mels}
 
 
 def warm_up_model(
