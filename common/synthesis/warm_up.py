@@ -84,11 +84,12 @@ def warm_up(
 
     Without buckets, stages run at the lengths that they call typical; on CUDA kernels, at those that texts
     of up to KERNELS_LONGEST frames are padded to. Beside single items there are batches of `batch_sizes`,
-    or as large as a deployment says, and batches of the chunks, of these `sizes`, of up to so many `streams`.
+    or as large as a deployment says, and batches of the chunks, of these `sizes`, of up to so many `streams`;
+    with one, of the sentences of a text, which several streams speak by themselves.
     The largest run first: the others do with their memory.
     """
     batches, chunks = batch_sizes or [tts.batch_size or 1], (streams, sizes or ChunkSizes())
-    sentences = sentence_runs(tts)
+    sentences = sentence_runs(tts) if streams == 1 else {"acoustic": [], "vocoder": []}
     steps = itertools.chain(
         warm_up_model(tts.acoustic, batches, sentences["acoustic"]),
         warm_up_model(tts.vocoder, batches, sentences["vocoder"] + chunk_runs(tts.vocoder, *chunks)),
