@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from melforge.common.weights.voices import FrontendSpec, ModelSource
 
 BATCH_SIZE, GPU_BATCH = 8, 32  # utterances at a time: in general, and on CUDA kernels
-SENTENCES = 8  # of one text at a time, on CUDA kernels
 # So many batches of texts are sorted by length at a time: answers leave early and memory stays bounded.
 SORTED_BATCHES = 8
 # What the runner does itself. Every model honours a seed: one that draws no noise speaks the same for all.
@@ -106,7 +105,6 @@ class TextToSpeech:
         self._frontend_turn = threading.Lock()
         self._text_processes = text_processes
         self._idle_warm_up: IdleWarmUp | None = None
-        self.knows_batches = False  # a warm-up has run those of a text's sentences
 
     @classmethod
     @checked
@@ -275,7 +273,7 @@ class TextToSpeech:
         An utterance that the acoustic model reports a problem with is spoken again with `retries` further
         seeds, then in smaller pieces; what is still wrong stands in the answer's `problems`.
         """
-        return next(self.speak_each([text], controls, self._sentences_at_a_time, retries))[1]
+        return next(self.speak_each([text], controls, batch_size=1, retries=retries))[1]
 
     @checked
     def speak_many(
@@ -354,15 +352,6 @@ class TextToSpeech:
         its error is raised where its own chunk is asked for. Nobody reads these streams meanwhile.
         """
         speak_ahead(self, streams)
-
-    @property
-    def _sentences_at_a_time(self) -> int:
-        """Of one text: several where each has the bits that it has alone, and nobody waits for the kernels of
-        batches or the first run of each of their many lengths.
-        """
-        takes_less_time = self.acoustic.prefers_batches and self.acoustic.engines.on_kernels
-        several = takes_less_time and self.acoustic.exact_batches and self.knows_batches
-        return min(self.batch_size or SENTENCES, self.acoustic.largest_batch) if several else 1
 
     @checked
     def choose_batch_size(self, batch_size: int | None) -> int:

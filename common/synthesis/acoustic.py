@@ -41,7 +41,6 @@ class AcousticModel(Driver[Config]):
 
     padding_id = 0  # of symbols behind a text's end
     by_symbol: frozenset[str] = frozenset()  # the fields of `Style` that change what it speaks
-    exact_batches = False  # items of a batch have the bits that they have alone, on CUDA kernels
 
     def __init__(
         self,

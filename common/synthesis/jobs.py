@@ -182,20 +182,14 @@ def _gap(seconds: float, is_all: bool, sides: int, frame: float) -> Gap:
     return Gap(seconds - kept * sides * frame, kept)
 
 
-def speak_jobs(
-    models: Models, batch: Sequence[JobUtterance], retries: int, largest: int = 1
-) -> list[SpokenUtterance]:
-    """One batch through the acoustic model, as `speak_utterances`. Where few batch sizes shall be run, it is
-    filled up with its first utterance, to `largest` at most.
-    """
-    spare = max(0, min(models.acoustic.padded_batch(len(batch)), largest) - len(batch))
-    padded = [*batch, *[batch[0]] * spare]
-    utterances = [job.text.utterances[i] for job, i in padded]
-    controls = [job.controls_of(i) for job, i in padded]
+def speak_jobs(models: Models, batch: Sequence[JobUtterance], retries: int) -> list[SpokenUtterance]:
+    """One batch through the acoustic model, as `speak_utterances`."""
+    utterances = [job.text.utterances[i] for job, i in batch]
+    controls = [job.controls_of(i) for job, i in batch]
     spoken = speak_utterances(models.acoustic, models.frontend.symbols, utterances, controls, retries)
     return [
         without_silence(one, job.gaps[i].kept, job.gaps[i + 1].kept)
-        for (job, i), one in zip(batch, spoken, strict=False)
+        for (job, i), one in zip(batch, spoken, strict=True)
     ]
 
 

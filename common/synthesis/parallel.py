@@ -56,7 +56,6 @@ class ParallelModel(AcousticModel[Config]):
     """
 
     two_graphs: TwoGraphs | None = None
-    exact_batches = True
 
     def __init__(
         self,

@@ -185,7 +185,7 @@ def _mels_ahead(tts: Models, streams: Sequence[Stream]) -> None:
     for retries in sorted({stream.retries for stream in streams}):
         by_job = {stream.job: stream for stream in streams if stream.retries == retries}
         queue = [(job, stream.spoken) for job, stream in by_job.items()]
-        speak = functools.partial(_speak_batch, tts, largest=size, retries=retries)
+        speak = functools.partial(_speak_padded, tts, largest=size, retries=retries)
         for batch in alike_jobs(tts.acoustic, queue, size if tts.acoustic.prefers_batches else 1):
             made = run_each(speak, batch)
             with turn_of(tts):  # once, not by each stream
@@ -194,12 +194,17 @@ def _mels_ahead(tts: Models, streams: Sequence[Stream]) -> None:
                         by_job[job].begin(spoken)
 
 
-def _speak_batch(
+def _speak_padded(
     tts: Models, batch: Sequence[tuple[Job, int]], largest: int, retries: int
 ) -> list[SpokenUtterance]:
+    """A batch of one of the sizes that the acoustic model is to run: with its first utterance, the
+    shortest, several times.
+    """
+    spare = min(tts.acoustic.padded_batch(len(batch)), largest) - len(batch)
+    padded = [batch[0]] * spare + [*batch]
     clock = Timings()
     with turn_of(tts), clock.stage("acoustic"):
-        spoken = speak_jobs(tts, batch, retries, largest)
+        spoken = speak_jobs(tts, padded, retries)[spare:]
     work = sum(one.mel.shape[1] for one in spoken)
     for (job, _), one in zip(batch, spoken, strict=True):
         job.clock.add(clock, one.mel.shape[1] / work if work else 1 / len(batch))

@@ -109,7 +109,7 @@ class TextQueue:
         clock = Timings()
         with turn_of(self.models):
             with clock.stage("acoustic"):
-                spoken = speak_jobs(self.models, entries, self.retries, self.batch_size)
+                spoken = speak_jobs(self.models, entries, self.retries)
             with clock.stage("vocoder"):
                 read_audio = self._vocode(spoken, [job.controls for job, _ in entries])
                 read_mels = read_together([one.mel for one in spoken])  # while a GPU makes audio

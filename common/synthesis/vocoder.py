@@ -163,7 +163,7 @@ class Vocoder(Driver[Config]):
         """Mels of similar lengths, by their numbers, in batches that a launch takes."""
         batch: list[int] = []
         for i in sorted(frames, key=lambda i: -frames[i]):
-            if batch and len(batch) >= self.largest_batch(frames[batch[0]]):
+            if batch and len(batch) >= self._largest_batch(frames[batch[0]]):
                 yield batch
                 batch = []
             batch.append(i)
@@ -171,27 +171,22 @@ class Vocoder(Driver[Config]):
             yield batch
 
     def _vocode_batch(self, mels: Sequence[Array], controls: Sequence[Controls]) -> ReadEach:
-        """In one launch of each stage; the first is the longest. The controls have one `batch_key`. Where few
-        batch sizes shall be run, further rows have nothing in them.
-        """
+        """In one launch of each stage; the first is the longest. The controls have one `batch_key`."""
         device, frames = self.generator.device, mels[0].shape[1]
         if self.one_graph:
             frames = self.one_graph.padded(frames)
         sizes = np.array([mel.shape[1] for mel in mels])
-        count = max(len(mels), min(self.padded_batch(len(mels)), self.largest_batch(frames)))
-        spare = count - len(mels)
-        each, lengths = [*controls, *[controls[0]] * spare], [*sizes, *[sizes[0]] * spare]
-        rows = to_device(np.array([lengths, keys_of([one.seed for one in each])]), device)
+        rows = to_device(np.array([sizes, keys_of([one.seed for one in controls])]), device)
         # What stands behind a mel in memory may stay there: a graph masks it.
         whole = with_rest(mels[0], frames) if self.one_graph and len(mels) == 1 else None
         if whole is None:
-            whole = pad_rows([to_device(mel, device) for mel in mels], count, frames)
+            whole = pad_rows([to_device(mel, device) for mel in mels], len(mels), frames)
         else:
             whole = whole[None]
-        audio = self.audio_of(whole, rows, each)[: len(mels)]
+        audio = self.audio_of(whole, rows, controls)
         strengths = [self._strength(one) for one in controls]
         if any(strengths):
-            audio = self.hum.removed(audio, strengths, rows[0, : len(mels)])
+            audio = self.hum.removed(audio, strengths, rows[0])
         read = read_later(audio)
         if self.one_graph:
             self.one_graph.in_use()
@@ -211,7 +206,7 @@ class Vocoder(Driver[Config]):
         return self.generator(mel=mel, lengths=rows[0], **others)["audio"]
 
     def takes(self, batch: int, bucket: Bucket | None) -> bool:
-        return self.prefers_batches and batch <= self.largest_batch(
+        return self.prefers_batches and batch <= self._largest_batch(
             bucket.mel if bucket else self.longest_mel
         )
 
@@ -221,7 +216,7 @@ class Vocoder(Driver[Config]):
             what = f"{self.source.model}, captured"
             yield WarmUp(what, f"mel {bucket.mel}", lambda: self.vocode_each([silent] * batch))
 
-    def largest_batch(self, frames: int) -> int:
+    def _largest_batch(self, frames: int) -> int:
         """That one launch takes, of items of so many frames."""
         return min(self.generator.stage.batch.max, self.engines.batch_frames // max(frames, 1))
 
@@ -284,7 +279,7 @@ class Vocoder(Driver[Config]):
             alike = [entry for entry in waiting if (entry[0].strength > 0) == denoised]
             for entry in sorted(alike, key=lambda entry: entry[1].frames):
                 frames, rows = entry[1].frames, self.padded_batch(len(batch) + 1)
-                if batch and (rows > self.largest_batch(frames) or frames > ALIKE * batch[0][1].frames):
+                if batch and (rows > self._largest_batch(frames) or frames > ALIKE * batch[0][1].frames):
                     yield batch
                     batch = []
                 batch.append(entry)

@@ -34,9 +34,6 @@ from melforge.common.weights.voices import ModelSource
 TEXT = "Printing was the first of the arts that anybody could afford, and it has never been dear since then."
 KERNELS_LONGEST = 1280  # some 15 s, and 250 letters at a usual pace
 FEWEST_FRAMES, MOST_FRAMES = 4.5, 10.0  # of a symbol, on average over a text: fast speech and slow
-# Of a text's sentences, which are spoken together: most have fewer frames, and 5 to 7.5 for each symbol.
-SENTENCES_LONGEST, SENTENCES_PACES = 896, (5.0, 7.5)
-SENTENCES_BATCHES = (2, 4, 8)
 RunSize = tuple[Bucket | None, int]  # lengths, None for typical ones, and items
 Step = tuple[str, Bucket | None, int]  # a stage's name, "" for what a driver runs beside single stages
 IDLE, PAUSE = 1.0, 0.01  # seconds without a call before a warm-up in the background begins, and between steps
@@ -72,7 +69,6 @@ class Warmable(Protocol):
     vocoder: Vocoder
     batch_size: int | None
     models_turn: AbstractContextManager[Any]
-    knows_batches: bool
 
     def speak(self, text: str) -> object: ...
 
@@ -84,50 +80,34 @@ def warm_up(
 
     Without buckets, stages run at the lengths that they call typical; on CUDA kernels, at those that texts
     of up to KERNELS_LONGEST frames are padded to. Beside single items there are batches of `batch_sizes`,
-    or as large as a deployment says, and batches of the chunks, of these `sizes`, of up to so many `streams`;
-    with one, of the sentences of a text, which several streams speak by themselves.
+    or as large as a deployment says, and batches of the chunks, of these `sizes`, of up to so many `streams`.
     The largest run first: the others do with their memory.
     """
     batches, chunks = batch_sizes or [tts.batch_size or 1], (streams, sizes or ChunkSizes())
-    sentences = sentence_runs(tts) if streams == 1 else {"acoustic": [], "vocoder": []}
     steps = itertools.chain(
-        warm_up_model(tts.acoustic, batches, sentences["acoustic"]),
-        warm_up_model(tts.vocoder, batches, sentences["vocoder"] + chunk_runs(tts.vocoder, *chunks)),
+        warm_up_model(tts.acoustic, batches),
+        warm_up_model(tts.vocoder, batches, chunk_runs(tts.vocoder, *chunks)),
     )
     while True:
         with tts.models_turn:
             if (one := next(steps, None)) is None:
                 break
         yield one
-    tts.knows_batches = bool(sentences["acoustic"])
     yield _timed("a sentence", "", 1, lambda: tts.speak(TEXT))
     for driver in (tts.acoustic, tts.vocoder):
         driver.engines.count_anew()
 
 
-def sentence_runs(tts: Warmable) -> dict[str, list[RunSize]]:
-    """The batches in which both models speak the usual sentences of texts; none where they go one by one."""
-    if not (tts.acoustic.exact_batches and tts.acoustic.prefers_batches and tts.acoustic.engines.on_kernels):
-        return {"acoustic": [], "vocoder": []}
-    longest = min(SENTENCES_LONGEST, tts.acoustic.longest_mel)
-    texts = padded_texts(longest, tts.acoustic.longest_text, SENTENCES_PACES)
-    mels: list[RunSize] = [
-        (Bucket(0, mel), min(n, tts.vocoder.largest_batch(mel)))  # of more it makes several batches
-        for mel, n in itertools.product(padded_mels(longest), SENTENCES_BATCHES)
-    ]
-    return {"acoustic": [(text, n) for text in texts for n in SENTENCES_BATCHES], "vocoder": mels}
-
-
 def warm_up_model(
-    driver: AcousticModel | Vocoder, batch_sizes: Sequence[int], further: Sequence[RunSize] = ()
+    driver: AcousticModel | Vocoder, batch_sizes: Sequence[int], chunks: Sequence[RunSize] = ()
 ) -> Iterator[Warmed]:
-    """The stages of one model, for single items, batches of these sizes, and further runs."""
-    for step in steps_of(driver, batch_sizes, further):
+    """The stages of one model, for single items, batches of these sizes, and these runs."""
+    for step in steps_of(driver, batch_sizes, chunks):
         yield from run_step(driver, step)
 
 
 def steps_of(
-    driver: AcousticModel | Vocoder, batch_sizes: Sequence[int] = (), further: Sequence[RunSize] = ()
+    driver: AcousticModel | Vocoder, batch_sizes: Sequence[int] = (), chunks: Sequence[RunSize] = ()
 ) -> list[Step]:
     """What `warm_up_model` runs, one after the other."""
     batches = sorted({1, *batch_sizes})
@@ -141,7 +121,7 @@ def steps_of(
     runs: list[RunSize] = [
         (b, n) for b, n in itertools.product(lengths, batches) if n == 1 or driver.takes(n, b)
     ]
-    runs += [run for run in dict.fromkeys(further) if run not in runs]
+    runs += [run for run in chunks if run not in runs]
     if driver.engines.on_kernels:
         runs.sort(key=_work, reverse=True)
     names = () if driver.captures_all else driver.engines
@@ -165,20 +145,15 @@ def load_kernels(tts: Warmable) -> None:
 
 
 class IdleWarmUp:
-    """Warms up for single texts in a thread, then for those of several sentences: a
-    step at a time, while no model was used for IDLE seconds.
+    """Warms up for single texts in a thread: a step at a time, while no model was used for IDLE seconds.
 
     It ends with the object that is warmed up, or when it is told so.
     """
 
     def __init__(self, tts: Warmable):
-        kinds, sentences = ("acoustic", "vocoder"), sentence_runs(tts)
-        self._steps = [(kind, step) for kind in kinds for step in steps_of(getattr(tts, kind))]
-        for kind in kinds:
-            known = {step for _, step in self._steps}
-            steps = steps_of(getattr(tts, kind), further=sentences[kind])
-            self._steps += [(kind, step) for step in steps if step not in known]
-        self._runs_sentences = bool(sentences["acoustic"])
+        self._steps = [
+            (kind, step) for kind in ("acoustic", "vocoder") for step in steps_of(getattr(tts, kind))
+        ]
         self._stopped = threading.Event()
         weakref.finalize(tts, self._stopped.set)
         self._thread = threading.Thread(
@@ -205,8 +180,6 @@ class IdleWarmUp:
                         return
                 if self._stopped.wait(PAUSE):
                     return
-            if tts := there():
-                tts.knows_batches = self._runs_sentences
         except Exception as error:  # speaking does without
             warnings.warn(f"the warm-up in the background ended: {error}", stacklevel=1)
         finally:
@@ -249,17 +222,11 @@ def padded_mels(longest: int = KERNELS_LONGEST) -> list[int]:
     return sorted({*range(MEL_STEP, longest + 1, MEL_STEP), *range(SHORT_STEP, SHORT, SHORT_STEP)})
 
 
-def padded_texts(
-    longest: int = KERNELS_LONGEST,
-    longest_text: int = KERNELS_LONGEST,
-    paces: tuple[float, float] = (FEWEST_FRAMES, MOST_FRAMES),
-) -> list[Bucket]:
-    """What acoustic models on CUDA kernels pad texts and mels to, with so many frames for each symbol; long
-    mels first.
-    """
+def padded_texts(longest: int = KERNELS_LONGEST, longest_text: int = KERNELS_LONGEST) -> list[Bucket]:
+    """What acoustic models on CUDA kernels pad texts and mels to, at any usual pace; long mels first."""
     found = []
     for mel in range(longest // MEL_STEP * MEL_STEP, 0, -MEL_STEP):
-        fewest, most = (mel - MEL_STEP + 1) / paces[1], mel / paces[0]
+        fewest, most = (mel - MEL_STEP + 1) / MOST_FRAMES, mel / FEWEST_FRAMES
         texts = range(TEXT_STEP, math.ceil(most / TEXT_STEP) * TEXT_STEP + 1, TEXT_STEP)
         found += [Bucket(text, mel) for text in texts if fewest <= text <= longest_text]
     return found

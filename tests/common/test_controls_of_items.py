@@ -14,7 +14,6 @@ from melforge.common.errors import InputError
 from melforge.common.runner import TextToSpeech
 from melforge.common.speech import Controls, controls_of_each
 from melforge.common.synthesis.loading import make_driver
-from melforge.common.synthesis.stage_engines import StageEngines
 from melforge.common.text.frontends import get_frontend
 from melforge.common.weights.voices import ModelSource, load_voice
 from tests.conftest import tiny_fastpitch
@@ -100,12 +99,9 @@ def test_what_a_stage_takes_once_cannot_differ_in_a_batch(ids):
         fixed.synthesise(ids[:2], [Controls(), Controls(pace=1.3)])
 
 
-@pytest.mark.parametrize("rows", [2, 4])
 @pytest.mark.parametrize("model", ["hifigan", "waveglow"])
-def test_items_of_a_vocoders_batch_are_those_alone(model, rows, monkeypatch):
-    """As kernels on a GPU take them: by one launch, those that are denoised apart from the others, and with
-    rows that nobody hears.
-    """
+def test_items_of_a_vocoders_batch_are_those_alone(model, monkeypatch):
+    """As kernels on a GPU take them: by one launch, those that are denoised apart from the others."""
     how = Deployment(trt_max_output_seq_len=100, mask_padding=True)
     driver = make_driver(load_voice().source(model), "torch", "cpu", deployment=how)
     monkeypatch.setattr(driver.generator, "prefers_batches", True)
@@ -117,7 +113,6 @@ def test_items_of_a_vocoders_batch_are_those_alone(model, rows, monkeypatch):
         Controls(seed=1, sigma=0.9, denoising_strength=1.0),
         Controls(seed=2, sigma=0.7, denoising_strength=0.0),
     ]
-    monkeypatch.setattr(driver, "padded_batch", lambda items: rows if items > 1 else items)
     batches, vocode_batch = [], driver._vocode_batch
     monkeypatch.setattr(driver, "_vocode_batch", lambda *a: batches.append(a[1]) or vocode_batch(*a))
     together = driver.vocode_each(mels, controls)
@@ -128,27 +123,6 @@ def test_items_of_a_vocoders_batch_are_those_alone(model, rows, monkeypatch):
         np.testing.assert_allclose(samples, alone, rtol=0, atol=2e-5)
         (other,) = driver.vocode_each([mel], [replace(one, denoising_strength=0.6)])
         assert np.abs(other - samples).max() > 1e-4
-
-
-@pytest.mark.parametrize("acoustic", ["fastpitch", "tacotron2"])
-def test_a_paragraph_is_spoken_as_batches_where_these_are_warm_and_have_the_same_bits(acoustic, monkeypatch):
-    tts = TextToSpeech.load(acoustic, "hifigan", device="cpu")
-    calls, synthesise = [], tts.acoustic.synthesise
-    monkeypatch.setattr(tts.acoustic, "synthesise", lambda *a: calls.append(len(a[0])) or synthesise(*a))
-    text = "It works. It really does. All of it, too."
-    alone = tts.speak(text)
-    monkeypatch.setattr(tts.acoustic.decoder, "prefers_batches", True)
-    monkeypatch.setattr(StageEngines, "on_kernels", True)
-    tts.speak(text)
-    assert calls == [1] * 6
-    tts.knows_batches = True
-    together = tts.speak(text)
-    assert calls[6:] == ([4] if acoustic == "fastpitch" else [1, 1, 1])  # of which one row says nothing
-    assert together.starts == alone.starts and len(together.samples) == len(alone.samples)
-    np.testing.assert_allclose(together.samples, alone.samples, rtol=0, atol=2e-3)
-    tts.batch_size = 2
-    tts.speak(text)
-    assert calls[-2:] == ([2, 1] if acoustic == "fastpitch" else [1, 1])
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

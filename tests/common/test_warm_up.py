@@ -1,7 +1,5 @@
 """Warming up: every stage runs in every bucket, and nothing of it is left in the reports."""
 
-import itertools
-
 import pytest
 
 from melforge.common.config.deployment import Bucket, Deployment
@@ -9,7 +7,6 @@ from melforge.common.engines import MEL_STEP, TEXT_STEP
 from melforge.common.runner import TextToSpeech
 from melforge.common.synthesis import warm_up
 from melforge.common.synthesis.jobs import turn_of
-from melforge.common.synthesis.stage_engines import StageEngines
 from melforge.common.synthesis.warm_up import IdleWarmUp, padded_mels, padded_texts
 from tests.scripts.test_benchmark import benchmark
 from tests.scripts.test_infer import infer  # noqa: F401 (a fixture)
@@ -57,20 +54,6 @@ def test_on_kernels_texts_of_any_usual_pace_meet_a_warm_shape(frames):
         assert Bucket(-(-symbols // TEXT_STEP) * TEXT_STEP, mel) in known and mel in mels
 
 
-def test_sentences_of_a_paragraph_meet_a_warm_shape_where_kernels_speak_them_together(tts, monkeypatch):
-    assert warm_up.sentence_runs(tts) == {"acoustic": [], "vocoder": []}
-    for driver, last in ((tts.acoustic, "decoder"), (tts.vocoder, "generator")):
-        monkeypatch.setattr(getattr(driver, last), "prefers_batches", True)
-        monkeypatch.setattr(type(driver), "batch_safe", True)
-    monkeypatch.setattr(StageEngines, "on_kernels", True)
-    runs = {kind: set(found) for kind, found in warm_up.sentence_runs(tts).items()}
-    for items, symbols, frames in itertools.product((2, 4, 8), range(12, 140, 7), (5.5, 6.5)):
-        mel = -(-round(symbols * frames) // MEL_STEP) * MEL_STEP
-        text = -(-symbols // TEXT_STEP) * TEXT_STEP
-        assert mel > 896 or (Bucket(text, mel), items) in runs["acoustic"]
-        assert mel > 896 or (Bucket(0, mel), min(items, 4096 // mel)) in runs["vocoder"]
-
-
 @pytest.mark.parametrize("dropped", [False, True])
 def test_in_the_background_steps_are_made_while_nobody_speaks(tiny_voice, monkeypatch, capsys, dropped):
     monkeypatch.setattr(warm_up, "IDLE", 0.0)
@@ -91,7 +74,6 @@ def test_in_the_background_steps_are_made_while_nobody_speaks(tiny_voice, monkey
     steps = [step for driver in (tts.acoustic, tts.vocoder) for step in warm_up.steps_of(driver)]
     assert len(steps) > 4 and made == steps[: len(steps) if not dropped else len(made)]
     assert len(made) <= 1 or not dropped
-    assert not tts.knows_batches  # where there are none
     assert capsys.readouterr().err == f"warming up in the background, {len(steps)} steps\n" * bool(made)
     assert len(tts.speak("Hello there.").samples) > 4000
 
