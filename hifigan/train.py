@@ -14,7 +14,7 @@ if __name__ == "__main__":  # before PyTorch, so that it may be missing
     run_command("melforge.hifigan.train")
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from melforge.common.training.corpus.batches import Segments
 from melforge.common.training.corpus.pitch import can_measure_pitch, corpus_pitch
 from melforge.common.training.corpus.sources import SourcedSegments
 from melforge.common.training.loop import RunSettings, TrainingPlan, adamw, autocast, run_training, start
-from melforge.common.training.pitch import LESSON_BATCH, SEMITONES, pitch_loss, pitch_weight
+from melforge.common.training.pitch import LESSON_BATCH, SEMITONES, pitch_loss, pitch_weight, teach_pitch
 from melforge.common.training.vocoder import VocoderRecipe, VocoderTrainer
 from melforge.common.weights.voices import ModelSource
 from melforge.hifigan.config import HifiganConfig
@@ -95,6 +95,18 @@ class HifiganTrainer(VocoderTrainer[AnyGenerator, HifiganRecipe]):
         with autocast(self.device):
             features = model.body(mel, source)
         return model.head(features.float(), source)[0][:, None]
+
+    def teach_pitch(self, lessons: Iterable[Mapping[str, Tensor]], steps: int) -> None:
+        """Lessons of the pitch network alone, see `common.training.pitch`; the average takes them."""
+        assert isinstance(self.model, SourceFilterGenerator)
+        network = self.model.pitch
+        learns = next(network.parameters()).requires_grad
+        network.requires_grad_(True)
+        teach_pitch(network, lessons, steps)
+        network.requires_grad_(learns)
+        for name, average in self.ema.averages.items():
+            if name.startswith("pitch."):
+                average.copy_(self.ema.parameters[name])
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:

@@ -141,15 +141,11 @@ class Waveglow(nn.Module):
         self.WN = nn.ModuleList(CouplingNet(count // 2, config) for count in channels)
         self.convinv = nn.ModuleList(InvertibleConv(count, flow) for flow, count in enumerate(channels))
         if weight_norm:
-            self.add_weight_norm()
+            for net in cast(Iterable[CouplingNet], self.WN):
+                for conv in net.normed():
+                    parametrizations.weight_norm(conv, dim=0)
         else:
             self.remove_weight_norm()
-
-    def add_weight_norm(self) -> None:
-        """Splits the weights into length and direction, in place."""
-        for net in cast(Iterable[CouplingNet], self.WN):
-            for conv in net.normed():
-                parametrizations.weight_norm(conv, dim=0)
 
     def remove_weight_norm(self) -> Waveglow:
         """Converts to the form for generating, in place; returns the network."""

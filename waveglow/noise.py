@@ -36,7 +36,7 @@ def draw_noise(config: WaveglowConfig, first: int, last: int, seed: int, draw: D
     return contiguous(drawn.reshape(1, length, channels).swapaxes(1, 2))
 
 
-def harmonics(pitch: Array, config: WaveglowConfig, known: Array | None = None) -> Array:
+def harmonics(pitch: Array, config: WaveglowConfig) -> Array:
     """What a network with `source` has in its unit noise: of pitch at the frames' centres, cycles a sample
     [B, T], float32 [B, n_group, L], cosines in even channels and sines in odd ones.
 
@@ -46,22 +46,15 @@ def harmonics(pitch: Array, config: WaveglowConfig, known: Array | None = None) 
 
     So a harmonic's amplitude depends on its frequency alone, and those above half the rate of steps are
     faint. Between two centres the pitch is linear; it is constant before the first and behind the last.
-
-    The phase begins with 0 and is the pitch's sum. One that is `known`, in cycles at the centres [B, T], is
-    reached evenly from each to the next.
     """
     functions = np if is_numpy(pitch) else importlib.import_module("torch")
     steps = config.noise_length(1)
-    rate = pitch * config.hop_length  # cycles a frame
-    phase = source_of(pitch, config.hop_length)[:, 0] if known is None else known
+    rate, phase = pitch * config.hop_length, source_of(pitch, config.hop_length)[:, 0]  # rate: cycles a frame
     phase = concatenate([phase[:, :1] - rate[:, :1], phase], 1)[:, :, None]
     rate = concatenate([rate[:, :1], rate, rate[:, -1:]], 1)[:, :, None]
     begin, change = rate[:, :-1], rate[:, 1:] - rate[:, :-1]
     place = as_float32(2 * _numbers(steps, pitch) + 1) / (2 * steps)
     cycles = phase + place * (begin + 0.5 * change * place)
-    if known is not None:
-        missing = phase[:, 1:] - phase[:, :-1] - (begin + 0.5 * change)[:, :-1]
-        cycles[:, :-1] += place * (missing - functions.round(missing))
     decay = functions.exp((begin + change * place) * (-DECAY / steps))
     angle = 2 * math.pi * (cycles - cycles // 1)
     real, imaginary = decay * functions.cos(angle), decay * functions.sin(angle)

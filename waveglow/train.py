@@ -30,7 +30,6 @@ from melforge.common.training.corpus.sources import SourcedSegments
 from melforge.common.training.loop import TrainingPlan, adamw, fitting, load_checkpoint, run_training, start
 from melforge.common.training.pitch import pitch_loss, pitch_weight
 from melforge.common.training.vocoder import VocoderRecipe, VocoderTrainer
-from melforge.common.weights.voices import ModelSource
 from melforge.waveglow.config import WaveglowConfig
 from melforge.waveglow.model import Waveglow
 from melforge.waveglow.noise import harmonics, noise_shape
@@ -62,26 +61,12 @@ def mix_precision(model: Waveglow, device: torch.device) -> None:
 
 
 class WaveglowTrainer(VocoderTrainer[Waveglow, WaveglowRecipe]):
-    """Inverses are no part of checkpoints; nor are the discriminators in the first run.
+    """Inverses are no part of checkpoints; nor are the discriminators in the first run."""
 
-    `begun` are the weights of a voice that the run goes on from, if any.
-    """
-
-    def __init__(
-        self,
-        plan: TrainingPlan[WaveglowConfig, WaveglowRecipe],
-        segments: Segments,
-        begun: ModelSource | None = None,
-    ):
+    def __init__(self, plan: TrainingPlan[WaveglowConfig, WaveglowRecipe], segments: Segments):
         config, _, recipe = plan
         self.config = config
-        model = make_network(config, weight_norm=begun is None)
-        if begun:  # its weights are folded
-            model.load_state_dict({name: torch.from_numpy(value) for name, value in begun.state.items()})
-            model.add_weight_norm()
-            if isinstance(model, SourcedWaveglow):
-                model.pitch.requires_grad_(False)  # a source has no gradient: it has lessons of its own
-        model.to(segments.device)
+        model = make_network(config).to(segments.device)
         mix_precision(model, segments.device)
         model.convinv.requires_grad_(not recipe.adversarial)
         super().__init__(model, plan, segments, recipe.clip_norm)

@@ -9,7 +9,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -153,12 +153,6 @@ def adamw(
         for part, factor in parts
     ]
     return torch.optim.AdamW(groups, betas=betas, weight_decay=weight_decay, capturable=cuda, fused=cuda)
-
-
-def set_gradients(parameters: Sequence[torch.Tensor], loss: torch.Tensor, keep_graph: bool = False) -> None:
-    gradients = torch.autograd.grad(loss, parameters, retain_graph=keep_graph)
-    for parameter, gradient in zip(parameters, gradients, strict=True):
-        parameter.grad = gradient
 
 
 def autocast(device: torch.device):

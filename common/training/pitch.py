@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from melforge.common.audio.pitch_network import PitchNetwork
-from melforge.common.training.loop import GraphedSteps, adamw, set_gradients
+from melforge.common.training.loop import GraphedSteps, adamw
+from melforge.common.training.vocoder import set_gradients
 
 SEMITONES = 12 / math.log(2)  # in a unit of the natural logarithm
 ENTROPY_WEIGHT = 0.3

@@ -6,7 +6,7 @@ complex, as in EnCodec's (arXiv:2210.13438), which sees phases too.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeVar, cast
@@ -21,8 +21,7 @@ from melforge.common.audio.contract import MelContract
 from melforge.common.audio.mel_torch import MelSpectrogram
 from melforge.common.errors import InputError
 from melforge.common.training.corpus.batches import Drawn, Segments
-from melforge.common.training.loop import Network, Recipe, Trainer, TrainingPlan, autocast, set_gradients
-from melforge.common.training.pitch import teach_pitch
+from melforge.common.training.loop import Network, Recipe, Trainer, TrainingPlan, autocast
 
 LEAKY_SLOPE = 0.1
 VocoderRecipeType = TypeVar("VocoderRecipeType", bound="VocoderRecipe")
@@ -148,17 +147,6 @@ class VocoderTrainer(Trainer[Network, VocoderRecipeType]):
         first = (recipe.segment_frames - frames) // 2 * hop
         return audio[:, :, first : first + frames * hop]
 
-    def teach_pitch(self, lessons: Iterable[Mapping[str, Tensor]], steps: int) -> None:
-        """Lessons of the model's pitch network alone, see `common.training.pitch`; the average takes them."""
-        network = cast(Any, self.model).pitch
-        learns = next(network.parameters()).requires_grad
-        network.requires_grad_(True)
-        teach_pitch(network, lessons, steps)
-        network.requires_grad_(learns)
-        for name, average in self.ema.averages.items():
-            if name.startswith("pitch."):
-                average.copy_(self.ema.parameters[name])
-
     def shipped_model(self) -> Network:
         """The averaged model with its weight norm folded, as in a voice."""
         return cast(Any, self.averaged_model()).remove_weight_norm()
@@ -239,3 +227,9 @@ def make_discriminators(
         SpectrogramDiscriminator(n, resolution_channels, complex_spectra) for n in (512, 1024, 2048)
     )
     return nn.ModuleList(nn.ModuleDict({"judges": panel}) for panel in (periods, windows))
+
+
+def set_gradients(parameters: Sequence[Tensor], loss: Tensor, keep_graph: bool = False) -> None:
+    gradients = torch.autograd.grad(loss, parameters, retain_graph=keep_graph)
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient

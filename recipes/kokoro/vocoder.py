@@ -3,7 +3,7 @@
 It begins with the generator of a voice. Kokoro says the pitch and the phase of its source: the pitch network
 is taught with it alone at first, then beside the generator, whose pulses are Kokoro's. No audio of the
 harmonic part exists, as the first teacher's corpus has it (`melforge.hifigan.train`): spectra are compared of
-all of the sound. `recipes.kokoro.waveglow` trains WaveGlow so.
+all of the sound.
 """
 
 if __name__ == "__main__":  # before the package, so that something may be missing
@@ -11,28 +11,23 @@ if __name__ == "__main__":  # before the package, so that something may be missi
 
     run_command("recipes.kokoro.vocoder")
 
-from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from melforge.common.audio.contract import MelContract
-from melforge.common.audio.pitch_network import PitchNetwork
 from melforge.common.cli.options import positive
 from melforge.common.cli.training import parse_recipe, vocoder_parser
-from melforge.common.errors import InputError
 from melforge.common.training.corpus.batches import VALIDATION_FRAMES, corpus_mel, open_mels, validation_count
 from melforge.common.training.corpus.dataset import RATE, CorpusAudio, load_labels
 from melforge.common.training.corpus.sources import SourcedSegments
 from melforge.common.training.fine_tune import find_start
 from melforge.common.training.loop import TrainingPlan, adamw, autocast, run_training, start
 from melforge.common.training.pitch import LESSON_BATCH, SEMITONES, pitch_loss
-from melforge.common.training.vocoder import VocoderTrainer
 from melforge.common.weights.voices import ModelSource
 from melforge.hifigan.config import HifiganConfig
 from melforge.hifigan.source_filter import SourceFilterGenerator
@@ -89,44 +84,10 @@ class PitchedSegments(SourcedSegments):
         return self.pitch[-self.validation_frames :], self.weight[-self.validation_frames :]
 
 
-class AllVoices(VocoderTrainer[Any, Any]):
-    """What the trainers of vocoders share: losses, lessons of the pitch network, how well it finds pitch."""
-
-    segments: PitchedSegments
-
-    @abstractmethod
-    def made_of(self, mel: Tensor, source: Tensor) -> Tensor:
-        """Audio (B, 1, S) of a mel (B, n_mels, T) with these phases and pitches (B, 2, T)."""
-
-    def compared(self, mel: Tensor, audio: Tensor, source: Tensor) -> dict[str, Tensor]:
-        """`losses` of what is made of a mel and a source beside the true audio, and that of phases."""
-        made, true = self.judged(self.made_of(mel, source)), self.judged(audio)
-        return self.losses(made, true) | {"phase": phase_loss(made, true)}
-
-    @torch.no_grad()
-    def validate(self) -> dict[str, float]:
-        """Mel loss with the pitch that the network finds, and how well it finds it."""
-        return super().validate() | self.pitch_errors()
-
-    @torch.no_grad()
-    def pitch_errors(self) -> dict[str, float]:
-        """Of held-out frames that are surely voiced: semitones off in the median, and the share far off."""
-        pitch, weight = self.segments.held_out_pitch()
-        found = self.averaged_model().find_pitch(self.held_out[0])[0][0]
-        off = (SEMITONES * (found / pitch).log()).abs()[weight > 0.5]
-        return {"semitones": off.median().item(), "far_off": (off > FAR).float().mean().item()}
-
-    def lessons(self, seed: int) -> Iterator[dict[str, Tensor]]:
-        """Of the pitch network alone."""
-        sizes = LESSON_BATCH, self.recipe.segment_frames, self.recipe.predicted_share
-        for key, drawn in self.segments.batches(*sizes, seed):
-            given = self.inputs(key, drawn)
-            yield {"mel": given["mel"], "pitch": given["source"][:, 1], "weight": given["weight"]}
-
-
-class AllVoicesTrainer(AllVoices, SourceFilterTrainer):
+class AllVoicesTrainer(SourceFilterTrainer):
     """Both sides' updates, and the pitch network's, in one step; audio is made of Kokoro's own pulses."""
 
+    segments: PitchedSegments
     model: SourceFilterGenerator
 
     def __init__(
@@ -145,16 +106,42 @@ class AllVoicesTrainer(AllVoices, SourceFilterTrainer):
         self, key: object, mel: Tensor, audio: Tensor, source: Tensor, weight: Tensor
     ) -> dict[str, Tensor]:
         """mel (B, n_mels, T), audio (B, 1, S), source (B, 2, T), weight (B, T)."""
-        recipe, losses = self.recipe, self.compared(mel, audio, source)
+        recipe = self.recipe
+        made, true = self.judged(self.made_of(mel, source)), self.judged(audio)
+        losses = self.losses(made, true)
+        losses["phase"] = phase_loss(made, true)
         losses["pitch"] = pitch_loss(self.model.pitch, mel, clipped(source[:, 1], self.model), weight)
         generator = losses.pop("generator") + recipe.phase_loss_weight * losses["phase"]
         return self.learn(losses, generator + recipe.pitch_loss_weight * losses["pitch"])
 
     def made_of(self, mel: Tensor, source: Tensor) -> Tensor:
+        """Audio (B, 1, S) of these phases and pitches (B, 2, T)."""
         source = with_noise(source, self.model)
         with autocast(self.device):
             features = self.model.body(mel, source)
         return self.model.head(features.float(), source)[0][:, None]
+
+    @torch.no_grad()
+    def validate(self) -> dict[str, float]:
+        """Mel loss with the pitch that the network finds, and how well it finds it."""
+        return super().validate() | self.pitch_errors()
+
+    @torch.no_grad()
+    def pitch_errors(self) -> dict[str, float]:
+        """Of held-out frames that are surely voiced: semitones off in the median, and the share far off."""
+        pitch, weight = self.segments.held_out_pitch()
+        model = self.averaged_model()
+        assert isinstance(model, SourceFilterGenerator)
+        found = model.find_pitch(self.held_out[0])[0][0]
+        off = (SEMITONES * (found / pitch).log()).abs()[weight > 0.5]
+        return {"semitones": off.median().item(), "far_off": (off > FAR).float().mean().item()}
+
+    def lessons(self, seed: int) -> Iterator[dict[str, Tensor]]:
+        """Of the pitch network alone."""
+        sizes = LESSON_BATCH, self.recipe.segment_frames, self.recipe.predicted_share
+        for key, drawn in self.segments.batches(*sizes, seed):
+            given = self.inputs(key, drawn)
+            yield {"mel": given["mel"], "pitch": given["source"][:, 1], "weight": given["weight"]}
 
 
 def clipped(pitch: Tensor, model: SourceFilterGenerator) -> Tensor:
@@ -162,47 +149,30 @@ def clipped(pitch: Tensor, model: SourceFilterGenerator) -> Tensor:
     return pitch.clamp(1 / model.config.longest_period, 1 / model.config.shortest_period)
 
 
-def begin_with(start: str, model: str, config: Any, finder: str | None = None) -> ModelSource:
-    """A voice's weights for these sizes. Its pitch network is that of the HiFi-GAN `finder`, if one is given;
-    a new one where its own has another range. An InputError where the finder's has other sizes.
-    """
-    source = find_start(start, model)
-    new = {f"pitch.{name}": value.numpy() for name, value in PitchNetwork(config).state_dict().items()}
-    pitch = pitch_part(find_start(finder, "hifigan").state) if finder else new
-    if {name: value.shape for name, value in pitch.items()} != {n: value.shape for n, value in new.items()}:
-        raise InputError(f"--pitch-from {finder}: its pitch network has other sizes than the recipe's")
-    if config == source.config and not finder:
+def begin_with(start: str, config: HifiganConfig) -> ModelSource:
+    """A voice's weights for these sizes; of a pitch network of another range a new one's in their place."""
+    source = find_start(start, "hifigan")
+    if config == source.config:
         return source
-    state = {name: value for name, value in source.state.items() if name not in pitch_part(source.state)}
-    return replace(source, config=config, given_state=state | pitch)
-
-
-def pitch_part(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {name: value for name, value in state.items() if name.startswith("pitch.")}
-
-
-def train(model: str, recipe: type, make: Callable[..., AllVoices], edges: str | None = None) -> None:
-    """The command of a vocoder; `edges` is the recipe's value of that name, see `SourcedSegments`."""
-    parser = vocoder_parser(model, recipe)
-    option = parser.add_argument
-    option("--more", type=Path, nargs="*", default=[], help="corpora without predicted mels")
-    option("--from", dest="start", help="voice or weights.safetensors that the generator begins with")
-    option("--pitch-from", dest="finder", help="voice or HiFi-GAN whose pitch network it has instead")
-    option("--pitch-steps", type=positive, help="lessons of the pitch network alone, at first")
-    args, settings, plan = parse_recipe(parser)
-    if args.finder and not args.start:
-        raise InputError("--pitch-from needs --from, whose pitch network it replaces")
-    corpora, device = [*args.more, args.corpus], start(settings)
-    count = getattr(plan.recipe, edges) if edges else 0
-    segments = PitchedSegments(corpora, plan.contract, args.mels, device, count)
-    begun = begin_with(args.start, model, plan.config, args.finder) if args.start else None
-    trainer = make(plan, segments, begun)
-    if args.pitch_steps:
-        trainer.teach_pitch(trainer.lessons(settings.seed), args.pitch_steps)
-    if args.pitch_steps or args.finder:
-        print(f"pitch alone, {args.pitch_steps or 0} steps: {trainer.pitch_errors()}", flush=True)
-    run_training(settings, trainer)
+    new = SourceFilterGenerator(config, weight_norm=False).pitch.state_dict()
+    state = {name: value for name, value in source.state.items() if not name.startswith("pitch.")}
+    state |= {f"pitch.{name}": value.numpy() for name, value in new.items()}
+    return replace(source, config=config, given_state=state)
 
 
 def main() -> None:
-    train("hifigan", HifiganRecipe, AllVoicesTrainer, "edge_segments")
+    parser = vocoder_parser("hifigan", HifiganRecipe)
+    option = parser.add_argument
+    option("--more", type=Path, nargs="*", default=[], help="corpora without predicted mels")
+    option("--from", dest="start", help="voice or weights.safetensors that the generator begins with")
+    option("--pitch-steps", type=positive, help="lessons of the pitch network alone, at first")
+    args, settings, plan = parse_recipe(parser)
+    corpora, device = [*args.more, args.corpus], start(settings)
+    segments = PitchedSegments(corpora, plan.contract, args.mels, device, plan.recipe.edge_segments)
+    begun = begin_with(args.start, plan.config) if args.start else None
+    trainer = AllVoicesTrainer(plan, segments, begun)
+    if args.pitch_steps:
+        trainer.teach_pitch(trainer.lessons(settings.seed), args.pitch_steps)
+        found = trainer.pitch_errors()
+        print(f"pitch alone, {args.pitch_steps} steps: {found}", flush=True)
+    run_training(settings, trainer)

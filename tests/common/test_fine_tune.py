@@ -470,7 +470,7 @@ def test_the_pitch_network_learns_that_of_recordings_first(tmp_path, capsys, mon
         for value in network.parameters() if steps else ():
             value.data.zero_()
 
-    monkeypatch.setattr("melforge.common.training.vocoder.teach_pitch", spoil)
+    monkeypatch.setattr("melforge.hifigan.train.teach_pitch", spoil)
     trainer = make_trainer(plan, tmp_path, RunSettings(tmp_path / "run", steps=1, device="cpu"), source)
     kept = trainer.averaged_model().pitch.state_dict()
     assert "stays as it was" in capsys.readouterr().out

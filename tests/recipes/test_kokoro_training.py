@@ -9,19 +9,15 @@ import torch
 
 from melforge.common.audio.contract import MelContract
 from melforge.common.config.hparams import load_hparams
-from melforge.common.errors import InputError
 from melforge.common.training.corpus.batches import Utterances
 from melforge.common.training.corpus.dataset import HOP, load_labels, save_labels
 from melforge.common.training.loop import TrainingPlan
-from melforge.common.weights.voices import load_voice
 from melforge.fastpitch.config import FastPitchConfig
 from melforge.fastpitch.train import FastPitchRecipe, FastPitchTrainer
 from melforge.hifigan.config import HifiganConfig
 from melforge.hifigan.train import HifiganRecipe
-from melforge.waveglow.config import WaveglowConfig
 from recipes.kokoro import vocoder
-from recipes.kokoro.vocoder import AllVoicesTrainer, PitchedSegments, begin_with
-from recipes.kokoro.waveglow import RAMP, AllVoicesRecipe, AllVoicesWaveglow
+from recipes.kokoro.vocoder import AllVoicesTrainer, PitchedSegments
 from tests.kokoro import write_corpus
 
 CPU = torch.device("cpu")
@@ -54,18 +50,6 @@ def test_the_shipped_recipes_are_whole():
     assert config.source and 22_050 / config.longest_period < 60 and 22_050 / config.shortest_period > 500
     hparam = vocoder.HPARAM.with_name("acoustic.yaml")
     load_hparams(hparam, FastPitchConfig, MelContract, FastPitchRecipe, model="fastpitch")
-    glow, *_ = waveglow_plan()
-    limits = ("pitch_channels", "pitch_bins", "shortest_period", "longest_period")
-    assert all(getattr(glow, name) == getattr(config, name) for name in limits)  # it has its pitch network
-
-
-def waveglow_plan() -> TrainingPlan[WaveglowConfig, AllVoicesRecipe]:
-    classes = WaveglowConfig, MelContract, AllVoicesRecipe
-    hparam = vocoder.HPARAM.with_name("waveglow.yaml")
-    config, contract, recipe = load_hparams(hparam, *classes, model="waveglow")
-    short = {"batch_size": 2, "segment_frames": 20, "judged_frames": 12, "alone_steps": 3}
-    narrow = {"period_channels": 1, "resolution_channels": 1}
-    return TrainingPlan(config, contract, replace(recipe, **short, **narrow))
 
 
 def test_segments_of_several_corpora_have_their_sources(corpora):
@@ -105,34 +89,6 @@ def test_the_pitch_network_is_taught_alone(corpora, monkeypatch):
     trainer.teach_pitch(trainer.lessons(seed=0), 60)
     after = trainer.pitch_errors()
     assert after["semitones"] < 0.3 * before
-
-
-def test_waveglow_goes_on_with_a_voice_and_the_pitch_network_of_another(corpora):
-    plan = waveglow_plan()
-    segments = PitchedSegments([corpora / "acoustic"], plan.contract, [], CPU, 0)
-    begun = begin_with("hazel", "waveglow", plan.config, "orchard")
-    trainer = AllVoicesWaveglow(plan, segments, begun)
-    before, pitch = trainer.shipped_model().state_dict(), load_voice("orchard").source("hifigan").state
-    for name, value in load_voice("hazel").source("waveglow").state.items():
-        if not name.startswith(("pitch.", "convinv.")):
-            np.testing.assert_allclose(before[name], value, rtol=0, atol=1e-6)
-    for key, drawn in (next(trainer.batches(0)) for _ in range(5)):
-        trainer.step(key, **trainer.inputs(key, drawn))
-    assert trainer.trust == pytest.approx(2 / RAMP)
-    after = trainer.shipped_model().state_dict()
-    changed = {name for name, value in after.items() if not torch.equal(value, before[name])}
-    assert "WN.0.start.weight" in changed and "convinv.0.conv.weight" not in changed
-    for name in (name for name in pitch if name.startswith("pitch.")):
-        np.testing.assert_array_equal(after[name], pitch[name])
-    assert {"validation_mel", "far_off"} <= set(trainer.validate())
-
-
-def test_what_waveglow_cannot_begin_with_is_said(corpora):
-    plan = waveglow_plan()
-    with pytest.raises(InputError, match="--pitch-from hazel: its pitch network has other sizes"):
-        begin_with("hazel", "waveglow", plan.config, "hazel")
-    with pytest.raises(InputError, match="--from VOICE"):
-        AllVoicesWaveglow(plan, PitchedSegments([corpora / "acoustic"], plan.contract, [], CPU, 0))
 
 
 def test_pitch_is_in_deviations_from_each_speakers_mean(corpora):

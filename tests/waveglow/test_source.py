@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from melforge.common.audio.pitch import source_of
 from melforge.common.errors import InputError
 from melforge.common.export.to_onnx import source_stages, with_graphs
 from melforge.common.speech import Controls
@@ -73,21 +72,6 @@ def test_harmonics_fall_off_with_their_frequency():
     wanted = sum(np.exp(-DECAY * k * each + 2j * np.pi * k * phase) for k in range(1, 200))
     for channel, part in enumerate((wanted.real, wanted.imag) * (CONFIG.n_group // 2)):
         assert np.abs(made[0, channel] - part).max() < 0.01 * np.abs(wanted).max()
-
-
-def test_harmonics_reach_phases_that_are_known():
-    pitch, steps = np.full((1, 6), 150 / 22050, np.float32), CONFIG.noise_length(1)
-    drift = 0.25 + 0.1 * np.arange(6, dtype=np.float32)  # cycles that the pitch's sum lacks at the centres
-    known = source_of(pitch, CONFIG.hop_length)[:, 0] + drift
-
-    def turning(made):
-        sums = made[0, 0] + 1j * made[0, 1]
-        return sums / (1 + sums)
-
-    ratio = turning(harmonics(pitch, CONFIG, known)) / turning(harmonics(pitch, CONFIG))
-    places = (np.arange(6 * steps) + 0.5) / steps - 0.5
-    expected = np.interp(places, np.arange(6), drift)
-    np.testing.assert_allclose(np.angle(ratio * np.exp(-2j * np.pi * expected)), 0, atol=1e-3)
 
 
 def test_tensors_have_the_same_harmonics_as_arrays():
