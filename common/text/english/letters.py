@@ -13,6 +13,7 @@ import numpy as np
 from safetensors import safe_open
 
 from melforge.common.text.cmudict import DATA
+from melforge.common.text.english.products import Weights
 
 WEIGHTS = DATA / "letters.safetensors"
 BEAM = 4
@@ -41,12 +42,12 @@ class LetterReader:
         self._with_vowel = {i for i, chunk in enumerate(self._chunks) if any(p[-1].isdigit() for p in chunk)}
         self._embed = weights["embed.weight"]
         self._encoder = [_both_ways(weights, layer) for layer in range(2)]
-        given = self._encoder[-1][1].shape[1] * 2  # of what a layer gives for a letter
-        at, own, bias = _gates(weights, "decoder", "l0")
-        self._at_letter, self._at_chunk = at[:given], weights["previous.weight"] @ at[given:]
-        self._own = np.ascontiguousarray(own)  # the beam's rows take a seventh of the time
-        self._bias = bias
-        self._head, self._head_at_letter = np.split(weights["head.weight"].T, [len(own)])
+        at, own, self._bias = _gates(weights, "decoder", "l0")
+        self._width = len(own)
+        given = len(at) - weights["previous.weight"].shape[1]  # of what the layers before give for a letter
+        self._at_letter, self._own = Weights(at[:given]), Weights(own)
+        self._at_chunk = weights["previous.weight"] @ Weights(at[given:])
+        self._head, self._head_at_letter = map(Weights, np.split(weights["head.weight"].T, [len(own)]))
         self._head_bias = weights["head.bias"]
 
     def __call__(self, word: str, is_name: bool = False) -> tuple[str, ...]:
@@ -62,7 +63,7 @@ class LetterReader:
         """The likeliest chunks of all letters, and the next ones."""
         seen = self._encoded(letters, is_name)
         gates, scores = seen @ self._at_letter + self._bias, seen @ self._head_at_letter + self._head_bias
-        h = c = np.zeros((1, len(self._own)), np.float32)
+        h = c = np.zeros((1, self._width), np.float32)
         total, last, steps = np.zeros(1, np.float32), np.array([len(self._chunks)]), []
         for at in range(len(letters)):
             h, c = _cell(gates[at] + self._at_chunk[last] + h @ self._own, c)
@@ -82,8 +83,9 @@ class LetterReader:
         x = self._embed[[begin, *letters, end]]
         for given, own, bias in self._encoder:
             gates = np.stack([x, x[::-1]]) @ given + bias  # [directions, letters, 4 * width]
-            h = c = np.zeros((2, 1, own.shape[1]), np.float32)
-            out = np.empty((2, len(x), own.shape[1]), np.float32)
+            width = gates.shape[-1] // 4
+            h = c = np.zeros((2, 1, width), np.float32)
+            out = np.empty((2, len(x), width), np.float32)
             for at in range(len(x)):
                 h, c = _cell(gates[:, at, None] + h @ own, c)
                 out[:, at] = h[:, 0]
@@ -100,11 +102,11 @@ def _path(steps: list[tuple[np.ndarray, np.ndarray]], row: int) -> list[int]:
     return path[::-1]
 
 
-def _both_ways(weights: dict[str, np.ndarray], layer: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _both_ways(weights: dict[str, np.ndarray], layer: int) -> tuple[Weights, Weights, np.ndarray]:
     """The weights of a layer in both directions: of its input, of its own last output, and the bias."""
     ways = [_gates(weights, "encoder", f"l{layer}{way}") for way in ("", "_reverse")]
     given, own, bias = (np.stack(part) for part in zip(*ways, strict=True))
-    return given, own, bias[:, None]
+    return Weights(given), Weights(own), bias[:, None]
 
 
 def _gates(
@@ -114,7 +116,7 @@ def _gates(
     bias = weights[f"{name}.bias_ih_{layer}"] + weights[f"{name}.bias_hh_{layer}"]
     half = np.repeat(np.array([0.5, 0.5, 1.0, 0.5], np.float32), len(bias) // 4)
     given, own = (weights[f"{name}.weight_{part}_{layer}"].T * half for part in ("ih", "hh"))
-    return np.ascontiguousarray(given), own, bias * half  # many rows take less time
+    return given, own, bias * half
 
 
 def _cell(gates: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -16,6 +16,7 @@ import numpy as np
 from safetensors import safe_open
 
 from melforge.common.text.cmudict import DATA
+from melforge.common.text.english.products import Weights
 
 WEIGHTS = DATA / "homographs.safetensors"
 # Words to each side that are seen in their places; that are seen in a bag; that one neighbour is seen with.
@@ -36,6 +37,7 @@ class ReadingNetwork:
             for name, value in stored.items()
             if not name.endswith(".scale")
         }
+        self._mix = Weights(self._weights.pop("mix").T)
         self._homographs = {word: row for row, word in enumerate(meta["homographs"].split())}
         self._parts = meta["parts"].split()
         self._rows = Vocabulary(meta["words"].split(), int(meta["tails"]))
@@ -69,7 +71,7 @@ class ReadingNetwork:
         around = weights["bag"].take(bag, 0).sum(0) / np.float32((len(bag) + 3) ** 0.5)
         beside = x[len(x) // 2 - 1 : len(x) // 2 + 2]
         h = np.concatenate([near.ravel(), around, beside.ravel()])
-        h = np.maximum(weights["mix"] @ h + weights["mix.bias"], 0)
+        h = np.maximum((h[None] @ self._mix)[0] + weights["mix.bias"], 0)
         return h + np.maximum(weights["deep"] @ h + weights["deep.bias"], 0)
 
 
