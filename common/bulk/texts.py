@@ -156,8 +156,9 @@ def _read_csv(table: Table) -> Iterator[Row]:
 
 
 def _csv_row(row: list[str], text_at: int, id_at: int, number: int, place: str, columns: int) -> TableText:
-    if max(text_at, id_at) >= len(row):
-        raise InputError(f"{place} has {len(row)} columns, and the first line {columns}")
+    if max(text_at, id_at) >= len(row) or any(cell.strip() for cell in row[columns:]):
+        advice = ": a text with commas stands in quotes" if len(row) > columns else ""
+        raise InputError(f"{place} has {len(row)} columns, and the first line {columns}{advice}")
     return TableText(str(number) if id_at < 0 else file_name(row[id_at], place), row[text_at].strip())
 
 

@@ -64,6 +64,8 @@ def with_companions(model: str, kernels: Sequence[str]) -> tuple[str, ...]:
 def kernel_stages(model: str) -> tuple[str, ...]:
     """The stages that run where all of a model runs on kernels."""
     plan = plan_of(model)
+    if not plan.on_cuda:
+        raise InputError(f"{model} has no {KERNELS} kernels: use onnx, torch or trt for it")
     return plan.forms[plan.on_cuda]
 
 

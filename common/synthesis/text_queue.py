@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from melforge.common.arrays import ReadEach, read_together
+from melforge.common.errors import InputError
 from melforge.common.speech import Audio, Controls, Timings
 from melforge.common.synthesis.finish import join_utterances
 from melforge.common.synthesis.jobs import (
@@ -94,9 +95,7 @@ class TextQueue:
         if self.batch_size > 1:
             keys = list(dict.fromkeys(map(key_of, texts)))
             texts = sorted(texts, key=lambda entry: (keys.index(key_of(entry)), _letters(entry[1])))
-        written, speakers = [text for _, text, _ in texts], [controls.speaker for *_, controls in texts]
-        numbered = zip(texts, self.models.analyse_each(written, speakers), strict=True)
-        for _, alike in itertools.groupby(numbered, lambda entry: key_of(entry[0])):
+        for _, alike in itertools.groupby(self._analysed(texts), lambda entry: key_of(entry[0])):
             while queue := [
                 (job, i)
                 for (number, _, controls), text in itertools.islice(alike, self.batch_size)
@@ -104,6 +103,19 @@ class TextQueue:
                 for i in range(len(text.utterances))
             ]:
                 yield queue
+
+    def _analysed(self, texts: Sequence[Numbered]) -> Iterator[tuple[Numbered, AnalysedText]]:
+        """Each text with what the frontend makes of it; of several an error names the one at fault."""
+        written, speakers = [text for _, text, _ in texts], [controls.speaker for *_, controls in texts]
+        analysed = iter(self.models.analyse_each(written, speakers))
+        for entry in texts:
+            try:
+                made = next(analysed)
+            except InputError as error:
+                if entry[0] or len(texts) > 1:
+                    raise InputError(f"text {entry[0] + 1}: {error}") from None
+                raise
+            yield entry, made
 
     def _speak(self, entries: Sequence[JobUtterance]) -> SpokenBatch:
         clock = Timings()

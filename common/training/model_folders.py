@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import yaml
 
+from melforge.common.arrays import to_numpy
 from melforge.common.errors import InputError
 from melforge.common.registry import get_model
+from melforge.common.speech import MelTooLong
+from melforge.common.synthesis.acoustic import AcousticModel
 from melforge.common.synthesis.loading import make_driver
 from melforge.common.synthesis.vocoder import Vocoder
 from melforge.common.weights.voices import SCALE, WEIGHTS, ModelSource, save_weights
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from melforge.common.export.to_onnx import Check
     from melforge.common.stages import Stage
 
+# Of a log mel: in float32 sums in another order differ by some 1e-5, an unmasked layer by 0.01 and more.
+PADDING_TOLERANCE = 1e-3
 LARGE = 4096  # numbers: smaller tensors would hardly save anything
 
 
@@ -41,6 +46,8 @@ def write_model(
     exported, checks = export_source(kept, weights.parent, stages, known=graphs_of_voices(kept))
     if get_model(source.model).kind == "vocoder":
         require_even_chunks(exported)
+    elif get_model(source.model).kind == "acoustic":
+        require_items_alone(exported)
     return entry_of(exported, draft), checks
 
 
@@ -67,6 +74,30 @@ def require_even_chunks(source: ModelSource) -> None:
             f"{source.model}: a mel in chunks sounds other than the whole, by {error:.1e} of the peak: "
             f"its receptive_field ({vocoder.context} frames) is too short"
         )
+
+
+def require_items_alone(source: ModelSource) -> None:
+    """An InputError where an acoustic model that calls itself `batch_safe` says other things of a text in a
+    batch: padding that is not masked is seen by neither side of a comparison with PyTorch.
+    """
+    acoustic = make_driver(source, "onnx", "cpu", threads=1)
+    assert isinstance(acoustic, AcousticModel)
+    if not acoustic.batch_safe:
+        return
+    random = np.random.default_rng(0)
+    texts = [random.integers(1, source.config.n_symbols, length) for length in (24, 40)]
+    try:
+        alone, both = (acoustic.synthesise(some) for some in (texts[:1], texts))
+    except MelTooLong:  # of such a text, which says nothing
+        return
+    # A duration on the edge may be rounded otherwise.
+    if np.array_equal(alone.durations[0], both.durations[0, : len(texts[0])]):
+        shared = to_numpy(both.mel)[0, :, : alone.mel.shape[2]]
+        if (error := float(np.abs(shared - to_numpy(alone.mel)[0]).max(initial=0))) > PADDING_TOLERANCE:
+            raise InputError(
+                f"{source.model}: the mel of a text in a batch differs from that of the text alone, by "
+                f"{error:.1e}: its padding is not masked everywhere, or it is not batch_safe"
+            )
 
 
 def require_place(folder: Path, file: str, what: str) -> None:

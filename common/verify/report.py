@@ -48,7 +48,7 @@ def conclusion(found: Verification) -> list[str]:
             f"difference of likely log-probabilities {max(found.errors, default=0.0):.1e}"
         )
     if first is None:
-        lines.append(within_tolerance(len(compared)))
+        lines.append(within_tolerance(len(compared)) + ("" if found.ok else ", but not what is said above"))
     else:
         what = "layer" if first.layer else "output"
         why = first.reason or (

@@ -130,7 +130,9 @@ class Voice:
 
     def source(self, model: str) -> ModelSource:
         if model not in self.models:
-            raise InputError(f"voice {self.name!r} has no {model}; it has {', '.join(self.models)}")
+            known = ", ".join(self.models)
+            way_out = "give another voice, or weights as a checkpoint"
+            raise InputError(f"voice {self.name!r} has no {model}; it has {known}: {way_out}")
         return self.models[model]
 
     @property

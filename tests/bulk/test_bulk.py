@@ -103,6 +103,11 @@ def test_columns_may_have_any_name_and_cells_several_lines(tmp_path):
     [
         ("in.csv", "id,words\n1,Hello\n", "has no column 'text' (it has: id, words): give --text-column"),
         ("in.csv", "id,text\n1\n", "line 2 has 1 columns, and the first line 2"),
+        (
+            "in.csv",
+            "id,text\na,Hello there, my friend.\n",
+            "has 3 columns, and the first line 2: a text with commas",
+        ),
         ("in.csv", 'text\n"open\n', "line 2: unexpected end of data"),
         ("in.csv", "id,text\n\u00e9,One\nE\u0301,Two\n", "the id 'E\u0301' stands there twice"),
         ("in.csv", "id,text\n../a,One\n", "line 2: '../a' cannot be the name of a file"),

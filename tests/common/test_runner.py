@@ -590,6 +590,11 @@ def test_nothing_to_speak_is_an_error(tts, text):
             call(text)
 
 
+def test_of_several_texts_the_one_at_fault_is_named(tts):
+    with pytest.raises(InputError, match="text 4: no audio made: the text is empty"):
+        tts.speak_many(["A longer one.", "Fine.", "Fine too.", ""])
+
+
 @pytest.mark.parametrize("text", [None, b"Hello.", 3, ["Hello."]])
 def test_what_is_no_text_is_refused(tts, text):
     shown = re.escape(repr(text))

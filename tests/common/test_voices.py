@@ -15,7 +15,7 @@ from safetensors.numpy import load_file, save_file
 from melforge.common.config.deployment import Deployment
 from melforge.common.errors import InputError
 from melforge.common.runner import TextToSpeech
-from melforge.common.stages import plan_of
+from melforge.common.stages import choose, plan_of
 from melforge.common.stages.choose import choose_stages, parse_backends, parse_kernels
 from melforge.common.synthesis.loading import make_driver
 from melforge.common.weights import published, voices
@@ -339,3 +339,10 @@ def test_weights_are_for_those_that_the_umask_lets_read(tmp_path):
     with pytest.raises(InputError, match="cannot write"):
         save_weights(tmp_path / "folder", {"weight": np.ones(5, np.float32)})
     assert {path.name for path in tmp_path.iterdir()} == {"any", "folder", "weights.safetensors"}
+
+
+def test_a_model_without_kernels_is_refused_on_them(monkeypatch):
+    plan = replace(plan_of("hifigan"), on_cuda="")
+    monkeypatch.setattr(choose, "plan_of", lambda model: plan)
+    with pytest.raises(InputError, match="hifigan has no cuda kernels: use onnx, torch or trt"):
+        choose.kernel_stages("hifigan")

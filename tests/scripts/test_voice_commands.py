@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from melforge.common.remote import fetch_folder
 from melforge.common.training import voice
 from melforge.common.weights.published import read_checkpoint
 from melforge.common.weights.voices import FrontendSpec, load_voice
+from melforge.fastpitch.infer import FastPitchAcoustic
 from melforge.hifigan.config import HifiganSettings
 from melforge.waveglow.config import WaveglowSettings
 from tests.conftest import save_trained, tiny_waveglow
@@ -231,4 +233,15 @@ def test_a_vocoder_whose_receptive_field_is_too_short_makes_no_voice(trained, tm
         InputError, match=r"hifigan: a mel in chunks .* its receptive_field \(1 frames\) is too"
     ):
         voice.write_voice(tmp_path / "new", [source], FrontendSpec("english"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_acoustic_model_that_hears_padding_makes_no_voice(trained, tmp_path, monkeypatch):
+    """PyTorch and the graphs agree on it."""
+    few_sizes(monkeypatch)
+    monkeypatch.setattr(FastPitchAcoustic, "batch_safe", True)
+    source = read_checkpoint(trained["fastpitch"])
+    unmasked = replace(source, config=replace(source.config, mask_padding=False), networks={})
+    with pytest.raises(InputError, match=r"fastpitch: the mel of a text in a batch differs .* not masked"):
+        voice.write_voice(tmp_path / "new", [unmasked], FrontendSpec("english"))
     assert not list(tmp_path.iterdir())
