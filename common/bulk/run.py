@@ -33,7 +33,7 @@ from melforge.common.bulk.shards import (
     write_rows,
 )
 from melforge.common.bulk.texts import Table, require_parquet
-from melforge.common.errors import InputError, unknown
+from melforge.common.errors import InputError, counted, unknown
 from melforge.common.files import config_hash, locked, sha256_of, version, write_bytes
 from melforge.common.stages.choose import KINDS
 from melforge.common.synthesis.loading import choose_sources
@@ -113,8 +113,14 @@ def speak_table(
         progress = RunProgress(total, len(own), len(left), shard_size, price, progress_file)
         wanted = set(left)
         shards = (shard for shard in cut_shards(table, shard_size) if shard.number in wanted)
-        for report in speak(speech, folder, shards) if left else ():
-            progress.add(report)
+        try:
+            for report in speak(speech, folder, shards) if left else ():
+                progress.add(report)
+        except BaseException as stop:
+            if not isinstance(stop, Exception):  # Ctrl-C, or a signal
+                done = f"{len(folder.shards())} of {counted(count, 'shard')}"
+                print(f"{done} in {folder}: the same command goes on", file=sys.stderr)
+            raise
         missing = count - len(folder.shards())
         not_spoken, seconds = (0, progress.seconds) if missing else finish(folder, count, speech.output)
     return Summary(total, not_spoken, seconds, progress.seconds, progress.took, missing)

@@ -322,6 +322,17 @@ def test_a_run_that_was_killed_goes_on_to_the_same_bytes(tiny_voice, tmp_path):
     assert (killed / "000000" / "1.flac").stat().st_mtime_ns == first, "what was finished is not made again"
 
 
+def test_ctrl_c_says_what_is_there(tiny_voice, tmp_path, monkeypatch, capfd):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("melforge.common.bulk.run.RunProgress.add", stopped)
+    words = words_of(tiny_voice, write_table(tmp_path / "in.jsonl"), tmp_path / "out", "--workers", 1)
+    with pytest.raises(KeyboardInterrupt):
+        main(words)
+    assert re.search(r"\n1 of \d+ shards in .*out: the same command goes on\n", f"\n{capfd.readouterr().err}")
+
+
 @pytest.mark.slow
 def test_a_worker_whose_run_has_gone_ends_without_a_word(tiny_voice, tmp_path, capfd):
     context = multiprocessing.get_context("spawn")
