@@ -56,7 +56,7 @@ class Table:
             try:
                 text = row()
                 if (key := folded(text.id)) in seen:
-                    raise InputError(f"{self.path}: the id {text.id!r} stands there twice")
+                    raise InputError(f"{self.path} row {number}: the id {text.id!r} stands there twice")
                 if (length := len(text.text)) > LONGEST_TEXT:
                     has = f"{self.path}: the text {text.id!r} has {length:,} characters"
                     raise InputError(f"{has}, and {LONGEST_TEXT:,} is the most: cut it into several")
