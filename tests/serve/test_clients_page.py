@@ -11,7 +11,7 @@ from tests.serve.conftest import PATIENCE, ROOT
 
 PAGE = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
 ROWS = [line for line in PAGE.splitlines() if line.startswith("| [")]
-HEARD = "there"  # of "Hello there."
+HEARD = "open at nine"  # of "We open at nine."
 
 
 def test_every_client_has_its_test():

@@ -30,12 +30,17 @@ def peer(tmp_path, monkeypatch, tiny_voice):
     return lambda name: Workload(subject, "", "", peer=f"my_peers:{name}", **how)
 
 
+def longest_wait(begun: float) -> float:
+    """Some times what a process has taken since then: the machine may become busier."""
+    return max(8.0, 4 * (time.monotonic() - begun))
+
+
 @pytest.mark.slow
 def test_a_failure_leaves_the_others(peer):
     names = ("raises", "crashes", "hangs", "few", "good")
     shown, begun = [], time.monotonic()
     rows = run_workloads([peer(names[0])], 100.0, None, shown.append)
-    limit = 4 * (time.monotonic() - begun)  # times what a process takes, however busy the machine is
+    limit = longest_wait(begun)
     rows += run_workloads([peer(name) for name in names[1:]], limit, None, shown.append)
     assert rows == shown and [row["batch"] for row in rows] == [1, 2] * len(names)
     why = {row["backend"].partition(":")[2]: row.get("failed") for row in rows}
@@ -62,7 +67,7 @@ def test_a_child_that_ends_or_hangs_says_so_behind_its_rows():
     assert list(run_job(gives, "a", limit=100.0)) == [{"is": "a"}]
     begun, ended = time.monotonic(), {"ended": "its process ended with status 3"}
     assert list(run_job(gives, "b", limit=100.0)) == [{"is": "b"}, ended]
-    limit = 4 * (time.monotonic() - begun)  # times what a process takes, however busy the machine is
+    limit = longest_wait(begun)
     hung = {"ended": f"no answer within {limit:.0f} s"}
     assert list(run_job(gives, "h", limit=limit)) == [{"is": "h"}, hung]
 
