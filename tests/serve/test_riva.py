@@ -9,6 +9,7 @@ import ssl
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 import soundfile
@@ -16,6 +17,7 @@ import soundfile
 from melforge.common.cli.benchmark_server import main as benchmark
 from melforge.common.cli.serve import main as serve
 from melforge.common.errors import InputError
+from melforge.common.serve.protocols import riva_speech
 from tests.serve.conftest import PATIENCE, ROOT, own_pcm, running, samples_of, serving, wait_for
 
 pytestmark = [pytest.mark.serve, pytest.mark.riva]
@@ -134,6 +136,28 @@ def test_an_answer_has_the_text_as_it_is_read_and_the_times_of_its_words(server)
     answers = list(speech.synthesize_online(text, enable_word_time_offsets=True))
     assert [word for one in answers for word in one.meta.words] == list(whole.meta.words)
     assert not speech.synthesize(text).meta.words
+
+
+def test_an_utterance_that_is_spoken_while_an_answer_is_made_has_its_words_in_the_next(monkeypatch):
+    async def job():
+        yield b"one"
+        yield b"two"
+
+    told, durations = [], [0]
+    spoken = SimpleNamespace(job=job(), stream=SimpleNamespace(durations=durations))
+
+    def answer(request, audio, spoken, first, known):
+        told.append((first, known))
+        durations.append(0)
+        return b""
+
+    monkeypatch.setattr(riva_speech, "speech_answer", answer)
+    request = SimpleNamespace(enable_word_time_offsets=True)
+
+    async def whole():
+        return [one async for one in riva_speech.online_answers(request, spoken)]
+
+    assert asyncio.run(whole()) == [b"", b""] and told == [(0, 1), (1, 2)]
 
 
 def test_ids_come_back_and_what_has_no_effect_is_said(server):

@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -334,9 +335,12 @@ def test_a_flood_is_refused_as_it_comes_and_the_server_is_alive_meanwhile(server
 
 
 def test_streams_beyond_the_most_are_refused(server):
+    together = threading.Barrier(3 * QUEUE_SIZE)
+
     def ask(number):
         client = HttpClient(Address.parse(server.http), PATIENCE)
         try:
+            together.wait(PATIENCE)
             return len(streamed(client, " ".join([TEXTS[1]] * 8), {}))
         except ServerError as error:
             return str(error)

@@ -35,7 +35,8 @@ class RivaSpeech:
                 most = min(service.settings.answer_bytes, MOST_BYTES)
                 kept = await kept_parts(spoken.job, most, "the method SynthesizeOnline")
                 parts = [data async for data in kept.taken()]
-                message = await asyncio.to_thread(speech_answer, request, parts, spoken, 0)
+                known = len(spoken.stream.durations)
+                message = await asyncio.to_thread(speech_answer, request, parts, spoken, 0, known)
                 parts.clear()
                 yield message
 
@@ -120,24 +121,24 @@ async def online_answers(request: Any, spoken: Speaking) -> AsyncGenerator[bytes
     told = 0
     async for data in spoken.job:
         for piece in pieces(data):
-            if request.enable_word_time_offsets and told < len(spoken.stream.durations):
-                answer = await asyncio.to_thread(speech_answer, request, [piece], spoken, told)
+            known = len(spoken.stream.durations)  # while an answer is made, there may be more
+            if request.enable_word_time_offsets and told < known:
+                answer = await asyncio.to_thread(speech_answer, request, [piece], spoken, told, known)
             else:
-                answer = speech_answer(request, [piece], spoken, told)
-            told = len(spoken.stream.durations)
+                answer = speech_answer(request, [piece], spoken, told, known)
+            told = known
             yield answer
 
 
-def speech_answer(request: Any, audio: Sequence[bytes], spoken: Speaking, first: int) -> bytes:
-    """A SynthesizeSpeechResponse with this sound, and what is known of the utterances from `first` on: their
-    texts, as written and as normalised, their symbols' durations in ms, and the times of their words if they
-    are asked for.
+def speech_answer(request: Any, audio: Sequence[bytes], spoken: Speaking, first: int, known: int) -> bytes:
+    """A SynthesizeSpeechResponse with this sound, and of the utterances from `first` to `known` their texts,
+    as written and as normalised, their symbols' durations in ms, and the times of their words if they are
+    asked for.
     """
     answer: Any = TTS.SynthesizeSpeechResponse()
     if request.HasField("id"):
         answer.id.CopyFrom(request.id)
     stream = spoken.stream
-    known = len(stream.durations)
     if first < known:
         utterances = stream.utterances[first:known]
         answer.meta.text = " ".join(one.text for one in utterances)
