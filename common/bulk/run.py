@@ -116,10 +116,9 @@ def speak_table(
         try:
             for report in speak(speech, folder, shards) if left else ():
                 progress.add(report)
-        except BaseException as stop:
-            if not isinstance(stop, Exception):  # Ctrl-C, or a signal
-                done = f"{len(folder.shards())} of {counted(count, 'shard')}"
-                print(f"{done} in {folder}: the same command goes on", file=sys.stderr)
+        except (KeyboardInterrupt, SystemExit):  # a signal
+            done = f"{len(folder.shards())} of {counted(count, 'shard')}"
+            print(f"{done} in {folder}: the same command goes on", file=sys.stderr)
             raise
         missing = count - len(folder.shards())
         not_spoken, seconds = (0, progress.seconds) if missing else finish(folder, count, speech.output)

@@ -141,8 +141,10 @@ def _read_csv(table: Table) -> Iterator[Row]:
 
     csv.field_size_limit(LONGEST_CELL)
     how: dict[str, Any] = {"strict": True}
+    advice = "a text with commas stands in quotes"
     if table.path.suffix.lower() == ".tsv":
         how = {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
+        advice = "a text has no tabs"
     reader = csv.reader((f"{line}\n" for _, line in _lines(table.path)), **how)
     try:
         heading = [cell.strip() for cell in next(reader, [])]
@@ -150,15 +152,18 @@ def _read_csv(table: Table) -> Iterator[Row]:
         text_at, id_at = heading.index(text), heading.index(own) if own else -1
         for number, row in enumerate(filter(None, reader), start=1):
             place = f"{table.path} line {reader.line_num}"
-            yield partial(_csv_row, row, text_at, id_at, number, place, len(heading))
+            yield partial(_csv_row, row, text_at, id_at, number, place, len(heading), advice)
     except csv.Error as error:
         raise InputError(f"{table.path} line {reader.line_num}: {error}") from None
 
 
-def _csv_row(row: list[str], text_at: int, id_at: int, number: int, place: str, columns: int) -> TableText:
+def _csv_row(
+    row: list[str], text_at: int, id_at: int, number: int, place: str, columns: int, advice: str
+) -> TableText:
+    """`advice` is for a row with more columns than there are names."""
     if max(text_at, id_at) >= len(row) or any(cell.strip() for cell in row[columns:]):
-        advice = ": a text with commas stands in quotes" if len(row) > columns else ""
-        raise InputError(f"{place} has {len(row)} columns, and the first line {columns}{advice}")
+        more = f": {advice}" if len(row) > columns else ""
+        raise InputError(f"{place} has {len(row)} columns, and the first line {columns}{more}")
     return TableText(str(number) if id_at < 0 else file_name(row[id_at], place), row[text_at].strip())
 
 

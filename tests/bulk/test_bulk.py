@@ -108,6 +108,7 @@ def test_columns_may_have_any_name_and_cells_several_lines(tmp_path):
             "id,text\na,Hello there, my friend.\n",
             "has 3 columns, and the first line 2: a text with commas",
         ),
+        ("in.tsv", "text\nOne\tTwo\n", "line 2 has 2 columns, and the first line 1: a text has no tabs"),
         ("in.csv", 'text\n"open\n', "line 2: unexpected end of data"),
         ("in.csv", "id,text\n\u00e9,One\nE\u0301,Two\n", "the id 'E\u0301' stands there twice"),
         ("in.csv", "id,text\n../a,One\n", "line 2: '../a' cannot be the name of a file"),

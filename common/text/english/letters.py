@@ -10,10 +10,9 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from safetensors import safe_open
 
 from melforge.common.text.cmudict import DATA
-from melforge.common.text.english.products import Weights
+from melforge.common.text.english.small_networks import Matrix, read_weights
 
 WEIGHTS = DATA / "letters.safetensors"
 BEAM = 4
@@ -25,29 +24,20 @@ class LetterReader:
 
     Each letter stands for nought to two phones, a chunk. Two layers of LSTM see the word from both ends; a
     third goes from letter to letter and sees the chunk before, so that a beam of chunks can be followed.
-    Weights are kept in bytes with a scale a row, computed in float32.
     """
 
     def __init__(self, path: Path = WEIGHTS) -> None:
-        with safe_open(path, "numpy") as file:
-            meta = file.metadata()
-            stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        weights = {
-            name: value.astype(np.float32) * stored.get(f"{name}.scale", np.float32(1))
-            for name, value in stored.items()
-            if not name.endswith(".scale")
-        }
+        meta, weights = read_weights(path)
         self._letters = {letter: i for i, letter in enumerate(meta["letters"])}
         self._chunks = [tuple(chunk.split()) for chunk in meta["chunks"].split(",")]
         self._with_vowel = {i for i, chunk in enumerate(self._chunks) if any(p[-1].isdigit() for p in chunk)}
         self._embed = weights["embed.weight"]
         self._encoder = [_both_ways(weights, layer) for layer in range(2)]
         at, own, self._bias = _gates(weights, "decoder", "l0")
-        self._width = len(own)
         given = len(at) - weights["previous.weight"].shape[1]  # of what the layers before give for a letter
-        self._at_letter, self._own = Weights(at[:given]), Weights(own)
-        self._at_chunk = weights["previous.weight"] @ Weights(at[given:])
-        self._head, self._head_at_letter = map(Weights, np.split(weights["head.weight"].T, [len(own)]))
+        self._at_letter, self._own = Matrix(at[:given]), Matrix(own)
+        self._at_chunk = weights["previous.weight"] @ Matrix(at[given:])
+        self._head, self._head_at_letter = map(Matrix, np.split(weights["head.weight"].T, [len(own)]))
         self._head_bias = weights["head.bias"]
 
     def __call__(self, word: str, is_name: bool = False) -> tuple[str, ...]:
@@ -63,7 +53,7 @@ class LetterReader:
         """The likeliest chunks of all letters, and the next ones."""
         seen = self._encoded(letters, is_name)
         gates, scores = seen @ self._at_letter + self._bias, seen @ self._head_at_letter + self._head_bias
-        h = c = np.zeros((1, self._width), np.float32)
+        h = c = np.zeros((1, gates.shape[1] // 4), np.float32)
         total, last, steps = np.zeros(1, np.float32), np.array([len(self._chunks)]), []
         for at in range(len(letters)):
             h, c = _cell(gates[at] + self._at_chunk[last] + h @ self._own, c)
@@ -102,11 +92,11 @@ def _path(steps: list[tuple[np.ndarray, np.ndarray]], row: int) -> list[int]:
     return path[::-1]
 
 
-def _both_ways(weights: dict[str, np.ndarray], layer: int) -> tuple[Weights, Weights, np.ndarray]:
+def _both_ways(weights: dict[str, np.ndarray], layer: int) -> tuple[Matrix, Matrix, np.ndarray]:
     """The weights of a layer in both directions: of its input, of its own last output, and the bias."""
     ways = [_gates(weights, "encoder", f"l{layer}{way}") for way in ("", "_reverse")]
     given, own, bias = (np.stack(part) for part in zip(*ways, strict=True))
-    return Weights(given), Weights(own), bias[:, None]
+    return Matrix(given), Matrix(own), bias[:, None]
 
 
 def _gates(

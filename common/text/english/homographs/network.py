@@ -13,10 +13,9 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from safetensors import safe_open
 
 from melforge.common.text.cmudict import DATA
-from melforge.common.text.english.products import Weights
+from melforge.common.text.english.small_networks import Matrix, read_weights
 
 WEIGHTS = DATA / "homographs.safetensors"
 # Words to each side that are seen in their places; that are seen in a bag; that one neighbour is seen with.
@@ -26,18 +25,9 @@ _MARKS = frozenset(".?!:;")
 
 
 class ReadingNetwork:
-    """Weights are kept in bytes with a scale a row, computed in float32."""
-
     def __init__(self, path: Path = WEIGHTS) -> None:
-        with safe_open(path, "numpy") as file:
-            meta = file.metadata()
-            stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        self._weights = {
-            name: value.astype(np.float32) * stored.get(f"{name}.scale", np.float32(1))
-            for name, value in stored.items()
-            if not name.endswith(".scale")
-        }
-        self._mix = Weights(self._weights.pop("mix").T)
+        meta, self._weights = read_weights(path)
+        self._mix = Matrix(self._weights.pop("mix").T)
         self._homographs = {word: row for row, word in enumerate(meta["homographs"].split())}
         self._parts = meta["parts"].split()
         self._rows = Vocabulary(meta["words"].split(), int(meta["tails"]))

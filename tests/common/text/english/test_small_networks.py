@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from melforge.common.text.english.products import Weights
+from melforge.common.text.english.small_networks import Matrix
 
 UNKNOWN_WORDS = """
 import random, time
@@ -27,7 +27,7 @@ def test_they_are_the_matrix_s(shape, rows):
     random = np.random.default_rng(0)
     matrix, given = random.standard_normal(shape), random.standard_normal((*shape[:-2], rows, shape[-2]))
     matrix, given = matrix.astype(np.float32), given.astype(np.float32)
-    np.testing.assert_allclose(given @ Weights(matrix), given @ matrix, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(given @ Matrix(matrix), given @ matrix, rtol=1e-3, atol=1e-3)
 
 
 def test_unknown_words_take_no_other_thread():
