@@ -105,8 +105,9 @@ def _is_one_sound(output: str | None) -> bool:
 def _from_table(lines: list[tuple[int, str]], where: str) -> list[Phrase]:
     """Columns by their heading (name, text), or without one the first two."""
     heading = [cell.strip().lower() for cell in lines[0][1].split("\t")]
-    name_at, text_at = 0, 1
+    name_at, text_at, columns = 0, 1, None
     if "text" in heading:
+        columns = len(heading)
         lines = lines[1:]
         text_at = heading.index("text")
         name_at = next((heading.index(word) for word in NAME_COLUMNS if word in heading), -1)
@@ -116,6 +117,10 @@ def _from_table(lines: list[tuple[int, str]], where: str) -> list[Phrase]:
         cells = line.split("\t")
         if max(text_at, name_at) >= len(cells):
             raise InputError(f"{place} has {len(cells)} columns: name and text must be apart by a tab")
+        if columns and any(cell.strip() for cell in cells[columns:]):
+            raise InputError(
+                f"{place} has {len(cells)} columns, and the first line {columns}: a text has no tabs"
+            )
         name = str(order) if name_at < 0 else file_name(cells[name_at], place)
         key = folded(name)
         if key in phrases:

@@ -340,6 +340,8 @@ def test_unwritable_outputs(fails, tmp_path):
     assert "is one file for 2 phrases" in fails("-i", "-", "-o", "file", stdin=b"One.\nTwo.\n")
     (tmp_path / "in.tsv").write_text("a\tHello.\nb\tAgain.\n")
     assert "a.wav is one file for 2 phrases" in fails("-i", "in.tsv", "-o", "a.wav")
+    (tmp_path / "in.tsv").write_text("text\nHello.\tAgain.\n")
+    assert "in.tsv line 2 has 2 columns, and the first line 1: a text has no tabs" in fails("-i", "in.tsv")
     (tmp_path / "in.tsv").write_text("../up\tHello.\n")
     assert "cannot be the name of a file" in fails("-i", "in.tsv")
     (tmp_path / "in.tsv").write_text("a\tHello.\nA\tAgain.\n")
