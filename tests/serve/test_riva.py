@@ -17,7 +17,6 @@ import soundfile
 from melforge.common.cli.benchmark_server import main as benchmark
 from melforge.common.cli.serve import main as serve
 from melforge.common.errors import InputError
-from melforge.common.serve.protocols import riva_speech
 from tests.serve.conftest import PATIENCE, ROOT, own_pcm, running, samples_of, serving, wait_for
 
 pytestmark = [pytest.mark.serve, pytest.mark.riva]
@@ -139,6 +138,8 @@ def test_an_answer_has_the_text_as_it_is_read_and_the_times_of_its_words(server)
 
 
 def test_an_utterance_that_is_spoken_while_an_answer_is_made_has_its_words_in_the_next(monkeypatch):
+    from melforge.common.serve.protocols import riva_speech
+
     async def job():
         yield b"one"
         yield b"two"
