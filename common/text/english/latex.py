@@ -22,7 +22,7 @@ _SIGNS |= dict(
 _NAMES = words("sin cos tan log ln exp max min det gcd lim arcsin arccos arctan sinh cosh tanh sup inf Pr")
 _SILENT = words("""left right big Big bigl bigr Bigl Bigr displaystyle limits quad qquad item noindent
     centering text textbf textit texttt textsc textrm emph underline mathrm mathbf mathbb mathcal mathit
-    mathsf operatorname boldsymbol""")
+    mathsf operatorname boldsymbol boxed""")
 _ONE_COMMAND = rf"\\({'|'.join(sorted({*_SIGNS, *_NAMES, *_SILENT}))})(?![A-Za-z])"
 _HEADING = r"\\(?:chapter|(?:sub){0,2}section|paragraph|title|caption)\*?"
 _ONE_TOLD = (
@@ -31,7 +31,8 @@ _ONE_TOLD = (
     r"(?:\[[^\[\]\n]{0,80}\])?\{[^{}\n]{0,200}\}"
 )
 _COMMAND, _TOLD = re.compile(_ONE_COMMAND), re.compile(_ONE_TOLD)
-_LATEX = re.compile(rf"{_ONE_COMMAND}|{_ONE_TOLD}|(?:\\[dt]?frac(?=[\d{{])|{_HEADING}(?=\{{))")
+_INLINE = r"(?<!['\"/\w])\\\(.{1,200}?\\\)"  # \( x \), not of a pattern to search for
+_LATEX = re.compile(rf"{_ONE_COMMAND}|{_ONE_TOLD}|(?:\\[dt]?frac(?=[\d{{])|{_HEADING}(?=\{{))|{_INLINE}")
 _WINDOWS = re.compile(r"\b[A-Za-z]:\\\w")
 _DEGREES = re.compile(r"\^\{?\\circ(?![A-Za-z])\}?")
 _ESCAPED = re.compile(r"\\([^\w\s*`>|]|\s)|(?<=[.\w])(~)(?=[\\\w])")

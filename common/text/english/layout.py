@@ -11,7 +11,7 @@ import re
 from melforge.common.text.english.latex import without_latex
 from melforge.common.text.english.reading.cursor import FILL, LeftOut
 
-_LAID_OUT = re.compile(r"[&<>\[`~#=_*]|---|\$[A-Za-z\\]|\\[A-Za-z]")  # most texts have none of these
+_LAID_OUT = re.compile(r"[&<>\[`~#=_*]|---|\$[A-Za-z\\]|\\[A-Za-z(]")  # most texts have none of these
 _INLINE = re.compile(
     r"&(?:amp;)*(?P<entity>#\d{1,7};?|#[xX][\da-fA-F]{1,6};?|[A-Za-z][A-Za-z\d]{1,30};)"
     r"|(?:\[(?=!))?!?\[(?P<link>[^\[\]]{0,200})\](?=\()"

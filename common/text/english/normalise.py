@@ -171,6 +171,8 @@ def _clean(text: str) -> tuple[str, list[int] | None, list[LeftOut]]:
     left_out: list[LeftOut] = []
     for position, char in enumerate(text):
         new = char if " " <= char <= "~" or char.isspace() else _clean_char(char, out, left_out, position)
+        if "₀" <= char <= "₉" and text[max(position - 1, 0)].isdecimal():  # "1010₂"
+            new = f" base {new}"
         out.extend(new)
         positions.extend([position] * len(new))
     return "".join(out), positions, left_out
