@@ -58,8 +58,8 @@ MARK = re.compile(r"[.!?…。！？]+[\"'”’»)\]}*\u2060]*(?:\[\^?\d{1,4}\]
 _WORD = re.compile(r"[^\W_]")
 _NEXT_WORD = re.compile(rf"\s*[{re.escape(_OPENING)}]*(\w{{0,24}}\.?)")
 _NUMERAL = re.compile(r"[IVXLC]{2,8}\.?|[VX]\.?")
-_NUMBER_FOLLOWS = re.compile(r"\s*[+(#$£€'’]?\d")
-_CODE_FOLLOWS = re.compile(r"\s(?:[A-Z]{1,4}[-/ ]?\d|[A-HJ-Z](?=\.?$|[,;)]))")  # "Ste. B"
+_NUMBER_FOLLOWS = re.compile(r"\s*[+(#$£€'’<>≤≥~±]?\d")
+_CODE_FOLLOWS = re.compile(r"\s(?:[A-Z]{1,4}[-/. ]?\d|[A-HJ-Z](?=\.?$|[,;)]))")  # "Ste. B"
 _INITIAL_FOLLOWS = re.compile(r"\s[A-Z]\.\s[A-Z]")
 _SUM_FOLLOWS = re.compile(r"\s[=+×÷/&]\s")  # "5! = 120", "1 + 2 + ... + n"
 _UNSAID = re.compile(r"[A-Z]?(?!x+$)[b-df-hj-np-tv-xz]{2,4}")  # cut short, and none of the tables: "prtd"
@@ -75,6 +75,7 @@ _BEGINS_WITH_TIME = re.compile(
     re.IGNORECASE,
 )
 _MOVE_FOLLOWS = re.compile(r"\s(?:[KQRBN][a-h1-8]{0,2}x?[a-h][1-8]|O-O)")  # of chess: "2. Nf3"
+_MOVED = re.compile(r"(?<![A-Za-z])(?:(?:[KQRBN][a-h1-8]{0,2}x?|[a-h]x)[a-h][1-8](?:=[QRBN])?|O-O)[+#]?$")
 _CHAIN = re.compile(r"\s[A-Z]\.\s[A-Z][a-z]{1,4}\.")  # "Fed. R. Civ. P."
 # Parts of the names of journals: "Phys. Rev. Lett. 95".
 _JOURNALS = words("""phys rev lett mod chem soc am proc natl acad sci biol mol j trans acc appl math comput
@@ -200,6 +201,8 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
     lowercase = next_word[:1].islower()
 
     if "!" in marks or "?" in marks:
+        if _MOVED.search(text, max(start, mark.start() - _LOOK_BACK), mark.start()):
+            return not (lowercase or next_word[:1].isdigit())
         return not (lowercase and closed)  # “Stop!” he said
     before = text[max(start, mark.start() - _LOOK_BACK) : mark.start()]
     if marks.startswith(("..", "…")) or before[-1:].isspace():  # three dots, also with blanks between
@@ -282,6 +285,7 @@ def _is_cut_short_before(
         or word in tables.STATES_WITH_STOP
         or word in tables.CURRENCY_CODES
         or key in ("n°", "nº")
+        or (word.istitle() and key[1:].endswith("str"))  # "Hauptstr. 5"
     )
     is_sign = is_sign or _SHILLINGS.fullmatch(word) is not None  # "10s. 6d."
     if (is_sign or is_whole or _is_known(word)) and _NUMBER_FOLLOWS.match(text, end):

@@ -36,11 +36,11 @@ _TITLES = {"Dr": "Doctor", "St": "Saint", "Mt": "Mount", "Prof": "Professor", "F
 _DISTRICT = re.compile(r"[NSEWCM]\.D\.")  # of a court
 _VERSE_FOLLOWS = re.compile(r"\.?(?=\s\d{1,3}:\d)")
 _CODE_FOLLOWS = re.compile(
-    r"\s(?:[A-Z]{1,4}[-/ ]?\d|[A-HJ-Z](?=\.?$|[,;)]|\s(?:and|or|of|to|in|is)\b))"
+    r"\s(?:[A-Z]{1,4}[-/. ]?\d|[A-HJ-Z](?=\.?$|[,;)]|\s(?:and|or|of|to|in|is)\b))"
 )  # "Ste. B"
 _VALUE = re.compile(r":\s[$£€#]?\d")
 _NO_LABELS = tables.STOPPED_UNITS | words("mt ft st al")
-_NAME_FOLLOWS = re.compile(r" [A-Z][a-z]")
+_NAME_FOLLOWS = re.compile(r"[ -][A-Z][a-z]")
 _NAMES_IN_CAPITALS = frozenset((*tables.IN_MESSAGES, *tables.MONTH_NUMBERS, *tables.STOPPED_UNITS))
 # What a word cut short may be, in small letters; and those that it may be where it is written so.
 SHORT_IN_SMALL = frozenset(
@@ -226,11 +226,11 @@ def numero(cursor: Cursor, m: re.Match) -> str:
 
 
 def title(cursor: Cursor) -> Reading | None:
-    """Dr Smith, St Mary's, Mt Everest: a title or a part of a name without its full stop."""
+    """Dr Smith, St Mary's, Mt Everest, St-Denis: a title or a part of a name without its full stop."""
     name = _TITLES.get(cursor.word)
-    if not name or cursor.behind_word != " " or not _NAME_FOLLOWS.match(cursor.text, cursor.word_end):
+    if not name or not _NAME_FOLLOWS.match(cursor.text, cursor.word_end):
         return None
-    return Reading(name, cursor.word_end)
+    return Reading(name, cursor.word_end + (cursor.behind_word == "-"))
 
 
 _SHORT_WORD_RULES: tuple[Rule, ...] = (
@@ -261,6 +261,8 @@ def _whole(cursor: Cursor, word: str, end: int, following: str) -> str:
             return tables.STATES_WITH_STOP[word]
     if is_in_code(cursor.text, cursor.at, end):
         return ""
+    if word.istitle() and word[1:].endswith("str") and following[:1].isdecimal():  # "Hauptstr. 5"
+        return f"{word}asse"
     word = word.lower() if cursor.is_shouted else word
     return whole_before_stop(word, is_in_run(cursor.previous), following)
 

@@ -23,6 +23,7 @@ _SIDES = {"O-O": "castles king side", "O-O-O": "castles queen side"}
 
 @form(
     r"(?:([KQRBN])([a-h]?[1-8]?)(x?)([a-h])([1-8])|([a-h])x([a-h])([1-8])|(O-O(?:-O)?))(?:=([QRBN]))?([+#]?)(?!\w)"
+    r"(?:[!?]{1,2}(?=\s[a-z\d]))?"
 )
 def chess_move(cursor: Cursor, m: re.Match) -> str:
     """Nf3, Rad1, Qxf7#, exd5, O-O; not a chord or a formula in other texts."""

@@ -24,6 +24,7 @@ from melforge.common.text.english.reading.abbreviations import (
 )
 from melforge.common.text.english.reading.capitals import (
     NAME_PARTS,
+    NUMBERED,
     cased,
     letter_name,
     letters_and_digits,
@@ -122,6 +123,8 @@ _RATED_BY = words("day week month year night hour minute person")
 _COUNTED_BY = words("group household team player student")
 _NO_RATES = _RATED_BY | words("morning evening weekend noon date time quarter season days nights")
 _DIGIT_BEFORE = re.compile(r"\d")
+_WITH_PARTS = NUMBERED | words("app fig eq no sec sect art pt exhibit ex ann § §§")
+_GRADE_STAR = re.compile(r"\*(s?)(?:(?=[\s,.;)])|$)")
 _DOSES = words("mg mcg g kg ng mL mmol mol IU min")
 _COUNTDOWN = words("minute minutes second seconds hour hours day days")
 _DAYS_FOLLOW = re.compile(r"\s\d{1,3}\s?(?:[hd]|hrs?|days?|weeks?|wks?|months?|yrs?|years)\b")
@@ -224,9 +227,9 @@ def letter_with_sign(cursor: Cursor) -> Reading | None:
         sign == "*"
         and letter.isupper()
         and cursor.is_after_blank
-        and cursor.text[end + 1 : end + 2] in ("", " ")
+        and (several := _GRADE_STAR.match(cursor.text, end))
     ):
-        return Reading(f"{name} star", end + 1)
+        return Reading(f"{name} star{several[1]}", several.end())
     if sign == "'" and cursor.text.startswith("(", end + 1) and letter not in "aI":  # f'(x)
         return Reading(f"{name} prime of", end + 2)
     if sign in ("+", "-") and letter in ("A", "B", "O") and cursor.is_near(_BLOOD):
@@ -253,7 +256,7 @@ def money(cursor: Cursor) -> Reading | None:
         and not cursor.previous.endswith("/")
         and (blank := _BLANK_DIGIT.match(cursor.text, end))
     ):
-        if "." in blank[0] and word not in ("Rs", "Fr"):
+        if "." in blank[0] and word not in ("Rs", "Fr", "kr"):
             return None
         if word == "ILS" and _RUNWAY.match(cursor.text, blank.end()):  # "ILS 09R"
             return None
@@ -384,6 +387,16 @@ def act_and_scene(cursor: Cursor, m: re.Match) -> str:
     if cursor.touches_word or cursor.is_equation or not act or not scene:
         return ""
     return f"{say.cardinal(act)} {say.cardinal(scene)}{' ' + say.integer(m[3]) if m[3] else ''}"
+
+
+@form(r"([IVX]{1,5}|[A-Z])((?:\.(?:[A-Z]|\d{1,2})){1,4})(?!\w|\.\w)")
+def part_of_part(cursor: Cursor, m: re.Match) -> str:
+    """Part II.B.2, App. A.3."""
+    if cursor.previous.lower().rstrip(".") not in _WITH_PARTS:
+        return ""
+    first = say.cardinal(number) if (number := say.roman(m[1])) and m[1] not in "CDLM" else letter_name(m[1])
+    parts = (say.integer(part) if part.isdecimal() else letter_name(part) for part in m[2][1:].split("."))
+    return " ".join((first, *parts))
 
 
 @form(r"([cmkd]?m|in|ft|mi|yd)([²³])(?!\w)")
@@ -563,6 +576,7 @@ WORDS: tuple[Rule, ...] = (
         quotient,
         letters_and_decimal,
         act_and_scene,
+        part_of_part,
         bare_area,
         in_notation,
         numero,
@@ -593,7 +607,8 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
         return f"{calendar_name(base)}'s"
     if base != word and (full := "Doctor" if base == "Dr" else _SHORT_FORMS.get(base.lower())):  # "tmrw's"
         return f"{full}'s"
-    full = "" if is_plural else _SHORT_FORMS.get(word.lower(), "")
+    is_element = word.istitle() and len(word) == 2 and cursor.text.startswith("(", end)  # "Pd(OAc)2"
+    full = "" if is_plural or is_element else _SHORT_FORMS.get(word.lower(), "")
     is_name = full and word.istitle() and cursor.previous[-1:].isalnum()  # "ask Urs Meier"
     if full and not (is_name and word.lower() in tables.IN_MESSAGES):
         if full in ("can't", "won't") and not _is_negated(cursor, end):
