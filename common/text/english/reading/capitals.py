@@ -56,7 +56,9 @@ _ITEMS = 300  # characters
 _AMBIGUOUS = words("IV VI XI XX XXX")  # abbreviations as well
 
 
-_DOSED = words("PO IV IM SC SQ PR SL mg mcg mL tab tabs cap caps")
+_INFUSED = words("""@ q prn stat push pushes drip drips bolus bag bags line pole pump access fluid fluids
+    antibiotics infusion infusions saline contrast catheter therapy""")  # beside "IV" of a vein
+_DOSED = words("OD OS OU PO IV IM SC SQ PR SL mg mcg mL tab tabs cap caps")
 _COUNTED_BY_ORDINALS = words("century centuries olympiad dynasty amendment legion congress")
 _GIVEN_NAMES = words("""thomas walter arthur albert samuel benjamin donald kenneth steven brian ronald
     anthony kevin jason matthew gary timothy larry jeffrey frank scott andrew raymond gregory joshua
@@ -123,7 +125,9 @@ def _capitals(cursor: Cursor, word: str) -> str:
     is_spelled = word in ("UN", "AI") or (word == "US" and cursor.previous in _BEFORE_US)
     if lower in tables.SMALL_ACRONYMS or is_spelled or (word in tables.SPELLED and not cursor.is_shouted):
         return word
-    if word == "BID" and (cursor.previous in _DOSED or cursor.previous[:1].isdecimal()):  # twice a day
+    if word == "BID" and (
+        cursor.previous in _DOSED or cursor.previous[:1].isdecimal() or cursor.next(cursor.word_end) == "x"
+    ):  # twice a day
         return word
     is_term = cursor.next(cursor.word_end) == "="  # "OR = 2.3"
     is_term = is_term or (word == "AS" and cursor.next(cursor.word_end).isdecimal())  # "AS 64512"
@@ -259,6 +263,8 @@ def _said_roman(cursor: Cursor, base: str, number: int, end: int) -> str:
             return say.cardinal(number)  # "Rocky V and VI"
         is_kiss = set(base) == {"X"} and before.isupper()  # "LOVE JEN XXX"
         is_item = cursor.at == 0 and cursor.text[end : end + 2] in (".", ". ")  # "IV. Results"
+        if base == "IV" and (following in _INFUSED or key in ("an", "her", "his", "the")):
+            return ""
         is_sure = is_item or base not in _AMBIGUOUS or (is_name and len(before) > 1 and not is_kiss)
         return say.cardinal(number) if is_sure else ""
     is_year = (

@@ -126,7 +126,7 @@ SHORT_WORDS = frozenset(_table("SHORT_WORDS"))
 # Initials that are written in small letters too.
 SMALL_ACRONYMS = frozenset(_table("SMALL_ACRONYMS"))
 # ... but for these, which are letters unless the whole sentence is in capitals.
-SPELLED = words("ERA US IT AM PM WHO UN UK EU SAT TV PC AI ID PA MA AC DC CD ER OT PS CV AD MS MR")
+SPELLED = words("ERA US IT AM PM WHO UN UK EU SAT TV PC AI ID PA MA AC DC CD ER OT PS CV AD MS MR SOB BUN")
 
 # Words that their accents tell from others, or whose letters without accents tell too little.
 ACCENTED = _table("ACCENTED")
