@@ -59,7 +59,7 @@ _STANDINGS = re.compile(  # "the Rams (9-4)", "Mets (48-41) at Cubs (44-46)"
 _SAID_APART = re.compile(
     r",?\s\(?\.\d{3}(?!\d)|,\s\d{1,2}\.\d\d\sERA\b|,\s[\d½]{1,3}\s?GB\b|\s(?:NM|UF|Romex|THHN|AWG)\b|(?<=\d-\d)\s(?:pitch|count|fastball|curveball|slider)\b"
 )
-_SHOT = re.compile(r"\s(?:shooting|from\s(?:the\sfield|three|deep|3))\b")
+_SHOT = re.compile(r"\s(?:shooting|from\s(?:the\s(?:field|(?:FT\s|free.throw\s)?line)|three|deep|3))\b")
 _CHANGED = words("improve improves improved fall falls fell drop drops dropped move moves moved slip slipped")
 _STOOD = words("are is was were went go are they're we're i'm he's she's")
 _AS_MUCH = words("further good full whole mere solid total few")  # "a good 10 km north"
@@ -84,7 +84,8 @@ _MAGNITUDES = {
     **{"k": "thousand", "K": "thousand", "M": "million", "B": "billion", "T": "trillion"},
 }
 _CODES_AFTER = "|".join(code for code in tables.CURRENCY_CODES if code.isupper() and code != "TRY")
-_MONEY_AFTER = re.compile(rf"\s?(kr\b|zł|[€£¢¥₹₩₽₺₿]|{_CODES_AFTER})(?!\w)")
+_MONEY_AFTER = re.compile(rf"\s?(kr\b|zł|[€£¢¥₹₩₽₺₿]|{_CODES_AFTER})(?!\w)(?:(?<=kr)\.(?=[,;)]|\s[a-z]))?")
+_THOUSANDS = re.compile(r"\d{1,3}\.\d{3}")
 # Before a number of four digits: it is a year, whatever follows ...
 _BEFORE_YEAR = words("""in since by until till year years during circa summer winter spring fall autumn early
     late mid class ad a.d ce january february march april may june july august september october november
@@ -101,7 +102,7 @@ _VERSIONED = words("""version python release ubuntu django kernel golang php nod
 _OF_PYTHON = re.compile(r"\bPython\s3\.\d")
 _COMPARED = words("≥ ≤ >= <= > < == = ~")
 _LETTERS_FOLLOW = re.compile(r"-(?:[A-Z]{1,5}|0\d{2,5})(?![\w'])")  # "4471-BLK", "2024-0117"
-_NUMBERED = words("# no number po ord ordinance case docket room rm suite ste office")  # "Rm. 2-117"
+_NUMBERED = words("# no number po ord ordinance case docket dkt room rm suite ste office")  # "Rm. 2-117"
 NORMS = words("iso iec en din bs ieee ansi astm ul nfpa fips")  # "FIPS 140-2"
 _OF_HTTP = re.compile(r"\s(?:Not Found|Forbidden|Unauthorized|Bad (?:Request|Gateway)|error\b)")
 _HTTP = words("401 402 403 404 405 408 409 502 503 504")
@@ -126,6 +127,8 @@ def amount(cursor: Cursor) -> Reading:
     after, end = _magnitude(cursor, numbers, end)
     if money := _MONEY_AFTER.match(text, end):
         currency = tables.CURRENCY_CODES.get(money[1], money[1])
+        if money[1] == "kr" and all(map(_THOUSANDS.fullmatch, numbers)):  # "1.500 kr"
+            numbers = [number.replace(".", "") for number in numbers]
         return said_price(
             cursor,
             [(number, "", money.end()) for number in numbers[:-1]] + [(numbers[-1], after, money.end())],
@@ -178,7 +181,9 @@ def amount(cursor: Cursor) -> Reading:
         )
         return Reading(code, end)
     are_hours = cursor.previous.lower() in _OPEN or cursor.previous[:3].lower() in tables.WEEKDAYS
-    if is_set or (joint == "to" and numbers[0] == numbers[1] and not are_hours):  # "a 50-50 chance"
+    if is_set or (
+        joint == "to" and numbers[0] == numbers[1] and not (are_hours or _SHOT.match(text, end))
+    ):  # "a 50-50 chance"
         joint = ""
     elif (
         is_bare
@@ -275,6 +280,7 @@ def _is_code(cursor: Cursor, numbers: list[str], end: int) -> bool:
     is_decimal = any("." in number for number in numbers)  # "Llama-3.1-70B"
     return (
         _is_behind_letters(cursor)
+        or cursor.touches_word  # "10b5-1"
         or named in NORMS
         or named == "§"
         or (is_less and _LETTERED.match(cursor.text, end) is not None)  # "Mail stop 4-2B"
@@ -416,6 +422,8 @@ def _is_model(cursor: Cursor, end: int) -> bool:
 def _is_behind_letters(cursor: Cursor) -> bool:
     """Whether a hyphen ties the number to letters: "F-150", "AX-4471"."""
     before = cursor.previous
+    if before == "-" and cursor.earlier[-1:].isdecimal():  # "4B7-221-09"
+        before = f"{cursor.earlier}-"
     if cursor.text[max(cursor.at - 1, 0)] == "/" and cursor.text[max(cursor.at - 2, 0)].isupper():
         return True  # "HX/40-22"
     return before[-1:] == "-" and (before[0].isupper() or any(c.isdigit() for c in before))

@@ -106,6 +106,10 @@ _CASES = (
     _Case(r"\bin\s", "[34569]/[48]|12/8", r"\s?(?:$|[.,;)])", _PAIR),
     _Case("", "", r":\s[$£€]", _DATE),
     _Case("", "", r"\s(?:tests|checks|jobs|tasks)\b", _OF, lambda top, bottom: top <= bottom),
+    _Case("", "", r"\sfor\s\d{1,3}\s(?:yds?|yards)\b", _OF, lambda top, bottom: top <= bottom),  # passes
+    _Case("", "", r"\s(?:(?:second|joint|clear|hot)\s)?fav(?:s|ou?rites?)?\b", "{0} to {1}"),
+    _Case("", "", r"\s?mc?g\b", _SLASH, lambda top, bottom: min(top, bottom) > 4),  # of two drugs
+    _Case("", "", r"\s(?:Romex|NM|UF|SOOW)\b", _PAIR),  # wires
     _Case("", "", r"\son\s(?:the|my|a|her|his)\s(?:quiz|test|exam|final|midterm)\b", _OUT_OF),
     _Case(r"\bed(?:\.|ition)\s", "", "", _OF),
     _Case("", "", r"\smpg\b", _PAIR),
@@ -154,7 +158,7 @@ _CASES = (
         _DATE,
         lambda top, bottom: top >= bottom or bottom not in (2, 3, 4, 8, 16),
     ),
-    _Case("", "", "", "{0} to {1}", around=r"\b(?:odds|bookies|favou?rites?\sat|went\soff\sat)\b"),
+    _Case("", "", "", "{0} to {1}", around=r"\b(?:[Oo]dds|bookies|favou?rites?\sat|went\soff\sat)\b"),
     _Case("", "", r"\s(?:time|beat|meter|rhythm|groove|feel)\b", _PAIR),
     _Case("", "", "", _PAIR, lambda top, bottom: _is_quartered(bottom), _MUSIC),
     _Case("", "", "", _PAIR, lambda top, bottom: top + bottom == 100),

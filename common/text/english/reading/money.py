@@ -14,7 +14,7 @@ from melforge.common.text.english.word_parts import words
 
 _EURO_COMMA = re.compile(r"(\d{1,3}(?:\.\d{3}){0,4}),(\d{2})(?!\d|,\d)")
 _MAGNITUDE = re.compile(
-    r"\s?-?((?i:hundred|thousand|million|billion|trillion|quadrillion|lakh|crore|mln|mio|bln|mrd|trn)|bn|Bn|BN|mn|tn|mm|MM|mil)(?!\w)"
+    r"\s?-?((?i:hundred|thousand|million|billion|trillion|quadrillion|lakh(?:\scrore)?|crore|mln|mio|bln|mrd|trn)|bn|Bn|BN|mn|tn|mm|MM|mil)(?!\w)"
     r"|\s?([kKmMbBtT])(?!\w|')"
 )
 _MAGNITUDES = {
@@ -50,6 +50,7 @@ _PER |= {"EA": " each", "pppn": " per person per night"}
 _TIMES = re.compile(r"\d:\d\d|\b(?:Mon|Tues?|Wed|Thu(?:rs)?|Fri|Sat|Sun)\b")
 _ZONE = re.compile(r"\s(?:[ECMP][SD]?T)\b")
 _BEFORE_TIMES, _FOR_EACH = words("by til till until before after around"), words("each per a an apiece")
+_NO_CENTS = re.compile(r"/-|[.,][-–—]+(?![\w-])")  # "Rs. 500/-", "Fr. 20.–"
 _PENCE = re.compile(r"(\d{1,3}(?:\.\d)?)p(?![\w'])")
 _ABOUT = re.compile(r"([2-9])00s(?!\w)")
 _NOTES = re.compile(r"(\d0)s(?!\w)")
@@ -108,7 +109,9 @@ def said_price(cursor: Cursor, prices: list, currency: str) -> Reading:
     end = prices[-1][2]
     if cursor.text.startswith(f" {many}", end) and not cursor.text[end + len(many) + 1 :][:1].isalnum():
         end += len(many) + 1  # "$5 million dollars"
-    per, end = per_unit(cursor, end + 2 * cursor.text.startswith("/-", end))  # "Rs. 500/-"
+    if none := _NO_CENTS.match(cursor.text, end):
+        end = none.end()
+    per, end = per_unit(cursor, end)
     if not per and (head := _PER_HEAD.match(cursor.text, end)):  # "£499pp"
         per, end = per_unit(cursor, head.end())  # "€22 pp/night"
         per = _PER[head[1]] + per
@@ -129,12 +132,14 @@ def _describes(cursor: Cursor, end: int) -> bool:
     is_thing = (
         following[:1].isalpha() and following.lower() not in _NO_THINGS and cursor.text[end : end + 1] == " "
     )
+    if before in _BEFORE_THINGS and following in ("one", "ones"):  # "the $999 one"
+        return True
     is_thing = is_thing and not _PER_HEAD.match(cursor.text, end)
     has_size = cursor.text[end - 1] in "kKmMbBnT" and (before in _BEFORE_SIZES or cursor.is_shouted)
     if is_thing and has_size and not _NO_NOUN.search(following.lower()):  # "in $2M heist"
         return True
     is_priced = following.lower() in _PRICED and before not in PREPOSITIONS  # "wins $100,000 prize"
-    return is_thing and (is_priced or before in _BEFORE_THINGS or before.endswith(("'s", "s'")))
+    return is_thing and (is_priced or before in _BEFORE_THINGS or before.endswith(("'s", "s'", "-")))
 
 
 @form(r"(\d{1,3}(?:[. \u00a0\u202f]\d{3}){0,4}),(\d{2})\s?(€|[A-Z]{3}|kr)(?!\w)")
@@ -194,7 +199,7 @@ def _with_cents(number: str, one: str, many: str, cent: str, cents: str) -> str:
 
 def _parse(text: str, at: int, currency: str) -> _Price:
     comma = _EURO_COMMA.match(text, at)
-    if comma and (currency[-1:] == "€" or "." in comma[1]):
+    if comma and (currency[-1:] == "€" or currency == "R$" or "." in comma[1]):
         return _Price(f"{comma[1].replace('.', '')}.{comma[2]}", "", comma.end())
     number = NUMBER.match(text, at)
     assert number  # callers have seen a digit

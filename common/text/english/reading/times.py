@@ -47,6 +47,7 @@ _OF_SHIFTS = re.compile(
     r"\b(?i:shifts?|works?|hours|hrs|open|closed|from|nights?|guard|duty|watch|curfew|quiet)\b"
 )
 _EXPECTED = words("ETA ETD STA STD ATA ATD")
+_DEPARTING = words("ferry train flight departure sailing")
 _BEFORE_TIME = words("arr dep at by until till from before after since around about to and between , (")
 
 
@@ -169,7 +170,7 @@ def zoned_time(cursor: Cursor, m: re.Match) -> str:
 
 def _military(cursor: Cursor, hour: str, minute: str) -> str:
     """Four digits of a clock; "" where they may be an amount."""
-    if hour[0] != "0" and cursor.previous and cursor.previous.lower() not in _BEFORE_TIME:
+    if hour[0] != "0" and cursor.previous and cursor.previous.lower().rstrip(".") not in _BEFORE_TIME:
         return ""
     oh = "oh " if hour[0] == "0" and hour != "00" else ""
     return f"{oh}{say.cardinal(int(hour))} {say.two_digits(int(minute)) if minute != '00' else 'hundred'}"
@@ -197,7 +198,9 @@ def early_time(cursor: Cursor, m: re.Match) -> str:
         "booked",
         "due",
     )
-    if not is_set and (cursor.previous.lower() not in _BEFORE_TIME or not cursor.previous.isalpha()):
+    is_set = is_set or cursor.next(m.end()) in _DEPARTING  # "the 0815 ferry"
+    before = cursor.previous.lower().rstrip(".")
+    if not is_set and (before not in _BEFORE_TIME or not before.isalpha()):
         return ""
     return _military(cursor, m[1], m[2])
 
@@ -273,9 +276,9 @@ def days(cursor: Cursor, m: re.Match) -> str:
     return first + counted(int(m[7]), PERIODS[m[8]]) + stop if is_meant else ""
 
 
-@form(r"(\d{1,4})h\s?(\d{1,2})(?:m(?:ins?)?(?:\s?(\d{1,2})s(?:ecs?)?)?)?(?!\w)")
+@form(r"(\d{1,4})h\s?(\d{1,2})(?:(?:m(?:ins?)?|['′])(?:\s?(\d{1,2})(?:s(?:ecs?)?|[\"″]))?)?(?!\w)")
 def duration(cursor: Cursor, m: re.Match) -> str:
-    """2h 30m, 1h 5m 20s, 2h30; 13h00."""
+    """2h 30m, 1h 5m 20s, 4h52'18", 2h30; 13h00."""
     if m[0][-1].isdecimal() and len(m[2]) == 2 and (m[2] == "00" or 12 < int(m[1]) < 25):
         return clock(int(m[1]), int(m[2]))
     if m[0][-1].isdecimal():

@@ -52,7 +52,7 @@ _POINTS_OF_PERCENT = re.compile(r"\s?pp(?!\w)")
 _PERCENT = re.compile(r"\s?(?:(mol|wt|vol)\.?\s?)?([%‰])")
 _SHARES = {"mol": "mole ", "wt": "weight ", "vol": "volume "}
 _LENGTHS = words("foot mile yard angstrom parsec")
-_NO_AMPS = re.compile(r"\.(?:[CD]|\d(?:d|th)\b)")
+_NO_AMPS = re.compile(r"\*s\b|\.(?:[CD]|\d(?:d|th)\b)")
 _POWERED = words("AC DC USB LED PSU UPS MCB RCD PD A V")
 _SECONDS = re.compile(r"\d+m?s")
 _DEGREE_SIGN = re.compile(
@@ -67,7 +67,9 @@ _HEAT = re.compile(
 )
 _ORDINAL = re.compile(r"\.?\s\d+(?:st|nd|rd|th)\b")
 _DEGREE_WORD = re.compile(r"\s(?:deg\.?(?:\s([CFK]))?|degrees?\s([CFK]))(?![\w'])")
-_IN_RECIPES = re.compile(r"\s(c|C|T|t|pt|pkg|pkgs)\.(?=\s[a-z]|,\s[a-z])")
+_IN_RECIPES = re.compile(
+    r"\s(c|C|T|t|pt|pkg|pkgs)\.(?=,?\s[a-z]|(?:\s[A-Z]\w+){1,2}\s(?:flour|yogurt|cheese|sugar|butter|milk|oil|rice)\b)"
+)
 _FOODS = words("""flour sugar butter milk water oil salt vanilla honey cream rice yeast cinnamon pepper
     cornstarch oats vinegar cheese stock broth lemon soy brown baking chopped grated ground minced packed
     sifted melted olive strawberries blueberries raspberries cherry grape tomatoes
@@ -88,7 +90,7 @@ _PLACED = words("lat latitude long lon lng longitude")
 _TURNS = words("angle angles turn turns rotation view heat bend panorama arc swing")
 _SIZES = words(
     "apart above below since until till while when"
-    " tall wide long deep high thick taller wider longer shorter overnight ea each x × by of"
+    " vs v o tall wide long deep high thick taller wider longer shorter overnight ea each x × by of"
 )
 _SCALES = {"C": " Celsius", "F": " Fahrenheit", "K": " Kelvin", "": ""}
 # What a number with its unit describes: "a 35mm film" is of thirty-five millimeters.
@@ -120,8 +122,11 @@ _LONG_THING = re.compile(
 )
 _ENGINE_FOLLOWS = re.compile(r"\s(?:[VIW]-?\d{1,2}|inline|turbo|Turbo|EcoBoost|Hemi|HEMI|diesel)\b")
 _PLURAL_TIMES = words("yrs hrs mins secs wks mos")  # "under 3 yrs. ride free"
-_BARRELS = re.compile(r"\s?mb/d(?!\w)")
-_MERCURY = re.compile(r"\s?in\.?\s?Hg(?!\w)")
+_NAMED_WHOLE = re.compile(r"\s?(?:(in\.?\s?Hg)|(mb/d)|([Kk]/[µμu]L)|(M/[µμu]L)|(MT/s)|(GT/s))(?!\w)")
+_NAMES_WHOLE = (
+    *("inches of mercury", "million barrels per day", "thousand per microliter", "million per microliter"),
+    *("megatransfers per second", "gigatransfers per second"),
+)
 _MOLAR = re.compile(
     r"\s?M(?=\s(?:NaOH|HCl|NaCl|KCl|KOH|H[2₂]SO[4₄]|HNO[3₃]|Tris|EDTA|MgCl|CaCl|urea|sucrose|glucose)\b)"
 )
@@ -189,7 +194,7 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
         return (" inch" if is_one and following != "and" else " inches"), match.end()
     if (
         (match := _FEET.match(text, end))
-        and (end - cursor.at < 4 or text[end - 4] == ",")
+        and (end - cursor.at < 4 or text[end - 4] == "," or "." in text[cursor.at : end])
         and _is_size(cursor, "'")
     ):
         return (" foot" if is_one else " feet"), match.end()
@@ -216,10 +221,8 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
         return (" degree" if is_one else " degrees") + _SCALES[match[1]], _past_stop(cursor, match.end())
     if (pole := _POLE.match(text, end)) and _is_placed(cursor, pole):
         return _POLES[pole[1]], pole.end()
-    if special := _MERCURY.match(text, end):
-        return " inches of mercury", special.end()
-    if special := _BARRELS.match(text, end):
-        return " million barrels per day", special.end()
+    if (special := _NAMED_WHOLE.match(text, end)) and special.lastindex:
+        return f" {_NAMES_WHOLE[special.lastindex - 1]}", special.end()
     if molar := _MOLAR.match(text, end):
         return " molar", molar.end()
     match = _UNIT.match(text, end)
