@@ -85,6 +85,7 @@ _LENGTHS = re.compile(r"\d{1,5}(?:\.\d+)?\s?(?:\"|″|in|cm|mm|m|ft|inch|inches|
 _GRID = re.compile(r"\s?\d+\s(?:factorial|design|matrix|matrices|grid|array|board|table)\b")
 _LARGE_SIZE = re.compile(r"\d{3,4}\s×\s\d{3,4}\s?")
 _STARRED = words("hotel hotels rated rating ratings review reviews resort resorts service out")
+_STARS = re.compile(r"[1-5](?:\.5)?")
 _DECIMALS = re.compile(r"\d{1,4}(?![\w.]\d)")
 _NUMBERED = re.compile(r"[IVXL]{1,7}|\d{1,3}(?:st|nd|rd|th)")
 _LONGEST_SIGN = max(map(len, tables.SIGNS))
@@ -136,8 +137,8 @@ _DATE_AHEAD = re.compile(
 _DAY_AHEAD = re.compile(rf"\s?\d{{1,2}}(?:st|nd|rd|th)?\s(?i:{_MONTH})\b")
 _HALF_DAY = re.compile(r"\d\s?[ap]\.?m\.?$", re.IGNORECASE)
 # "30 mins - 2 hrs": units on both sides
-_MEASURE_BEFORE = re.compile(r"\d\s?([A-Za-z]{1,8})\.?\s$")
-_MEASURE_AHEAD = re.compile(r"\s\d[\d.,/½¼¾]{0,8}\s?([A-Za-z]{1,8})(?!\w)")
+_MEASURE_BEFORE = re.compile(r"\d\s?(%|°[CF]?|[A-Za-z]{1,8})\.?\s$")
+_MEASURE_AHEAD = re.compile(r"\s\d[\d.,/½¼¾]{0,8}\s?(%|°[CF]?|[A-Za-z]{1,8})(?!\w)")
 _SIDE_AHEAD = re.compile(rf"\s\d{{1,3}}\s(?!{_MONTH})[A-Z][a-z]")
 _TIME_AHEAD = re.compile(r"\s?(?:\d{1,2}(?:[:.]\d\d)?\s?[ap]\.?m\b|noon\b|midnight\b|close\b)", re.IGNORECASE)
 _FULL_WEEKDAYS = frozenset(name.lower() for name in tables.WEEKDAYS.values())
@@ -151,7 +152,7 @@ _LIMITS = re.compile(
 _KEYED = re.compile(r"(?:\*#|[*#])(?:\d{1,16}[*#]){0,3}\d{1,16}#(?!\w)")
 _DATE_IN_DIGITS = re.compile(r"\s?\d{1,2}/\d{1,2}/\d\d")
 _BEFORE_SIGN = words("the with by marked")  # "marked with *"
-_LETTERED = re.compile(r"\d{1,3}[a-e]")  # "Rule 10b-5"
+_LETTERED = re.compile(r"\d{1,3}[a-e]|\d+[A-Za-z]\d+")  # "Rule 10b-5", "10b5-1"
 _CODE = re.compile(r"\d{1,4}[A-Z]-\d{3,}(?!\w)")  # "SN-88X-4410"
 _CODE_ENDS = re.compile(r"\d{2,6}-[A-Z]")  # "88-1042-B"
 _CLAUSES = re.compile(r"\w\)[-–]\(\w")  # "(a)–(c)"
@@ -472,7 +473,7 @@ def _are_measures(cursor: Cursor, end: int) -> bool:
 
 
 def _is_measure(word: str) -> bool:
-    return unit_name(word) is not None or word.removesuffix("s") in tables.UNITS.values()
+    return word[0] in "%°" or unit_name(word) is not None or word.removesuffix("s") in tables.UNITS.values()
 
 
 def _is_flag(cursor: Cursor, name: str, end: int) -> bool:
@@ -738,9 +739,13 @@ def _compared(cursor: Cursor, end: int) -> str | Reading | None:
 def _is_key(cursor: Cursor) -> bool:
     """Whether a star or a hash is a key: "press #", "dial *67", "press 1, or * to repeat"."""
     key = cursor.previous.lower()
-    return key in _KEYS or (
-        key in ("or", "and", "the")
-        and _PRESSED.search(cursor.text, max(0, cursor.at - 80), cursor.at) is not None
+    return (
+        key in _KEYS
+        or cursor.next(cursor.at + 1) in ("key", "button")
+        or (
+            key in ("or", "and", "the")
+            and _PRESSED.search(cursor.text, max(0, cursor.at - 80), cursor.at) is not None
+        )
     )
 
 
@@ -756,7 +761,7 @@ def _star(cursor: Cursor, end: int) -> str | None:
     if count > 2 or not is_behind or not (following[:1].isalnum() or following == "("):
         return None
     if before.lower() in ("select", "from") or (
-        before in list("12345") and following in _STARRED
+        _STARS.fullmatch(before) and following in _STARRED
     ):  # of SQL; a "5* hotel"
         return "star"
     is_apart = text[cursor.at - 1].isspace() and text[end].isspace()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.capitals import letter_name
 from melforge.common.text.english.reading.cursor import Cursor, Reading, form, only
+from melforge.common.text.english.reading.money import price
 from melforge.common.text.english.reading.units import ROADS
 from melforge.common.text.english.reading.word_classes import PREPOSITIONS
 from melforge.common.text.english.word_parts import words
@@ -64,6 +66,8 @@ _STATE = "|".join(sorted(tables.STATES_CUT_SHORT))
 _STATE_BEFORE = re.compile(rf"\b(?:(?:{_STATE})\.|D\.C\.)(?:,?\s(?:and|or|&)\s|,\s|[-–/])$")
 _STATE_BEHIND = re.compile(rf"\.(?:,?\s(?:and|or|&)\s|,\s|[-–/])(?:(?:{_STATE})\.|D\.C\.)")
 _AFTER_STREET = words("Suite Apt Ste Unit NW NE SW SE N S E W Rm Room Fl Floor Apartment Bldg and")
+_CENTS_FOLLOW = re.compile(r"\s?(?=[\d,]+\.\d\d(?!\d))")
+_NAME_GOES_ON = re.compile("-[A-Z]")
 _ROAD = re.compile(r"[ABM]\d{1,4}")  # British: "the A4 W"
 _SENTENCE_ENDS = (".", ",", ";", ":", "?", "!", ")", "&", '"', "(", "-", "–", "—", "/")
 _FULL_KINDS = frozenset(tables.STREETS.values())
@@ -195,8 +199,8 @@ def street(cursor: Cursor) -> Reading | None:
         return None
     if not stop and following[:1].isupper() and following not in _AFTER_STREET and word in _ALSO_NAMES:
         return None
-    if cursor.behind_word not in ("", " ", *_SENTENCE_ENDS):
-        return None
+    if cursor.behind_word not in ("", " ", *_SENTENCE_ENDS) or _NAME_GOES_ON.match(cursor.text, end + stop):
+        return None  # "Blvd. St-Germain", "Prof. Dr.-Ing. Weber"
     return Reading(kind + (cursor.last_stop(end + 1) if stop else ""), end + stop)
 
 
@@ -206,6 +210,8 @@ def designator(cursor: Cursor) -> Reading | None:
     is_small = name == "Floor" and (cursor.behind_word == "." or cursor.word == "flr")  # "3rd fl."
     if not name or not (cursor.word[0].isupper() or is_small):
         return None
+    if cursor.word == "RM" and (blank := _CENTS_FOLLOW.match(cursor.text, cursor.word_end)):
+        return price(replace(cursor, at=blank.end()), "MYR")
     end = cursor.word_end + (cursor.behind_word == ".")
     if (
         name == "Floor"
