@@ -38,6 +38,10 @@ _NOT_CLEAN = re.compile("[^\t-\r -~]")
 _WRITTEN_WORD = re.compile(r"'{0,9}[A-Za-z][A-Za-z']{0,50}")
 _PHONEMES = re.compile(r"\{([^{}]*)\}")
 _APOSTROPHES = re.compile(r"(?<![\d'.])\d{1,3}(?:'\d{3})+(?![\d'\"])")  # of thousands: "1'000'000"
+_TIMES = re.compile(
+    r"(?:(?<=\.\d)|(?<=\.\d\d))·(?=\d)|(?:(?<=\d)|(?<=\d ))·(?= ?\d+(?:[⁰¹²³⁴-⁹⁻^]|[ ·\d]{0,20}=))"
+)  # "0.9·0.01", "2·10⁸", "3·4 = 12"
+_POINT = re.compile(r"(?<![\w.)])(\d{1,4})·(?=\d)")  # "p=0·03"
 _LOOK_BACK = 100  # characters: no rule looks further
 # Not every letter begins a word: "ⁿ".
 _LETTERS = Rules(network_address, address, *WORDS, *SIGNS)
@@ -81,6 +85,8 @@ class _Given(NamedTuple):
 def _read(text: str, given: Sequence[_Given], is_british: bool) -> tuple[list[Span], list[LeftOut]]:
     spans: list[Span] = []
     left_out: list[LeftOut] = []
+    if "·" in text:
+        text = _POINT.sub(r"\1.", _TIMES.sub("⋅", text))
     if "'" in text:
         text = _APOSTROPHES.sub(lambda match: match[0].replace("'", ","), text)
     cursor = begin(text, is_british)

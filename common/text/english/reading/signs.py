@@ -85,6 +85,7 @@ _LENGTHS = re.compile(r"\d{1,5}(?:\.\d+)?\s?(?:\"|″|in|cm|mm|m|ft|inch|inches|
 _GRID = re.compile(r"\s?\d+\s(?:factorial|design|matrix|matrices|grid|array|board|table)\b")
 _LARGE_SIZE = re.compile(r"\d{3,4}\s×\s\d{3,4}\s?")
 _STARRED = words("hotel hotels rated rating ratings review reviews resort resorts service out")
+_MULTIPLE = re.compile(r"\d{1,4}[a-z]")  # "2x/(x + 1)"
 _STARS = re.compile(r"[1-5](?:\.5)?")
 _DECIMALS = re.compile(r"\d{1,4}(?![\w.]\d)")
 _NUMBERED = re.compile(r"[IVXL]{1,7}|\d{1,3}(?:st|nd|rd|th)")
@@ -718,6 +719,7 @@ def _is_quotient(cursor: Cursor, end: int) -> bool:
     """Whether numbers, single letters or brackets stand around the "/" of a formula."""
     before, after = cursor.previous, cursor.next(end)
     is_term = before[-1:].isdecimal() or len(before) == 1 or before.endswith((")", "!"))
+    is_term = is_term or _MULTIPLE.fullmatch(before) is not None
     return is_term and (after[:1].isdecimal() or len(after) < 3) and after not in (".", "/")
 
 

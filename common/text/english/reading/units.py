@@ -41,10 +41,10 @@ _PER_TWICE = re.compile(r"/([A-Za-z]{1,6})/([A-Za-z]{1,6})(?![\w/])")
 _FACTOR_FOLLOWS = re.compile(r"\s?[a-z](?:[²³]|\^\d)")
 _BEHIND_HEAD = re.compile(r"(?= (?:per|of|A|squared|cubed|to)\b)")
 _BELOW = re.compile(r"(?:⁻|\^\{?-)([1-4¹²³⁴])\}?(?!\w)")
-# What a unit is multiplied with or is per: "·m²", "-lb", "/s²", "/(mol", "·K)", " s⁻²".
+# What a unit is multiplied with or is per: "·m²", "-lb", "/s²", "/(mol", "·K)", " s⁻²", the K of "/m²K".
 _TERM = re.compile(
-    r"(\s?[·⋅∙]\s?|-(?=(?:m|ft|in|lbs?|lbf)\b)|\s?/\s?\(?|\s)([A-Za-zµμΩ]{1,4})"
-    r"(?:\^?([2-4²³⁴])|(⁻[¹²³⁴]|\^\{?-[1-4]\}?))?(?![\w²³^⁻])(\)?)"
+    r"(\s?[·⋅∙]\s?|-(?=(?:m|ft|in|lbs?|lbf)\b)|\s?/\s?\(?|\s|(?<=[2-4²³⁴])(?=K))([A-Za-zµμΩ]{1,4})"
+    r"(?:\^?([2-4²³⁴])|(⁻[¹²³⁴]|\^\{?-[1-4]\}?))?(?:(?<=[2-4²³⁴])(?=K(?![A-Za-z]))|(?![\w²³^⁻]))(\)?)"
 )
 _PER = re.compile(r"\s?/\s?([A-Za-zµμ]{1,12})(\^?[23²³])?(?![\w/])")
 _PER_AREA = re.compile(r"\s?/\s?(?:(km|m|cm|mm|mi|ft|in)\^?[2²]|sq\.?\s(mi|ft|km|m|in|yd))(?!\w)")
