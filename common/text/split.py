@@ -223,7 +223,9 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
     if _is_cut_short_before(text, mark.start() - len(word), word, end, following, is_whole):
         return False
     key = _abbreviated(word)
-    is_counted = key != word.lower() or (bool(earlier) and earlier[-1][-1].isdigit())
+    is_counted = key != word.lower() or (
+        bool(earlier) and (earlier[-1][-1].isdigit() or earlier[-1] == "cu.")
+    )
     is_inch = key == "in" and (is_counted or word[0].isdigit())
     known = is_inch or _DOTTED.fullmatch(word) is not None
     known = known or is_whole or (_is_known(word) and (is_counted or not _needs_number(key)))

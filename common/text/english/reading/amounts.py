@@ -102,7 +102,9 @@ _VERSIONED = words("""version python release ubuntu django kernel golang php nod
 _OF_PYTHON = re.compile(r"\bPython\s3\.\d")
 _COMPARED = words("≥ ≤ >= <= > < == = ~")
 _LETTERS_FOLLOW = re.compile(r"-(?:[A-Z]{1,5}|0\d{2,5})(?![\w'])")  # "4471-BLK", "2024-0117"
-_NUMBERED = words("# no number po ord ordinance case docket dkt room rm suite ste office")  # "Rm. 2-117"
+_NUMBERED = words(
+    "# no number po ord ordinance case docket dkt rul proc room rm suite ste office"
+)  # "Rm. 2-117"
 NORMS = words("iso iec en din bs ieee ansi astm ul nfpa fips")  # "FIPS 140-2"
 _OF_HTTP = re.compile(r"\s(?:Not Found|Forbidden|Unauthorized|Bad (?:Request|Gateway)|error\b)")
 _HTTP = words("401 402 403 404 405 408 409 502 503 504")

@@ -58,6 +58,7 @@ _PORTS = words("""80 443 3000 3001 3306 4000 4200 5000 5173 5432 6379 8000 8001 
 _OF_DEGREES = re.compile(
     r"\b(?:B\.?A|M\.?A|B\.?Sc|M\.?Sc|LLB|[Hh]ons|degree|graduate[ds]?|univers)\b", re.IGNORECASE
 )
+_DIFFERENTIAL = re.compile(r" (?:d[a-z]|e\^)")
 _HEIGHT = r"(\d{1,3})\s?['′](?:\s?-?\s?)(\d{1,2}(?:\.\d)?)\s?(?:\"|″|'')"
 _DECIMAL_COMMA = re.compile(
     r"(\d{1,3}),(\d{1,2})(?!\d|,\d)(?:\s(million|billion|(?i:mio|mrd|mln))\b(?:\.(?=\s[a-z]))?)?"
@@ -349,6 +350,7 @@ def mixed(cursor: Cursor, m: re.Match) -> str:
         many = f"{say.integer(size[1])} seconds" if int(size[1]) > 12 else say.plural(say.integer(size[1]))
         return f"{say.integer(number)} by {many}"
     is_apart = cursor.text[m.end() : m.end() + 1] == " " and cursor.next(m.end())[:1].isalnum()
+    is_apart = is_apart and not (cursor.is_equation and _DIFFERENTIAL.match(cursor.text, m.end()))  # "2x dx"
     if rest == "x" and (is_apart or _EVERY.match(cursor.text, m.end())):
         return f"{say.decimal(number)} times"
     is_last = cursor.text[m.end() : m.end() + 1] in ("", ",", ".", ";", "!")
@@ -392,10 +394,10 @@ def weather_code(cursor: Cursor, m: re.Match) -> str:
     return say.digits(m[0]) if re.fullmatch(r"\w{5,8}KT", cursor.previous) else ""
 
 
-@form(r"(\d{3})/(\d\d)\s?Z?R\s?(\d\d)(?!\w)")
+@form(r"(\d{3})/(\d\d)\s?(Z?R)\s?(\d\d)(?!\w)")
 def tire(cursor: Cursor, m: re.Match) -> str:
     """225/45R17."""
-    return f"{say.short(m[1])} {say.short(m[2])} R {say.short(m[3])}"
+    return f"{say.short(m[1])} {say.short(m[2])} {m[3]} {say.short(m[4])}"
 
 
 @form(r"0x([\dA-Fa-f]{2,16})(?!\w)")

@@ -107,7 +107,7 @@ _OF_FLIGHT = re.compile(
     r"\b(?i:climb|descen|maintain|cruis|divert|clear|flight|aircraft|pilot|traffic|turbulence|ATC|heading|passing)"
 )
 _OF_KNITTING = re.compile(
-    r"\b(?:[Rr]ow|[Rr]nd|[Rr]ound)s?\s\d|\b(?:rib|knit|purl|sts)\b|\b[kK]\d{1,2},\s\*?[pP]\d|\b[pP]\d{1,2},\s[kK]\d"
+    r"\b(?:[Rr]ow|[Rr]nd|[Rr]ound)s?\s\d|\b(?:rib|knit|purl|sts|k2tog)\b|\b[kK]\d{1,2},\s\*?[pP]\d|\b[pP]\d{1,2},\s[kK]\d"
 )
 CHORDS = re.compile(
     r"(?<!\w)(?:[A-G][#b♯♭]?m?7?(?:\s[-–—|]\s|,\s|[-–|]|\s{1,3})){2}[A-G][#b♯♭]?m?7?(?![\w'])"
@@ -307,7 +307,7 @@ def chord(cursor: Cursor, m: re.Match) -> str:
 def in_notation(cursor: Cursor) -> Reading | None:
     """Chords, chess, years of about, TL;DR: what no ordinary word is followed by tells them."""
     behind = cursor.behind_word
-    if behind.isdecimal() or behind == "#":
+    if behind.isdecimal() or behind in ("#", "♯", "♭"):
         rules = (chord, chess_move, screw, circa, hourly, numbered, for_days, times, knitted, flight_level)
         return next((reading for rule in rules if (reading := rule(cursor))), None)
     if behind == "-" and cursor.word == "O":
@@ -329,10 +329,11 @@ def numbered(cursor: Cursor, m: re.Match) -> str:
     return ", ".join(map(one_by_one, m[0].split(" ")))
 
 
-@form(r"f/(\d{1,2}(?:\.\d)?)(?!\w|/)")
+@form(r"f/(\d{1,2}(?:\.\d)?)(?:[-–](?:f/)?(\d{1,2}(?:\.\d)?))?(?!\w|/)")
 def aperture(cursor: Cursor, m: re.Match) -> str:
-    """f/1.8."""
-    return "" if cursor.touches_word or cursor.is_equation else f"F {say.decimal(m[1])}"
+    """f/1.8, f/4-5.6."""
+    last = f" to {say.decimal(m[2])}" if m[2] else ""
+    return "" if cursor.touches_word or cursor.is_equation else f"F {say.decimal(m[1])}{last}"
 
 
 @form(r"(M\d{1,2}(?:\.\d)?)x(\d{1,3}(?:\.\d{1,2})?)(?!\w)")
@@ -607,7 +608,7 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
         return f"{calendar_name(base)}'s"
     if base != word and (full := "Doctor" if base == "Dr" else _SHORT_FORMS.get(base.lower())):  # "tmrw's"
         return f"{full}'s"
-    is_element = word.istitle() and len(word) == 2 and cursor.text.startswith("(", end)  # "Pd(OAc)2"
+    is_element = word.istitle() and len(word) == 2 and cursor.text.startswith(("(", " ="), end)  # "Pd(OAc)2"
     full = "" if is_plural or is_element else _SHORT_FORMS.get(word.lower(), "")
     is_name = full and word.istitle() and cursor.previous[-1:].isalnum()  # "ask Urs Meier"
     if full and not (is_name and word.lower() in tables.IN_MESSAGES):
