@@ -42,9 +42,9 @@ _BEFORE_QUANTITY = words("""to from over under nearly almost about some around r
     population reach reached hit exceed exceeded total totaling ~ > <""")
 _POPULATED = words("pop population")
 _HALF_DAY = re.compile(r"\s?[apAP]\.?[mM]\b")
-_SET_FOLLOWS = re.compile(r"(?:\s?\(\d{1,2}(?:-\d{1,2})?\))?,?\s[0-7][-–][0-7](?![\w-])")
+_SET_FOLLOWS = re.compile(r"(?:\s?\(\d{1,2}(?:[-–]\d{1,2})?\))?,?\s[0-7][-–][0-7](?![\w-])")
 _SET_BEFORE = re.compile(
-    r"(?:\b[0-7][-–][0-7](?:\s?\(\d{1,2}(?:-\d{1,2})?\))?,?|\b[Ss]ets?(?:\s\w+)?:?)\s$|\b7-6\s\($"
+    r"(?:\b[0-7][-–][0-7](?:\s?\(\d{1,2}(?:[-–]\d{1,2})?\))?,?|\b[Ss]ets?(?:\s\w+)?:?)\s$|\b7-6\s\($"
 )
 _RECORD = re.compile(
     r"\s(?:(?:this|last)\sseason|at\s(?:home|the\s(?:All-Star\s)?break)|through\s\w+\sgames|on\sthe\sroad|so\sfar|overall|since|against|vs|all-time|on|when|and\s(?:now|already|still|lead|trail|sit|in))\b"
@@ -310,7 +310,8 @@ def _magnitude(cursor: Cursor, numbers: list[str], end: int) -> tuple[str, int]:
         return "", end
     if match[2]:  # "10K run", "221B Baker Street", "Apt 4B", "3M"
         following = cursor.next(match.end())
-        is_name = len(numbers[-1]) > 2 and following[:1].isupper() and not cursor.is_shouted
+        is_name = len(numbers[-1]) > 2 and "." not in numbers[-1] and following[:1].isupper()
+        is_name = is_name and not cursor.is_shouted
         is_name = is_name or cursor.text[max(cursor.at - 1, 0) : cursor.at] == "-"  # "F-35B"
         is_name = (
             is_name or cursor.previous.rstrip(".").lower() in LETTERED or not (cursor.previous or following)

@@ -80,10 +80,10 @@ def vanity_number(cursor: Cursor, m: re.Match) -> str:
     return ("one " if m[0].startswith("1") and m[0][1] in "-. " else "") + f"{area}, {' '.join(parts)}"
 
 
-@form(r"(?:0|[1-9]\d?)(?:-(?:0|[1-9]\d?)){2,8}(?![\w-])")
+@form(r"(?:0|[1-9]\d?)(?:[-–](?:0|[1-9]\d?)){2,8}(?![\w-])")
 def drawn_numbers(cursor: Cursor, m: re.Match) -> str:
-    """10-18-19-22, a record of 10-6-1, fertilizer 10-10-10."""
-    numbers = m[0].split("-")
+    """10-18-19-22, a record of 10–6–1, fertilizer 10-10-10."""
+    numbers = re.split("[-–]", m[0])
     return ", ".join(map(say.integer, numbers)) if max(map(len, numbers)) > 1 else ""
 
 

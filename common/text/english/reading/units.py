@@ -81,7 +81,7 @@ _POINTS = re.compile(
     r"-?((?<=-)pt|(?<=-)pg|dr)s?(?![\w-]|\.\S)(?:\.(?=\s[a-z]))?"
 )  # a 12-pt font, a 4-dr sedan
 _OF_POINTS = {"pt": "-point", "pg": "-page", "dr": "-door"}
-_WITHOUT_STOP = re.compile(r"\s(c|C|T|t|pts?)\s(?=([a-z]{2,12})\b)")  # "3 T butter"
+_WITHOUT_STOP = re.compile(r"\s?(c|C|T|t|pts?)\.?\s(?=([a-z]{2,12})\b)")  # "3 T butter"
 _RECIPE_UNITS = {"c": "cup", "C": "cup", "T": "tablespoon", "t": "teaspoon", "pt": "pint", "pts": "pint"}
 _RECIPE_UNITS |= {"pkg": "package", "pkgs": "package"}
 _POLES = {"N": " north", "S": " south", "E": " east", "W": " west"}
@@ -107,6 +107,7 @@ THINGS = words("""film lens camera monitor screen display tv television battery 
     burger patty batt V6 V8 V10 V12 USB LED SSD HDD HDMI GaN charging charge pump heater fridge backpack
     resistor capacitor bin""")
 _BY_FOLLOWS = re.compile(r"\s?[x×]\s?\d+(?:\.\d+)?\s?[wdh]\b")
+_SCORE = re.compile(r"(\d{1,3})[-–](\d{1,3})")
 _POSTCODE = re.compile(r"[A-Z]{1,2}\d(?:\d|([A-Z]))?")
 COOKED = re.compile(
     r"\b(?:[Bb]ake|[Bb]roil|[Ss]immer|[Bb]oil|[Cc]ook|[Rr]oast|[Rr]est (?:the )?dough|[Cc]hill|[Pp]roof"
@@ -367,6 +368,9 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
         return False  # "4ac"
     if cursor.char == "0" and not gap and symbol in "LRCNSEW" and cursor.text[cursor.at + 1] != ".":
         return False  # "runway 09L"
+    score = _SCORE.fullmatch(cursor.text, cursor.at, match.start()) if symbol == "W" else None
+    if score and int(score[1]) > int(score[2]):
+        return False  # "in a 27–24 W"
     if len(symbol) == 1 and _FACTOR_FOLLOWS.match(cursor.text, match.end()):
         return False  # "½ m v²"
     is_inch = symbol == "in" and (

@@ -71,7 +71,8 @@ _BLANK_DIGIT = re.compile(r"\.?\s?(?=\d)")
 _LETTERS_AND_DIGITS = re.compile(r"[A-Za-z]+\d[A-Za-z\d]*")
 _RUNWAY = re.compile(r"\d\d[LRC]?(?!\w|[.,]\d)")
 _BY_LETTER = {
-    **{"b-day": "birthday", "x-mas": "Christmas", "t-storm": "thunderstorm", "t-storms": "thunderstorms"}
+    **{"b-day": "birthday", "x-mas": "Christmas", "t-storm": "thunderstorm", "t-storms": "thunderstorms"},
+    **{"y-o-y": "year over year", "q-o-q": "quarter over quarter", "m-o-m": "month over month"},
 }
 _PLURAL_BRACKET = re.compile(r"\((e?s)\)(?!\w)")
 SMALL_WORDS = words("is if of to in or so we by at as on an be do no he it me my up us go hi ok pi am")
@@ -525,7 +526,7 @@ def size_by(cursor: Cursor) -> Reading | None:
     return Reading("by", cursor.at + 1) if match else None
 
 
-@form(r"(?i:b-day|x-mas|t-storms?)(?![\w-])")
+@form(r"(?i:b-day|x-mas|t-storms?|y-o-y|q-o-q|m-o-m)(?![\w-])")
 def by_letter(cursor: Cursor, m: re.Match) -> str:
     """b-day, X-mas, t-storms."""
     return "" if cursor.touches_word else _BY_LETTER[m[0].lower()]
