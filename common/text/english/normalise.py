@@ -179,6 +179,8 @@ def _clean(text: str) -> tuple[str, list[int] | None, list[LeftOut]]:
         new = char if " " <= char <= "~" or char.isspace() else _clean_char(char, out, left_out, position)
         if "₀" <= char <= "₉" and text[max(position - 1, 0)].isdecimal():  # "1010₂"
             new = f" base {new}"
+        elif "₀" <= char <= "₉" and out[-1:] == ["x"] and "".join(out[-2:-1]).isdecimal():  # "0.8x₁"
+            new = f"_{new}"
         out.extend(new)
         positions.extend([position] * len(new))
     return "".join(out), positions, left_out

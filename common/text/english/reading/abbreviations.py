@@ -262,7 +262,7 @@ def _whole(cursor: Cursor, word: str, end: int, following: str) -> str:
     if is_in_code(cursor.text, cursor.at, end):
         return ""
     if word.istitle() and word[1:].endswith("str") and following[:1].isdecimal():  # "Hauptstr. 5"
-        return f"{word}asse"
+        return f"{in_latin(word)}asse"
     word = word.lower() if cursor.is_shouted else word
     return whole_before_stop(word, is_in_run(cursor.previous), following)
 

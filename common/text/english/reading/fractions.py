@@ -108,6 +108,8 @@ _CASES = (
     _Case("", "", r"\s(?:tests|checks|jobs|tasks)\b", _OF, lambda top, bottom: top <= bottom),
     _Case("", "", r"\sfor\s\d{1,3}\s(?:yds?|yards)\b", _OF, lambda top, bottom: top <= bottom),  # passes
     _Case("", "", r"\s(?:(?:second|joint|clear|hot)\s)?fav(?:s|ou?rites?)?\b", "{0} to {1}"),
+    _Case("", "", r"\s?ct\b", _PAIR, lambda top, bottom: top > 9),  # of shrimps
+    _Case("", "", r"\s?[MG]B(?:/s|ps)\b", _SLASH),
     _Case("", "", r"\s?mc?g\b", _SLASH, lambda top, bottom: min(top, bottom) > 4),  # of two drugs
     _Case("", "", r"\s(?:Romex|NM|UF|SOOW)\b", _PAIR),  # wires
     _Case("", "", r"\son\s(?:the|my|a|her|his)\s(?:quiz|test|exam|final|midterm)\b", _OUT_OF),

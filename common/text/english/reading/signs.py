@@ -155,6 +155,7 @@ _DATE_IN_DIGITS = re.compile(r"\s?\d{1,2}/\d{1,2}/\d\d")
 _BEFORE_SIGN = words("the with by marked")  # "marked with *"
 _LETTERED = re.compile(r"\d{1,3}[a-e]|\d+[A-Za-z]\d+")  # "Rule 10b-5", "10b5-1"
 _CODE = re.compile(r"\d{1,4}[A-Z]-\d{3,}(?!\w)")  # "SN-88X-4410"
+_NO_UNIT = re.compile(r"\d{1,4}([A-Z]{2,3})")
 _CODE_ENDS = re.compile(r"\d{2,6}-[A-Z]")  # "88-1042-B"
 _CLAUSES = re.compile(r"\w\)[-–]\(\w")  # "(a)–(c)"
 _MEASURED = words("""weight mass height width depth length distance size area volume speed velocity time
@@ -414,6 +415,8 @@ def dash(cursor: Cursor) -> Reading | None:
         )
         is_code = _LETTERED.fullmatch(cursor.previous) or _CODE.match(text, cursor.at - len(cursor.previous))
         is_code = is_code or _CODE_ENDS.match(text, end)
+        code = _NO_UNIT.fullmatch(cursor.previous)  # "7XK-42Q"
+        is_code = is_code or (code and not unit_name(code[1]) and code[1] not in tables.CURRENCY_CODES)
         is_range = is_range and not (dashes == "-" and is_code)
         is_range = is_range or is_letters or (before.isdecimal() and following in _NOW)
         is_era = after.isdecimal() or following in _ERAS or text.startswith(("A.D", "B.C"), end)
