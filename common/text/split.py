@@ -216,6 +216,9 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
         return False  # the number of an item: "1. Wash your hands."
     if word == "1" and earlier and earlier[-1].endswith(":"):  # "In order: 1. Leeds"
         return False
+    is_next = word.isdecimal() and earlier and earlier[-1][-1] in ",;"
+    if is_next and text.rfind(f"{int(word) - 1}. ", start, mark.start()) >= 0:  # "1. Leeds, 2. Hull"
+        return False
     is_run = bool(earlier) and is_in_run(earlier[-1].lstrip(_OPENING)) and word.isalpha()
     is_run = is_run and (word[0].isupper() or not next_word[:1].isupper())
     sign = text[following.end() : following.end() + 1]
@@ -256,6 +259,8 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
             return False
         zone = next_word.isupper() and 2 <= len(next_word) <= 4
         return not zone and next_word.lower().rstrip(".") not in _AFTER_TIME
+    if text.startswith(":", following.end()) and len(next_word) == 1:  # "Opt. A: $5"
+        return False
     return next_word.lower() in _STARTERS  # with a full stop it is an initial, and no starter
 
 

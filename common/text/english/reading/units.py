@@ -9,7 +9,7 @@ from melforge.common.text.english.reading.cursor import Cursor
 from melforge.common.text.english.reading.word_classes import CLOSED, FINITE
 from melforge.common.text.english.word_parts import words
 
-_UNIT = re.compile(r"(\s?|-)(?:(sq|cu)\.?\s)?([A-Za-zµμΩΩÅÅ]{1,5})(\^?[23²³])?(?![\w²³^])")
+_UNIT = re.compile(r"(\s?|-)(?:(sq|cu)\.?[\s-])?([A-Za-zµμΩΩÅÅ]{1,5})(\^?[23²³])?(?![\w²³^])")
 _DOTTED_UNIT = re.compile(r"\s?([mk]\.p\.h|r\.p\.m|m\.p\.g)(?:\.|(?!\w))")
 _FLUID_OUNCE = re.compile(r"\s?fl\.?\s?oz(?!\w)")
 _BARE_SCALE = re.compile(r"\s?([CF])(?![\w'-]|\.\w)")
@@ -431,7 +431,7 @@ def per_unit(cursor: Cursor, end: int) -> tuple[str, int]:
         if names[1] in _PERIODS and len(names[0]) > 2:
             return f" per {names[0]} per {names[1]}", twice.end()
     if cursor.text.startswith("/ea", end) and not cursor.text[end + 3 : end + 4].isalnum():
-        return " each", end + 3
+        return " each", _past_stop(cursor, end + 3)
     if area := _PER_AREA.match(cursor.text, end):  # "$4.25/sq. ft."
         return f" per square {tables.UNITS[area[1] or area[2]]}", _past_stop(cursor, area.end())
     match = _PER.match(cursor.text, end)
