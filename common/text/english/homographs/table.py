@@ -19,6 +19,7 @@ _TIMES = words("""night week weekend month year summer winter spring fall autumn
     monday tuesday wednesday thursday friday saturday sunday time""")
 _FAR = 12  # words
 _ENDS = frozenset(".;:?!")
+_HAVE = words("have has had haven't hasn't hadn't")
 _AFTER_IMPERATIVE = words("the a your my it them up each all")
 
 
@@ -157,4 +158,16 @@ def _is_past(sentence: Sequence[str], index: int) -> bool:
     return any(word in ("yesterday", "ago") or (word == "last" and then in _TIMES) for word, then in times)
 
 
-_OTHERS = {"USED": _is_habit, "CAPITAL": _is_name, "PAST": _is_past, "START": _is_first}
+def _is_perfect(sentence: Sequence[str], index: int) -> bool:
+    """ "Have you (ever) read it?" """
+    first = index - 2 - (_word_at(sentence, index - 1) in ("ever", "actually", "already", "never", "even"))
+    return _word_at(sentence, first) in _HAVE and _word_at(sentence, first + 1) in _PERSONS
+
+
+_OTHERS = {
+    "PERFECT": _is_perfect,
+    "USED": _is_habit,
+    "CAPITAL": _is_name,
+    "PAST": _is_past,
+    "START": _is_first,
+}
