@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from melforge.common.text.english.pronounce import is_known
+from melforge.common.text.english.pronounce import is_known, of_word
 from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.abbreviations import (
@@ -469,7 +469,7 @@ def plain_word(cursor: Cursor) -> Reading | None:
         slash = "or" if is_or else "over" if is_term else "slash"
         spoken = word if word.lower() == "and" else f"{spoken} {slash}"
         return Reading(spoken, end + 1, left_out)
-    phones = "" if word.isascii() else tables.ACCENTED.get(word.lower(), "")
+    phones = "" if word.isascii() else tables.ACCENTED.get(word.lower(), "") or _with_final_e(word)
     is_magnitude = word in ("k", "K", "M", "B") and cursor.touches_word  # "10k-20k"
     joined = end if is_magnitude else _past_hyphen(cursor, end)
     if joined > end and word.lower() in ("noon", "midnight") and cursor.next(joined)[:1].isdecimal():
@@ -477,6 +477,16 @@ def plain_word(cursor: Cursor) -> Reading | None:
     if joined > end and spoken[-1:].isalnum() and cursor.next(joined)[:1].isalpha():
         spoken += "-"
     return Reading(spoken, joined, left_out, phones)
+
+
+def _with_final_e(word: str) -> str:
+    """Phones of a word in "é" that would lose its end without the accent ("Comté"); "" for any other."""
+    plain = in_latin(word).lower() if word.lower().endswith(("é", "ée")) else ""
+    phones = of_word(plain) if plain else ()
+    if not phones or (phones[-1][-1].isdigit() and is_known(plain)):
+        return ""
+    stem = phones[:-1] if phones[-1][:2] == "IY" else phones
+    return " ".join((*(phone.replace("1", "2") for phone in stem), "EY1"))
 
 
 def pass_unchanged(cursor: Cursor, limit: int) -> list[tuple[str, int, int]]:

@@ -51,7 +51,12 @@ def test_homographs_in_both_readings(word, one, said_one, other, said_other):
 
 @pytest.mark.parametrize(
     "text, said",
-    [("résumé", "R EH1 Z AH0 M EY2"), ("Crème brûlée", "K R EH1 M B R UW0 L EY1"), ("rose", "R OW1 Z")],
+    [
+        ("résumé", "R EH1 Z AH0 M EY2"),
+        ("Crème brûlée", "K R EH1 M B R UW0 L EY1"),
+        ("rose", "R OW1 Z"),
+        ("Comté", "K AA2 M T EY1"),
+    ],
 )
 def test_accents_tell_how_a_word_is_said(text, said):
     symbols = FRONTEND(text).utterances[0].symbols[:-1]
