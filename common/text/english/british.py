@@ -103,8 +103,7 @@ class British:
         if not american:  # a mark
             return ()
         if spelled := pronounce.SPELLED.fullmatch(token):
-            phones = pronounce.spell(spelled[1], LETTER_NAMES)
-            return phones + word_parts.plural(phones) if spelled[2] else phones
+            return pronounce.spell_inflected(spelled, LETTER_NAMES)
         word = token.lower().rstrip("-") or token
         if token[0].isupper() and american == pronounce.LETTER_NAMES.get(word):
             return LETTER_NAMES[word]

@@ -19,12 +19,13 @@ LETTER_NAMES: dict[str, Phones] = dict(
         k K EY1 / l EH1 L / m EH1 M / n EH1 N / o OW1 / p P IY1 / q K Y UW1 / r AA1 R / s EH1 S / t T IY1 / u
         Y UW1 / v V IY1 / w D AH1 B AH0 L Y UW0 / x EH1 K S / y W AY1 / z Z IY1""")
 )
-SPELLED = re.compile(r"([A-Z]{2,})('?s)?-?")
+SPELLED = re.compile(r"([A-Z]{2,})('?(?:s|ed|es|ing)|'d)?-?")
 _DRAWN_OUT = re.compile(r"([a-z])\1{2,}")  # "sooo"
 
 # After one of these a capital "A" is the letter, not the article.
 _LABELS = words("""vitamin plan grade group class type exhibit section option part point block category
-    hepatitis level unit company appendix column room gate zone line side series letter vitamins chapter""")
+    hepatitis level unit company appendix column room gate zone line side series letter vitamins chapter
+    an the capital straight""")
 _SENTENCE_MARKS = frozenset(".?!:;")
 
 
@@ -108,13 +109,22 @@ def spell(letters: str, letter_names: Mapping[str, Phones] = LETTER_NAMES) -> Ph
     return (*weak, *names[-1]) if names else ()
 
 
+def spell_inflected(spelled: re.Match[str], letter_names: Mapping[str, Phones] = LETTER_NAMES) -> Phones:
+    """Phones of what `SPELLED` matches: "GPUs", "RSVP'd", "DMing"."""
+    phones, ending = spell(spelled[1], letter_names), (spelled[2] or "").lstrip("'")
+    if ending == "ing":
+        return (*phones, "IH0", "NG")
+    if ending[-1:] == "d":
+        return phones + word_parts.past(phones)
+    return phones + word_parts.plural(phones) if ending else phones
+
+
 def _in_context(tokens: Sequence[str], index: int, follower: Phones) -> Phones:
     """`follower`: the phones of the next token."""
     token = tokens[index]
     is_capital = token[0].isupper()
     if is_capital and (spelled := SPELLED.fullmatch(token)):
-        phones = spell(spelled[1])
-        return phones + word_parts.plural(phones) if spelled[2] else phones
+        return spell_inflected(spelled)
     if is_capital and (token[1:] == "-" or (len(token) == 1 and _is_letter(tokens, index))):
         return LETTER_NAMES[token[0].lower()]
     word = token.lower()
@@ -143,6 +153,10 @@ def _is_letter(tokens: Sequence[str], index: int) -> bool:
     before = tokens[index - 1] if index else ""
     after = tokens[index + 1] if index + 1 < len(tokens) else ""
     if any(len(t) == 1 and t.isupper() and t not in ("A", "I") for t in (before, after)):
+        return True
+    third = tokens[index + 2] if index + 2 < len(tokens) else ""
+    is_listed = after in ("to", "and", "or") and len(third) == 1 and third.isupper()  # "from A to Z"
+    if token == "A" and (is_listed or after == "is"):
         return True
     return token == "A" and bool(before) and (before.lower() in _LABELS or not after[:1].isalpha())
 

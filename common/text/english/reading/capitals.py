@@ -16,6 +16,7 @@ _UNSPEAKABLE = re.compile("(?!S|[CPT]H)[B-DF-HJ-NP-TV-XZ]{3}")  # "HDMI"
 _OF_CITIES = words("san los las des el")  # of a dateline: "SAN JOSE, Calif."
 _CITY_FOLLOWS = re.compile(r"\s[A-Z]{4}")
 _BEFORE_US = ("", "THE", ".", ":", "!", "?")  # of a headline, in which the pronoun does not begin a sentence
+_INFLECTED = re.compile(r"([A-Z]{2,})('?ed|'?ing|es)")  # "DMed", "ID'ing"
 _HASH = re.compile(r"(?=\D*\d+[a-f]+\d)[\da-f]{7,40}")  # of a commit
 _INITIAL = re.compile(r"[A-Z]\.?")
 _SURNAME = re.compile(r"(?:Mac|Mc|O|De|La|Di|Van|Fitz|Le)[A-Z][a-z]+")
@@ -107,6 +108,8 @@ def cased(cursor: Cursor, word: str) -> str:
     possessive = word[len(base) :]
     if base.isupper():
         return _capitals(cursor, base) + possessive
+    if inflected := _INFLECTED.fullmatch(word):
+        return _capitals(cursor, inflected[1]) + inflected[2]
     if base[-1:] == "s" and base[:-1] in tables.ACRONYMS:
         return f"{tables.ACRONYMS[base[:-1]]}s{possessive}"
     if base[-1:] == "s" and len(base) > 2 and base[:-1].isupper():
