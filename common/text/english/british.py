@@ -9,7 +9,7 @@ out otherwise. `recipes/english/british.py` makes both of misaki's British lexic
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from melforge.common.text.cmudict import DATA, CmuDict
@@ -44,6 +44,18 @@ _USUAL, _UNUSUAL = 0.5, 0.9  # and a further letter of its spelling
 # Vowels that only American English has, where no rule tells more; and vowels before an R that is not said.
 _OTHERWISE = {"AA": "OH", "OW": "OU", "ER": "UR"}
 _BEFORE_R = {"AA": "AR", "EH": "EA", "IH": "IA", "IY": "IA", "UH": "AO", "UW": "UA", "OW": "AO", "ER": "UR"}
+_WITH_Y = frozenset(("Y", "CH", "JH"))  # behind these no other Y is said
+# What no rule leaves out, nor makes a Y of CH or JH where another has not made a T or D before it.
+_NEVER_LOST = frozenset(("AA", "AE", "AO", "AW", "AY", "EY", "OW", "UW", "CH", "JH"))
+# How inflected forms end, how many letters are not the stem's, and what they add to its sounds.
+_INFLECTIONS: tuple[tuple[str, int, Callable[[Phones], Phones]], ...] = (
+    ("'s", 2, word_parts.plural),
+    *((ending, 2, word_parts.plural) for ending in ("ies", "ches", "shes", "sses", "xes")),
+    ("s", 1, word_parts.plural),
+    ("es", 2, word_parts.plural),
+    ("ed", 2, word_parts.past),
+    ("ing", 3, lambda base: ("IH0", "NG")),
+)
 
 
 class British:
@@ -91,13 +103,26 @@ class British:
         """American phones of a word to British ones, by the rules alone."""
         phones = rhotic(american)
         starts = spelled_from(word, phones)
+        found = self._ruled(word, phones, starts, keep_stress=False)
+        if not any(phone[-1] == "1" for phone in found):  # they were learnt from words stressed elsewhere
+            found = self._ruled(word, phones, starts, keep_stress=True)
+        return adapted(found)
+
+    def _ruled(self, word: str, phones: Sequence[str], starts: Sequence[int], keep_stress: bool) -> list[str]:
+        """`keep_stress`: without the rules that take the main stress from its vowel."""
         found: list[str] = []
         for index, phone in enumerate(phones):
             said: Phones = (phone,)
             for context in contexts(word, phones, starts, index):
-                said = self.rules.get(context, said)
+                new = self.rules.get(context, said)
+                is_lost = phone.rstrip("012") in _NEVER_LOST and (
+                    not new or (new == ("Y",) and found[-1:] not in (["T"], ["D"]))
+                )
+                if keep_stress and phone[-1] == "1":
+                    is_lost = not any(one[-1] == "1" for one in new)
+                said = said if is_lost else new
             found += said
-        return adapted(found)
+        return found
 
     def _of_token(self, token: str, american: Phones) -> Phones:
         if not american:  # a mark
@@ -118,6 +143,8 @@ class British:
     def _of_american(self, word: str, american: Phones) -> Phones:
         if found := self.forms.get((word, american)):
             return found
+        if len(word) > 1 and word_parts.bare(american) == word_parts.bare(pronounce.spell(word)):
+            return pronounce.spell(word, LETTER_NAMES)
         # The rules know too little of short words without a stress.
         return adapted(american) if pronounce.is_function_word(word) else self.by_rule(word, american)
 
@@ -133,9 +160,29 @@ class British:
         return self.by_rule(word, pronounce.of_word(word))
 
     def _find_known(self, word: str) -> Phones | None:
-        if found := self.lexicon.pronunciations(word):
-            return found[0]
-        return self._of_american(word, pronounce.of_word(word)) if pronounce.is_known(word) else None
+        american = pronounce.of_word(word)
+        found = self.lexicon.pronunciations(word)
+        if found and (word, american) not in self.forms:
+            return word_parts.assimilated(found[0])
+        if not found and (found_stem := self._of_stem(word, american)):
+            return found_stem
+        return self._of_american(word, american) if found or pronounce.is_known(word) else None
+
+    def _of_stem(self, word: str, american: Phones) -> Phones | None:
+        """An inflected form as its stem is said, of which the rules know more: classes, planted, staff's."""
+        for written, length, added in _INFLECTIONS:
+            if not word.endswith(written) or len(word) < length + 3:
+                continue
+            if written == "ing" and not pronounce.is_known(f"{word[:-3]}ed"):  # "herring"
+                continue
+            for stem in filter(pronounce.is_known, word_parts.stems_of(word[:-length])):
+                base = pronounce.of_word(stem)
+                inflected = word_parts.bare(base + added(base))
+                if word_parts.bare(american) in (inflected, (*inflected[:-2], "AH", inflected[-1])):
+                    known = self._known(stem) or ()
+                    is_stressed = any(phone[-1] == "1" for phone in known)  # "can" has a weak form only
+                    return known + added(known) if is_stressed else None
+        return None
 
 
 @lru_cache(maxsize=1)
@@ -203,6 +250,8 @@ def spelled_from(word: str, phones: Sequence[str]) -> list[int]:
 def adapted(american: Sequence[str]) -> Phones:
     """Phones with British ones in place of those that only American English has, whatever the word."""
     phones = rhotic(american)
+    before = ("", *phones[:-1])  # what two rules have both made
+    phones = [one for one, last in zip(phones, before, strict=False) if one != "Y" or last not in _WITH_Y]
     out = []
     for index, phone in enumerate(phones):
         base, stress = (phone[:-1], phone[-1]) if phone[-1].isdigit() else (phone, "")

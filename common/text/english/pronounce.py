@@ -188,7 +188,7 @@ def _known(word: str) -> Phones | None:
     found = _own().get(word)
     if found is None:
         variants = load_cmudict().pronunciations(word)
-        found = variants[0] if variants else None
+        found = word_parts.assimilated(variants[0]) if variants else None
     return found
 
 

@@ -29,6 +29,12 @@ def past(base: Phones) -> Phones:
     return ("T",) if base[-1] in _VOICELESS else ("D",)
 
 
+def assimilated(phones: Phones) -> Phones:
+    """Phones whose end is as voiceless as what is before it: dictionaries err (nursed, popes)."""
+    end = {"D": "T", "Z": "S"}.get(phones[-1], "") if phones[-2:-1] and phones[-2] in _VOICELESS else ""
+    return (*phones[:-1], end) if end else phones
+
+
 def bare(phones: Phones) -> Phones:
     """Phones without their stress."""
     return tuple(phone.rstrip("012") for phone in phones)
@@ -104,7 +110,7 @@ def assemble(word: str, known: Lookup, is_name: bool = False, depth: int = 0) ->
     return _inflected(word, known, base) or (None if is_name else _compound(word, known))
 
 
-def _stems(rest: str) -> list[str]:
+def stems_of(rest: str) -> list[str]:
     """What may have lost its "e", doubled its last letter or turned "y" to "i" before an ending."""
     stems = [rest[:-1] + "y"] if rest.endswith("i") else []
     doubled = [rest[:-1]] if len(rest) > 3 and rest[-1] == rest[-2] else []
@@ -123,7 +129,7 @@ def _inflected(word: str, known: Lookup, base: Lookup) -> Phones | None:
             if len(stem) > 2 and (phones := base(stem)):
                 return phones + plural(phones)
     if word.endswith("ed"):
-        for stem in _stems(word[:-2]):
+        for stem in stems_of(word[:-2]):
             if phones := known(stem):
                 return phones + past(phones)
     return None
