@@ -75,9 +75,15 @@ class British:
         american = pronounce.read(tokens, given)
         out: list[Phones] = [()] * len(tokens)
         follower: Phones = ()
+        fixed = pronounce.in_phrases(tokens)
         for index in range(len(tokens) - 1, -1, -1):
             phones = given[index] if given else ()
-            phones = adapted(phones) if phones else self._of_token(tokens[index], american[index])
+            if phones:
+                phones = self.forms.get((tokens[index].lower(), phones)) or adapted(phones)
+            elif index in fixed:
+                phones = fixed[index][1] or adapted(fixed[index][0])
+            else:
+                phones = self._of_token(tokens[index], american[index])
             out[index] = follower = without_silent_r(phones, follower)
         return out
 

@@ -37,6 +37,7 @@ def read(tokens: Sequence[str], given: Sequence[Phones] = ()) -> list[Phones]:
     """
     out: list[Phones] = [()] * len(tokens)
     follower: Phones = ()
+    fixed = in_phrases(tokens)
     for index in range(len(tokens) - 1, -1, -1):
         is_word = tokens[index][:1].isalpha() or tokens[index][1:2].isalpha()
         known = given[index] if given else ()
@@ -102,6 +103,17 @@ def readings(written: str) -> list[tuple[Phones, str]]:
     ]
 
 
+def in_phrases(tokens: Sequence[str]) -> dict[int, tuple[Phones, Phones]]:
+    """What is said for the words of fixed expressions ("coup de grace"), and in Britain (or ()), by place."""
+    found: dict[int, tuple[Phones, Phones]] = {}
+    for start, token in enumerate(tokens):
+        for phrase, *said in _phrases().get(token.lower().rstrip("-"), ()):
+            end = start + len(phrase)
+            if tuple(one.lower().rstrip("-") for one in tokens[start:end]) == phrase:
+                found.update(zip(range(start, end), zip(*said, strict=True), strict=True))
+    return found
+
+
 def spell(letters: str, letter_names: Mapping[str, Phones] = LETTER_NAMES) -> Phones:
     """The names of letters said as one word, the last one with the main stress."""
     names = [letter_names[letter] for letter in letters.lower() if letter in letter_names]
@@ -130,7 +142,8 @@ def _in_context(tokens: Sequence[str], index: int, follower: Phones) -> Phones:
     word = token.lower()
     if word.endswith("-"):
         word = word.rstrip("-")
-        if word in word_parts.HYPHENATED:
+        is_within = index > 0 and tokens[index - 1].endswith("-")
+        if word in word_parts.HYPHENATED and not (word == "de" and is_within):  # "fleur-de-lis"
             return word_parts.HYPHENATED[word]
     forms = _function_words().get(word)
     if forms is None:
@@ -168,6 +181,19 @@ def _function_words() -> dict[str, tuple[Phones, ...]]:
         word: tuple(tuple(form.split()) for form in (*forms, "", "", "")[:4])
         for word, *forms in read_rows("function_words.tsv")
     }
+
+
+@lru_cache(maxsize=1)
+def _phrases() -> dict[str, list[tuple[tuple[str, ...], list[Phones], list[Phones]]]]:
+    """first word -> its expressions: their words, and how each is said in America, and in Britain (or ())."""
+    phrases: dict[str, list[tuple[tuple[str, ...], list[Phones], list[Phones]]]] = {}
+    for written, *said in read_rows("phrases.tsv"):
+        each = tuple(written.split())
+        american, british = (
+            [tuple(one.split()) for one in way.split("|")] for way in (*said, "|" * (len(each) - 1))[:2]
+        )
+        phrases.setdefault(each[0], []).append((each, american, british))
+    return phrases
 
 
 @lru_cache(maxsize=1)
