@@ -40,7 +40,7 @@ def read(tokens: Sequence[str], given: Sequence[Phones] = ()) -> list[Phones]:
     fixed = in_phrases(tokens)
     for index in range(len(tokens) - 1, -1, -1):
         is_word = tokens[index][:1].isalpha() or tokens[index][1:2].isalpha()
-        known = given[index] if given else ()
+        known = (given[index] if given else ()) or fixed.get(index, ((), ()))[0]
         out[index] = follower = known or (_in_context(tokens, index, follower) if is_word else ())
     return out
 

@@ -76,6 +76,9 @@ _SHORT_PARTS = words("""act age aid aim air arm art ash back bag bar bat bay bed
     sex she sky sod son spy sub sun tag tap tar tax tea ten tie tin tip toe ton top toy two use van war wax
     way web wet wig win wit woe zoo""")
 
+# Said otherwise in compounds than by itself: livestreamer.
+_IN_COMPOUNDS: dict[str, Phones] = {"live": ("L", "AY1", "V")}
+
 # What follows an apostrophe (or stands for "not"), with the sound that it adds.
 _CONTRACTED: tuple[tuple[str, Callable[[Phones], Phones]], ...] = (
     ("'s", lambda base: base + plural(base)),
@@ -158,7 +161,11 @@ def _compound(word: str, known: Lookup) -> Phones | None:
             continue
         if first[-1] in "tspcgw" and second[0] == "h" and shorter < 4:  # more likely one sound: "th", "sh"
             continue
-        if second in _NAME_ENDINGS or not (a := known(first)) or not (b := known(second)):
+        if (
+            second in _NAME_ENDINGS
+            or not (a := _IN_COMPOUNDS.get(first) or known(first))
+            or not (b := known(second))
+        ):
             continue
         if not _is_common(first, known):
             continue
