@@ -256,6 +256,9 @@ def _said_roman(cursor: Cursor, base: str, number: int, end: int) -> str:
     is_ruler = key in _MONARCHS or (len(base) > 1 and set(base) <= set("IVX") and _is_ruler(cursor, before))
     if is_ruler and is_name and (len(base) > 1 or base in "VX"):
         return f"the {say.ordinal(number)}"
+    is_told = key == "the" and (cursor.earlier.lower() in _MONARCHS or _is_given_name(cursor.earlier))
+    if is_told and base.isupper() and (len(base) > 1 or base in "VX"):  # "Henry the VIII"
+        return say.ordinal(number)
     if following.lower() in _COUNTED_BY_ORDINALS and set(base) <= set("IVXL"):
         return say.ordinal(number)
     is_person = _is_given_name(cursor.earlier) or _is_given_name(before) or _INITIAL.fullmatch(cursor.earlier)
