@@ -60,6 +60,7 @@ _NEXT_WORD = re.compile(rf"\s*[{re.escape(_OPENING)}]*(\w{{0,24}}\.?)")
 _NUMERAL = re.compile(r"[IVXLC]{2,8}\.?|[VX]\.?")
 _NUMBER_FOLLOWS = re.compile(r"\s*[+(#$£€'’<>≤≥~±]?\d")
 _CODE_FOLLOWS = re.compile(r"\s(?:[A-Z]{1,4}[-/. ]?\d|[A-HJ-Z](?=\.?$|[,;)]))")  # "Ste. B"
+_STREET_BEFORE = re.compile(r"\b(?:at|on|onto|to|near|of|off|down|up|along|\d+)\s(?:[A-Z][a-z]+\s){1,2}$")
 _INITIAL_FOLLOWS = re.compile(r"\s[A-Z]\.\s[A-Z]")
 _SUM_FOLLOWS = re.compile(r"\s[=+×÷/&]\s")  # "5! = 120", "1 + 2 + ... + n"
 _UNSAID = re.compile(r"[A-Z]?(?!x+$)[b-df-hj-np-tv-xz]{2,4}")  # cut short, and none of the tables: "prtd"
@@ -210,8 +211,9 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
 
     *earlier, word = before.split() or [""]
     word = word.lstrip(_OPENING)
-    if "–" in word and word[-1].isalpha():  # "Dec. 25th–Jan. 1st"
-        word = word.rpartition("–")[2]
+    for joint in ("–", "./"):
+        if joint in word and word[-1].isalpha():  # "Dec. 25th–Jan. 1st", "Main St./Rte. 9"
+            word = word.rpartition(joint)[2]
     if not earlier and mark.start() - start < _LOOK_BACK and _ITEM_NUMBER.fullmatch(word):
         return False  # the number of an item: "1. Wash your hands."
     if word == "1" and earlier and earlier[-1].endswith(":"):  # "In order: 1. Leeds"
@@ -265,8 +267,8 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
 
 
 def _abbreviated(word: str) -> str:
-    """ "Maj.-Gen" -> "gen", "6-oz" -> "oz", "No" -> "no"."""
-    is_joined = "-" in word and (word[0].isdigit() or ".-" in word)
+    """ "Maj.-Gen" -> "gen", "6-oz" -> "oz", "mid-19th-cent" -> "cent", "No" -> "no"."""
+    is_joined = "-" in word and (word[0].isdigit() or ".-" in word or "th-" in word)
     return word.lower().rpartition("-")[2] if is_joined else word.lower()
 
 
@@ -286,6 +288,9 @@ def _is_cut_short_before(
     """Whether what follows tells that a word is cut short: "No. 5", "Vol. II", "Wed. Nov 11"."""
     key, next_word = _abbreviated(word), following[1]
     if key in tables.BEFORE_NAMES or word in tables.TITLES:
+        is_drive = word == "Dr" and _STREET_BEFORE.search(text, max(at - _LOOK_BACK, 0), at)
+        if is_drive and next_word.lower() in _STARTERS:
+            return False  # "Turn onto Elm Dr. In 500 feet"
         return word not in tables.UNITS or not text[max(at - 2, 0) : at].strip().isdigit()  # "in 200 ms."
     is_sign = (
         word in tables.BOOKS

@@ -76,6 +76,7 @@ _ALSO_NAMES = words("Pl Ct Ter Cir Sq Way Pt Trl")
 _EXCLAIMED = words("Well Okay Yeah Yes Thanks Sorry Hello Hey Wow Please Look Wait Mom Dad Man God")
 _ORDINALS = words("first third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth")
 _COUNTY_ROADS = words("Rd Road Hwy Highway Rte Route")
+_IN_CITY = re.compile(r"\b(?:in|near|of)\s(?:[A-Z][a-z]+\s)?[A-Z][a-z]+,\s$")
 _NO_NAMES = words("dr mr mrs ms st the a an my our your his her their this that is was")
 _CITIES = words("""Chicago Boston Houston Phoenix Dallas Austin Denver Seattle Portland Atlanta Miami Detroit
     Minneapolis Philadelphia Pittsburgh Cleveland Columbus Cincinnati Indianapolis Milwaukee Memphis Nashville
@@ -306,7 +307,8 @@ def state(cursor: Cursor) -> Reading | None:
     following = cursor.next(cursor.word_end)
     if word == "MD" and not has_code and cursor.earlier not in _CITIES_OF_MD:  # a doctor
         return None
-    is_place = is_behind_comma and word != "OK" and following in ("", ",", ".", ")", ";")
+    is_place = is_behind_comma and following in ("", ",", ".", ")", ";")
+    is_place = is_place and (word != "OK" or _IN_CITY.search(cursor.text, max(cursor.at - 40, 0), cursor.at))
     is_place = is_place and cursor.earlier[1:].islower() and cursor.earlier not in _EXCLAIMED
     is_place = (
         is_place or following[:1].isdecimal() or (word == "ME" and is_behind_comma and following.islower())

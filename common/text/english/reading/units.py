@@ -146,6 +146,7 @@ LETTERED = words("""# § §§ apt apartment unit suite ste room rm flat gate sea
     hangar slip""")
 _NO_HOURS = words("HR HRs")  # home runs, mostly, or a department
 ROADS = words("I US SR CR FM Hwy Highway Route Rte Rt Interstate Road Exit Twp Township Rge Range")
+ROADS |= tables.STATES.keys()  # "NY-17 W"
 _LABEL = re.compile(r":\s|/(?:(?![KVANL])[A-Z]|9)(?!\w)")  # "H: 78 L: 61", "32-4 K/D", "9.4 K/9"
 _BEFORE_FEET = ("ft", "ft.", "foot", "feet", "'")
 _YEAR = re.compile(r"1[1-9]\d\d(?!\d)\s|20\d\d\s")
