@@ -69,8 +69,16 @@ _COPYRIGHT = re.compile(r"©|\([cC]\)")
 _CITATION = re.compile(r"\[(?:[1-9]\d{0,2}|\^\w{1,20})\](?!: )")  # not "cron[811]: "
 _APOSTROPHE_YEAR = re.compile(r"'(\d0)s(?!\w)|'(\d\d)(?![\w'/])")
 _PRIMES = re.compile(r"('{1,2})(?!\w)(\(?)")
-_ELISION = re.compile(r"'(twas|tis|em|til|cause|bout|round|n)(?!\w)'?", re.IGNORECASE)
-_FULL = {"em": "them", "til": "until", "cause": "because", "bout": "about", "round": "around", "n": "and"}
+_ELISION = re.compile(r"'(twas|tis|im|em|til|cause|bout|round|n)(?!\w)'?", re.IGNORECASE)
+_FULL = {
+    "im": "him",
+    "em": "them",
+    "til": "until",
+    "cause": "because",
+    "bout": "about",
+    "round": "around",
+    "n": "and",
+}
 _MARKS = ".,;:?!…"
 _DRAWN = "=*_~#+.<>/\\|^"  # three of these in a row are a line, which is silent
 _IN_ROWS = tables.SILENT | {s for s in tables.SYMBOLS if s.isascii() or s in "§¶" or s in tables.CURRENCIES}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import islice, takewhile
 
 from melforge.common.text.english.pronounce import is_known, of_word
 from melforge.common.text.english.reading import number_words as say
@@ -75,6 +76,10 @@ _BY_LETTER = {
     **{"y-o-y": "year over year", "q-o-q": "quarter over quarter", "m-o-m": "month over month"},
 }
 _PLURAL_BRACKET = re.compile(r"\((e?s)\)(?!\w)")
+_STAMMERED = re.compile(r"(?i:([b-df-hj-np-tvwyz]{1,2})-(?:\1[a-z]?-){0,9}(?=(\1[a-z']{1,20})))")
+_LETTERED_TERMS = words("""test tests dimensional boy boys ball class tops tubule tubules shape shaped clamp
+    corp corps corporation dimer tail series drive word""")
+_CLIPPED = {"o": "of", "i": "in", "th": "the", "t": "to", "wi": "with"}
 SMALL_WORDS = words("is if of to in or so we by at as on an be do no he it me my up us go hi ok pi am")
 _SMALL = re.compile(r"\d\.\d(?!\d)")
 _DOLLAR = re.compile(r"\$\s?(?=\d)")
@@ -152,6 +157,33 @@ def said_version(numbers: str, name: str | None = None, joint: str | None = "", 
     said = " point ".join(map(say.integer, numbers.split(".")))
     said += f" {name if len(name) > 3 else name.upper()}" if name else ""
     return said + (f" {'point ' if joint == '.' else ''}{say.integer(last)}" if last else "")
+
+
+@only(behind="-")
+def stammer(cursor: Cursor) -> Reading | None:
+    """P-p-please, th-that's: sounds, not names of letters; not D-Day, a t-test."""
+    match = _STAMMERED.match(cursor.text, cursor.at)
+    if not match or cursor.touches_word:
+        return None
+    begun, word = match.groups()
+    is_sure = cursor.text.count("-", cursor.at, match.start(2)) > 1 or len(begun) > 1
+    is_term = not word.islower() or word in _LETTERED_TERMS or (begun.isupper() and cursor.previous.isalnum())
+    if not is_known(word.lower()) or (is_term and not is_sure):
+        return None
+    sounds = takewhile(lambda phone: not phone[-1].isdigit(), of_word(word.lower()))
+    phones = " ".join((*islice(sounds, len(begun)), "AH0"))
+    return Reading(cursor.word, cursor.word_end + 1, phones=phones)
+
+
+@only(behind="'")
+def clipped(cursor: Cursor) -> Reading | None:
+    """Sons o' guns, th' lads, i' the night."""
+    word, end = cursor.word.lower(), cursor.word_end + 1
+    following = cursor.next(end) if cursor.text.startswith(" ", end) else ""
+    is_prime = word in "it" and following in CLOSED | FINITE and following not in DETERMINERS  # "t' is"
+    if word not in _CLIPPED or not following.isalpha() or is_prime or cursor.text[cursor.at - 1] == "'":
+        return None
+    return Reading(_CLIPPED[word], end)
 
 
 @form(r"([A-Z])[-–]([A-Z])(?![\w-])")
@@ -560,6 +592,8 @@ def behind_per(cursor: Cursor) -> Reading | None:
 
 WORDS: tuple[Rule, ...] = (
     *(
+        stammer,
+        clipped,
         calendar_range,
         calendar_list,
         month_and_day,
@@ -620,7 +654,8 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
     if base != word and (full := "Doctor" if base == "Dr" else _SHORT_FORMS.get(base.lower())):  # "tmrw's"
         return f"{full}'s"
     is_element = word.istitle() and len(word) == 2 and cursor.text.startswith(("(", " ="), end)  # "Pd(OAc)2"
-    full = "" if is_plural or is_element else _SHORT_FORMS.get(word.lower(), "")
+    is_begun = word.lower() == "im" and cursor.text.startswith("-", end)  # "im-impossible"
+    full = "" if is_plural or is_element or is_begun else _SHORT_FORMS.get(word.lower(), "")
     is_name = full and word.istitle() and cursor.previous[-1:].isalnum()  # "ask Urs Meier"
     if full and not (is_name and word.lower() in tables.IN_MESSAGES):
         if full in ("can't", "won't") and not _is_negated(cursor, end):

@@ -97,6 +97,15 @@ def test_what_is_left_out_comes_with_the_reading():
     assert signs.enclosed(Cursor("a[12]", at=1)) == Reading("", 5, (LeftOut("[12]", 1, "["),))
 
 
+@pytest.mark.parametrize(
+    "text, phones",
+    [("P-p-please", "P AH0"), ("th-that's", "DH AH0"), ("s-st-stop", "S AH0"), ("C-corp", None)],
+)
+def test_a_stammered_letter_is_a_sound(text, phones):
+    found = words.stammer(Cursor(text, previous="a"))
+    assert (found and found.phones) == phones
+
+
 @pytest.mark.parametrize("text", ["Dr. Smith paid -$5.50 at 3:45", "f(x) = x² + #1", "C++, R&D in the U.S."])
 def test_rules_do_not_change_the_cursor(text):
     for at in range(len(text)):
