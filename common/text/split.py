@@ -207,7 +207,8 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
         return not (lowercase and closed)  # “Stop!” he said
     before = text[max(start, mark.start() - _LOOK_BACK) : mark.start()]
     if marks.startswith(("..", "…")) or before[-1:].isspace():  # three dots, also with blanks between
-        return not (lowercase and capitals) and text[following.start(1) : following.start(1) + 1] != "."
+        after = text[following.start(1) : following.start(1) + 1]
+        return not (lowercase and capitals) and after not in (".", ",", ";")
 
     *earlier, word = before.split() or [""]
     word = word.lstrip(_OPENING)

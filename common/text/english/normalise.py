@@ -23,7 +23,7 @@ from melforge.common.text.english.reading.signs import SIGNS, transcription
 from melforge.common.text.english.reading.words import WORDS, ordinary_word, pass_unchanged
 
 _ALIKE = {
-    **dict.fromkeys("‘’‛ʼ`´ʹ＇", "'"),
+    **dict.fromkeys("‘’‛ʻʼ`´ʹ＇", "'"),
     **dict.fromkeys("“”„‟«»〝〞＂", '"'),
     **dict.fromkeys("‐‑‒", "-"),
     **dict.fromkeys("✕✖⨯", "×"),

@@ -16,6 +16,9 @@ from melforge.common.text.english.reading.word_classes import CLOSED, FINITE
 from melforge.common.text.english.word_parts import words
 
 _RANGE = re.compile(rf"(?:-|\s?–\s?|—)({N})(?![-\d]|(?:st|nd|rd|th)\b)")
+_ASKED = re.compile(
+    r"\b(?:[Ww]hat(?:\sis|'s)|[Ss]olve:?|[Cc]alculate:?|[Ss]ubtract:?)\s$"
+)  # "What is 9 – 4?"
 _SPACED_RANGE = re.compile(rf"\s-\s({N})(?![-\d])")
 _SPACED_THOUSANDS = re.compile(
     r"[1-9]\d{0,2}([ \u00a0\u2009\u202f])\d{3}(?:\1\d{3}){0,5}(?![\w-]|[.,:/]\d|\1\d)"
@@ -230,7 +233,8 @@ def _numbers(cursor: Cursor) -> tuple[list[str], str, int]:
         is_sure = spaced.end() - cursor.at > 7 or spaced[0].endswith("000") or " " not in spaced[0]
         is_sure = is_sure or _COUNTED_BEHIND.match(text, spaced.end()) is not None
         numbers, end = ([re.sub(r"\s", "", spaced[0])], spaced.end()) if is_sure else (numbers, end)
-    ranged = _RANGE.match(text, end)
+    is_asked = text.startswith(" – ", end) and _ASKED.search(text, max(cursor.at - 12, 0), cursor.at)
+    ranged = None if is_asked else _RANGE.match(text, end)
     if not ranged and "=" not in text[end : end + 40]:
         ranged = _SPACED_RANGE.match(text, end)
         if ranged and _is_difference(cursor, numbers[0], ranged[1], ranged.end()):

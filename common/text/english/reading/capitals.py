@@ -37,6 +37,7 @@ _FICTION = re.compile(
 )
 _ALWAYS_NUMBERED = words("type class phase stage tier level category schedule")
 _ALSO_IN_SMALL = words("chapter chap ch section part volume vol act scene sc book appendix page p pp")
+_OF_TWO_REALMS = re.compile(r"\b([A-Z][a-z]+)\s[IVX]{1,5}\s(?:and|&)\s$")  # "James VI and I"
 _TITLES = words("king queen pope emperor popes tsar kaiser")
 _MONARCHS = _TITLES | words("""henry louis elizabeth george edward charles james william richard philip
     philippe felipe paul pius leo gregory innocent clement boniface urban alexander nicholas peter catherine
@@ -46,7 +47,7 @@ _MONARCHS = _TITLES | words("""henry louis elizabeth george edward charles james
     adrian martin calixtus eugene honorius celestine cyrus artaxerxes constantine theodosius justinian basil
     michael manuel murad mehmed selim suleiman amenhotep thutmose seti margaret beatrix rainier sigismund
     casimir stanislaus vladislaus maximilian rudolf rudolph frederik erik eric magnus karl pedro sancho
-    henri""")
+    henri carol""")
 # After "I" the person who speaks; "World War I was" is a numeral all the same.
 _VERBS_OF_I = words("""am have had will would can could should think thought know knew do did want wanted like
     liked love need saw said say don't didn't can't won't may might must shall mean hope believe guess feel
@@ -136,6 +137,7 @@ def _capitals(cursor: Cursor, word: str) -> str:
     is_term = is_term or (word == "AS" and cursor.next(cursor.word_end).isdecimal())  # "AS 64512"
     is_term = is_term or (word == "OR" and _DECIMAL_FOLLOWS.match(cursor.text, cursor.word_end) is not None)
     is_term = is_term or _OF_FORMULA.match(cursor.text, max(cursor.at - 2, 0)) is not None
+    is_term = is_term or (word == "ACT" and cursor.previous.lower() in ("the", "an", "on"))  # the test
     if lower in tables.SHORT_WORDS and not is_term:
         return lower
     if lower in _OF_CITIES and _CITY_FOLLOWS.match(cursor.text, cursor.word_end):
@@ -230,6 +232,9 @@ def _said_roman(cursor: Cursor, base: str, number: int, end: int) -> str:
     key = tables.ABBREVIATIONS.get(key, key).lower() if cursor.previous[-1:] == "." else key  # "Wm. I"
     key = key[:-1] if key[-1:] == "s" and key[:-1] in NUMBERED else key  # "Vols. I–III"
     if base == "I":
+        both = _OF_TWO_REALMS.search(cursor.text, max(cursor.at - 30, 0), cursor.at)
+        if both and both[1].lower() in _MONARCHS and (not following.isalpha() or following in ("of", "was")):
+            return "the first"
         if not is_name or following.lower() in _VERBS_OF_I:
             return ""
         if key in _MONARCHS or cursor.earlier.lower() in _TITLES:

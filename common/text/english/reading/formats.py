@@ -44,6 +44,7 @@ _FOR_THESE = words("sale rent real life ever fun")
 _BEFORE_FOR = words(
     "good thx thanks thank ready wait waiting luv nice ok okay time perfect all much tix tickets"
 )
+_COUNTING = re.compile(r"\b[Cc]ount(?:s|ed|ing)?\s(?:by|in)\s\d+s\b")
 _IN_SUMS = words("equals equal plus minus times root factor term divided over")
 _OF_GUNS = re.compile(
     r"-cal|\s(?:cal|Magnum|magnum|revolver|pistol|rifle|handgun|rounds?|bullets?|Special)\b"
@@ -169,6 +170,12 @@ def part_of_year(cursor: Cursor, m: re.Match) -> str:
     year = f" of {say.year(int(m[3][-2:]) + 2000)}" if m[3] else ""
     the = "the " if is_bare else ""
     return f"{the}{say.ordinal(int(m[1] or m[2]))} {'quarter' if m[1] else 'half'}{year}"
+
+
+@form(r"(\d{1,3})s(?!\w)")
+def counted_by(cursor: Cursor, m: re.Match) -> str:
+    """Count by 5s."""
+    return say.plural(say.integer(m[1])) if cursor.is_near(_COUNTING) else ""
 
 
 @form(rf"(\d+(?:\.\d+)*)(?:-(\d+)|\.([xX*])|{RELEASE}|([a-z])(\d{{1,2}})?)?(?!\w)")
@@ -540,6 +547,7 @@ NUMBERS: tuple[Rule, ...] = (
         motor_oil,
         ordinal_in_law,
         part_of_year,
+        counted_by,
         dotted_numbers,
         degrees,
         minutes_and_seconds,

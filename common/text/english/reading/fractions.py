@@ -83,6 +83,9 @@ def _is_quartered(bottom: int) -> bool:
 # The first that fits counts.
 _CASES = (
     _Case("", "1/2", rf"\s{_HALF_OF}\b|-(?:price|off|time)\b", "half"),
+    _Case(
+        "", "", rf"\s(?:{'|'.join(tables.MONTHS)}|[A-Z][a-z]{{2,3}}\.)\s1[5-8]\d\d(?!\d)", _SLASH
+    ),  # "6/16 Nov. 1632"
     _Case("", "24/7", "", "twenty-four seven"),
     _Case("", "", r"\s[A-Z][a-z]+\s(?:Rd|St|Ave|Road|Street|Avenue)\b", _SLASH),  # flats: "3/1 Ferry Rd"
     _Case("", r"20/\d\d0?", "", _PAIR, around=r"\b(?:[Vv]ision|[Aa]cuity|O[DSU]|eyes?)\b"),
@@ -90,6 +93,8 @@ _CASES = (
     _Case(r"\b(?:rwys?\.?|runways?)\s", "", "", "{codes}"),
     _Case("", "9/11|20/20", "", _PAIR),
     _Case(BEFORE_DAYS, "", "", _DATE),
+    _Case(r"\b(?:updated?:?|(?:message|msg\.?|letter|e-?mail|memo|invoice)\sof)\s", "", "", _DATE),
+    _Case("", "", r"\s(?:BCE?|B\.C)\b", "{codes}"),  # "70/69 BC"
     _Case(_PAGES, "", r"(?!\sof\b)", _OF),
     _Case("", "7/11", "", _PAIR),
     _Case("", "", r"\s?°", _PAIR, lambda top, bottom: top > bottom or bottom > 16),  # "gas 6/200°C"

@@ -66,7 +66,9 @@ _HTML = words("""abbr address article aside audio bdi bdo big blockquote body br
 _ADDRESS = re.compile(r"@\w|://")
 _ENCLOSED_ADDRESS = re.compile(r"<[^<>\s@:]{1,64}(?:@|://)[^<>\s]{1,200}>")  # "<jo@example.com>"
 _COPYRIGHT = re.compile(r"©|\([cC]\)")
-_CITATION = re.compile(r"\[(?:[1-9]\d{0,2}|\^\w{1,20})\](?!: )")  # not "cron[811]: "
+_CITATION = re.compile(r"\[(?:(?:n(?:ote|b)?\s)?[1-9]\d{0,2}|\^\w{1,20})\](?!: )")  # not "cron[811]: "
+_CITATIONS = re.compile(r"\[\d{1,3}\](?=\[\d{1,3}\])")
+_NOTE = re.compile(r"(?:(?<=[.,)\]])|(?<=[a-z]))\[[a-h]\](?!\w)")
 _APOSTROPHE_YEAR = re.compile(r"'(\d0)s(?!\w)|'(\d\d)(?![\w'/])")
 _PRIMES = re.compile(r"('{1,2})(?!\w)(\(?)")
 _ELISION = re.compile(r"'(twas|tis|im|em|til|cause|bout|round|n)(?!\w)'?", re.IGNORECASE)
@@ -80,6 +82,7 @@ _FULL = {
     "n": "and",
 }
 _MARKS = ".,;:?!…"
+_RANGE_GOES_ON = re.compile(r"[-–]\d")
 _DRAWN = "=*_~#+.<>/\\|^"  # three of these in a row are a line, which is silent
 _IN_ROWS = tables.SILENT | {s for s in tables.SYMBOLS if s.isascii() or s in "§¶" or s in tables.CURRENCIES}
 _OPTION = re.compile(r"[a-z][a-z\d]*(?:-[a-z\d]+)*(?=[\s=`'\"),.;]|$)")  # of a command: "--dry-run"
@@ -141,7 +144,7 @@ _REACTION = re.compile(r"[₂-₉][^→]{0,20}→|→[^.→]{0,20}[₂-₉]|[A-Z
 _POUNDS_OF = re.compile(r"\s(?:test|line|paper|bag|bags|propane|dumbbells?|kettlebells?)\b")
 _ORDINAL_AHEAD = re.compile(r"\s\d{1,4}(?:st|nd|rd|th)\b")
 _DATE_AHEAD = re.compile(
-    rf"\s?(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\.?,?\s)?(?:\d{{1,2}}\s)?(?:{_MONTH})\b\.?\s\d"
+    rf"\s?(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\.?,?\s)?(?:\d{{1,2}}\s)?(?:{_MONTH})\b\.?\s\d|\s?ca?\.\s?\d"
 )
 _DAY_AHEAD = re.compile(rf"\s?\d{{1,2}}(?:st|nd|rd|th)?\s(?i:{_MONTH})\b")
 _HALF_DAY = re.compile(r"\d\s?[ap]\.?m\.?$", re.IGNORECASE)
@@ -245,6 +248,11 @@ def enclosed(cursor: Cursor) -> Reading | None:
         and (match := _CITATION.match(text, cursor.at))
     ):
         return cursor.leave_out(match.end(), "[")
+    if char == "[" and (match := _CITATIONS.match(text, cursor.at)):  # "far away [1][2]"
+        return cursor.leave_out(match.end(), "[")
+    is_name = cursor.previous[:1].isupper() or not cursor.previous[-1:].isalpha()
+    if char == "[" and is_name and not cursor.is_equation and (match := _NOTE.match(text, cursor.at)):
+        return cursor.leave_out(match.end(), "[")  # "Bach[a]"
     if char == "<" and _ENCLOSED_ADDRESS.match(text, cursor.at):
         return Reading("", cursor.at + 1)
     if char == ">" and _ADDRESS.search(cursor.previous):
@@ -322,6 +330,8 @@ def mark(cursor: Cursor) -> Reading | None:
     """A row of punctuation marks as its strongest one."""
     end = _row(cursor, _MARKS)
     marks, after = cursor.text[cursor.at : end], cursor.text[end : end + 1]
+    if marks == "?" and cursor.previous.isdecimal() and _RANGE_GOES_ON.match(cursor.text, end):
+        return Reading("to", end + 1)  # "(1225?–1274)"
     if marks in (",", ";", "?") or (marks == "." and not after):  # as most are
         return Reading(marks, end)
     if marks == ":" and cursor.previous.lower() in _NUMBER_WORDS and after.isalpha():
@@ -674,12 +684,15 @@ def _slash(cursor: Cursor, end: int) -> str | Reading | None:
     text, before, following = cursor.text, cursor.previous, cursor.next(end)
     if text[end : end + 2] == "* " or text[max(cursor.at - 2, 0) : end] == " */":  # of a comment
         return Reading("", end)
-    is_counted = before.lstrip("+-−–")[:1].isdecimal() and before[-1:] in ("x", "%")
+    is_counted = before.lstrip("+-−–$£€")[:1].isdecimal() and before[-1:] in ("x", "%", "+")
+    is_counted = is_counted or (before == "×" and cursor.earlier[-1:].isdecimal())
     if is_counted and following == "d":
         return Reading("per day", end + 1)
     if before[-1:].isdecimal() and (m := _PRICED.match(text, end)):
         return Reading(" ".join(f"per {unit_name(by) or by}" for by in m.groups() if by), m.end())
-    if (is_counted and following in tables.PERIODS) or (":" in before and following in ("mi", "km")):
+    if (is_counted and (following in tables.PERIODS or following == "night")) or (
+        ":" in before and following in ("mi", "km")
+    ):
         behind = end + len(following)
         is_short = text.startswith(". ", behind) and text[behind + 2 : behind + 3].islower()  # "1.5%/mo. on"
         return Reading(f"per {unit_name(following) or following}", behind + is_short)
@@ -744,7 +757,9 @@ def _compared(cursor: Cursor, end: int) -> str | Reading | None:
     if end - cursor.at == 2 and cursor.char == ">" and cursor.previous in ("", "]"):
         return Reading("", end)
     following = cursor.next(end)
-    if cursor.char == ">" and cursor.previous.istitle() and following.istitle() and len(following) > 1:
+    is_path = cursor.previous.istitle() or cursor.text.count(" > ") > 1
+    is_path = is_path and not cursor.previous[-1:].isdecimal()
+    if cursor.char == ">" and is_path and following.istitle() and len(following) > 1:
         return Reading(",", end)  # "Home > News"
     return {"<": "less than", ">": "greater than"}[cursor.char] if _is_before_number(cursor, end) else None
 
@@ -799,7 +814,7 @@ _OF_SYMBOLS: dict[str, Callable[[Cursor, int], str | Reading | None]] = {
 @only(at="/[")
 def transcription(cursor: Cursor) -> Reading | None:
     """Darwin (/ˈdɑːrwɪn/; 1809), Worcester ([ˈwʊstər]): how a word is said, behind it."""
-    ipa = _IPA.match(cursor.text, cursor.at) if cursor.previous in ("(", ";") else None
+    ipa = _IPA.match(cursor.text, cursor.at) if cursor.previous in ("(", ";", ",") else None
     return cursor.leave_out(ipa.end()) if ipa else None
 
 
@@ -835,6 +850,8 @@ def named(cursor: Cursor) -> Reading:
             return Reading("by", start + 1)  # "3 in × 5 in", "2796 × 1290"
     if char == "→" and cursor.is_near(_REACTION):  # "2H₂ + O₂ → 2H₂O"
         return Reading("yields", start + 1)
+    if char == "°" and "\u2500" <= text[max(start - 1, 0)] < "\u2600":
+        return cursor.leave_out(start + 1)  # of a face: "(╯°□°)╯"
     if char in "⋅∙" and cursor.is_after_blank and cursor.previous[-2:].isalpha() and len(cursor.previous) > 1:
         return Reading(",", start + 1)  # "Open ⋅ Closes 9 PM"
     if char in tables.SYMBOLS and char not in tables.EMOJI:

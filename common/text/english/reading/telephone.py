@@ -43,6 +43,9 @@ _OF_TIME = re.compile(r"\b(?:year|season|decade|period|quarter|century|war|era|r
 _YEAR = re.compile(r"(?:1[89]|20)\d\d(?!\w)")
 _TIES = words("to of in by on at or am pm yr mo km cm mm kg lb oz ft hr wk")
 _MANY_OF_CODE = re.compile(r"\d{3}")
+_NAMED_CODE = re.compile(
+    r"\s(?:is|as)\s(?:your|the|my)\s(?:[\w-]{1,20}\s){0,3}?(?:code|PIN|pin|OTP|passcode|password)\b"
+)  # "482913 is your Acme code"
 _LOOK_BACK = 40  # characters
 _MANY_DIGITS = 10  # as many in a row are a telephone number, unless it ends in noughts
 _CITY_ABROAD = re.compile(r"\s[A-Z]\w+(?:,\s[A-Z][a-z]|[.;]?$|\n)")
@@ -175,7 +178,7 @@ def code(cursor: Cursor, m: re.Match) -> str:
     else:
         behind = cursor.text[max(cursor.at - 3, 0) : cursor.at].rstrip(" -").lower()
         is_masked = len(number) == 4 and behind.endswith(("••", "**", "xx"))
-        is_code = is_masked or is_ending(cursor)
+        is_code = is_masked or is_ending(cursor) or _NAMED_CODE.match(cursor.text, m.end()) is not None
         is_long = len(number) > 4 or (cursor.is_british and len(number) == 3)  # "dial 111"
         is_code = is_code or (is_long and not number.endswith("000") and _is_dialled(cursor))
     return say.digits(number) if is_code else ""

@@ -90,7 +90,7 @@ _PLACED = words("lat latitude long lon lng longitude")
 _TURNS = words("angle angles turn turns rotation view heat bend panorama arc swing")
 _SIZES = words(
     "apart above below since until till while when"
-    " vs v o tall wide long deep high thick taller wider longer shorter overnight ea each x × by of"
+    " vs v o possible tall wide long deep high thick taller wider longer shorter overnight ea each x × by of"
 )
 _SCALES = {"C": " Celsius", "F": " Fahrenheit", "K": " Kelvin", "": ""}
 # What a number with its unit describes: "a 35mm film" is of thirty-five millimeters.
@@ -152,6 +152,9 @@ _BEFORE_FEET = ("ft", "ft.", "foot", "feet", "'")
 _YEAR = re.compile(r"1[1-9]\d\d(?!\d)\s|20\d\d\s")
 TIMED = words("""delayed mttr mtbf uptime downtime runtime took lasted prep preparation cook cooking time
     total duration rest wait elapsed eta bake chill delay""")
+_WAITED = re.compile(
+    r"\b(?:[Ll]ocked|[Ss]nooze|[Mm]uted|[Pp]aused|[Aa]gain\sin|[Rr]etry|[Ee]xpires|[Ss]igned\sout)"
+)
 _LOOK_BACK = 200  # characters in which an open quotation mark is looked for
 _PERIODS = words("""second minute hour day week month year night person item unit share dozen capita customer
     group household player team student employee user head cell animal""")
@@ -302,6 +305,7 @@ def _said_by_neighbours(cursor: Cursor, match: re.Match, is_one: bool) -> str:
     """ "Prep: 15 m" is minutes, "43pc" percent, "25bps" basis points beside rates; "" for other units."""
     if match[3] == "m":
         is_timed = (cursor.previous == ":" and cursor.earlier.lower() in TIMED) or cursor.is_near(COOKED)
+        is_timed = is_timed or (cursor.previous in ("for", "in") and cursor.is_near(_WAITED))
         is_timed = is_timed or (cursor.previous == "to" and _SECONDS.fullmatch(cursor.earlier) is not None)
         return (" minute" if is_one else " minutes") if is_timed else ""
     if match[3] == "GB":

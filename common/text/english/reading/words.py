@@ -75,7 +75,7 @@ _BY_LETTER = {
     **{"b-day": "birthday", "x-mas": "Christmas", "t-storm": "thunderstorm", "t-storms": "thunderstorms"},
     **{"y-o-y": "year over year", "q-o-q": "quarter over quarter", "m-o-m": "month over month"},
 }
-_PLURAL_BRACKET = re.compile(r"\((e?s)\)(?!\w)")
+_PLURAL_BRACKET = re.compile(r"\((e?s|ren)\)(?!\w)")
 _STAMMERED = re.compile(r"(?i:([b-df-hj-np-tvwyz]{1,2})-(?:\1[a-z]?-){0,9}(?=(\1[a-z']{1,20})))")
 _LETTERED_TERMS = words("""test tests dimensional boy boys ball class tops tubule tubules shape shaped clamp
     corp corps corporation dimer tail series drive word""")
@@ -131,6 +131,7 @@ _NO_RATES = _RATED_BY | words("morning evening weekend noon date time quarter se
 _DIGIT_BEFORE = re.compile(r"\d")
 _WITH_PARTS = NUMBERED | words("app fig eq no sec sect art pt exhibit ex ann § §§")
 _GRADE_STAR = re.compile(r"\*(s?)(?:(?=[\s,.;)])|$)")
+_EMPHASIZED = re.compile(r"(?<!\S)\*[^\s*][^*]*$")  # "*What have I*"
 _DOSES = words("mg mcg g kg ng mL mmol mol IU min")
 _COUNTDOWN = words("minute minutes second seconds hour hours day days")
 _DAYS_FOLLOW = re.compile(r"\s\d{1,3}\s?(?:[hd]|hrs?|days?|weeks?|wks?|months?|yrs?|years)\b")
@@ -260,6 +261,7 @@ def letter_with_sign(cursor: Cursor) -> Reading | None:
         sign == "*"
         and letter.isupper()
         and cursor.is_after_blank
+        and not _EMPHASIZED.search(cursor.text, max(cursor.at - 60, 0), cursor.at)
         and (several := _GRADE_STAR.match(cursor.text, end))
     ):
         return Reading(f"{name} star{several[1]}", several.end())
@@ -269,7 +271,9 @@ def letter_with_sign(cursor: Cursor) -> Reading | None:
         return Reading(f"{name} {'positive' if sign == '+' else 'negative'}", end + 1)
     if sign == "+" and letter in "ABCDEF" and not cursor.text[end + 1 : end + 2].isalnum():
         return Reading(f"{name} plus", end + 1)
-    if sign == "-" and letter in "ABCDF" and cursor.text[end + 1 : end + 2] in (" ", ".", ",", ""):  # a grade
+    after = cursor.text[end + 1 : end + 2]
+    is_grade = sign in "-–" and letter in "ABCDF" and after in (" ", ".", ",", "")
+    if is_grade and (sign == "-" or after != " "):
         return Reading(f"{name} minus", end + 1)
     return None
 
@@ -299,7 +303,7 @@ def money(cursor: Cursor) -> Reading | None:
     return None
 
 
-@form(r"(UTC|GMT|T)([-−+])(\d{1,3})(?::(\d\d)|([hmsd]))?(?=[\s).,;!?]|$)")
+@form(r"(UTC|GMT|T)([-−–+])(\d{1,3})(?::(\d\d)|([hmsd]))?(?=[\s).,;!?]|$)")
 def offset(cursor: Cursor, m: re.Match) -> str:
     """UTC-05:00, GMT+2, T-10 minutes, T-0."""
     is_counted = m[5] or m[3] == "0" or cursor.next(m.end()) in _COUNTDOWN
@@ -465,7 +469,8 @@ def plain_word(cursor: Cursor) -> Reading | None:
     if text.startswith("/", end) and text[end + 1 : end + 2].isalpha():
         following = cursor.next(end + 1)
         is_or = word.lower() in _OR and (word.lower(), following.lower()) not in _PRONOUNS
-        is_or = is_or or (word.lower(), following) == ("s", "he")
+        if (word.lower(), following) == ("s", "he"):
+            spoken, is_or = "she" if word == "s" else "She", True
         is_per = word[-1] == "s" and len(word) > 3 and (unit_name(following) or following in _PERIODS)
         is_plural = word[-1] == "s" and following.islower() and following[-1] != "s"
         is_counted = cursor.previous[-1:].isdigit() and len(following) > 1
