@@ -62,7 +62,7 @@ _NUMBER_FOLLOWS = re.compile(r"\s*[+(#$£€'’<>≤≥~±]?\d")
 _CODE_FOLLOWS = re.compile(r"\s(?:[A-Z]{1,4}[-/. ]?\d|[A-HJ-Z](?=\.?$|[,;)]))")  # "Ste. B"
 _STREET_BEFORE = re.compile(r"\b(?:at|on|onto|to|near|of|off|down|up|along|\d+)\s(?:[A-Z][a-z]+\s){1,2}$")
 _INITIAL_FOLLOWS = re.compile(r"\s[A-Z]\.\s[A-Z]")
-_SUM_FOLLOWS = re.compile(r"\s[=+×÷/&]\s")  # "5! = 120", "1 + 2 + ... + n"
+_SUM_FOLLOWS = re.compile(r"\s[=+×÷/&@]\s")  # "5! = 120", "1 + 2 + ... + n"
 _UNSAID = re.compile(r"[A-Z]?(?!x+$)[b-df-hj-np-tv-xz]{2,4}")  # cut short, and none of the tables: "prtd"
 _DOTTED = re.compile(r"[^\W\d_](?:\.[^\W\d_])*")  # an initial, or U.S
 _LIST_ITEM = re.compile(r"[-*•‣·–—]\s|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{2,5})[.)]\s")
@@ -239,7 +239,8 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
         return not (capitals or known or (key == "cent" and earlier[-1:] == ["per"]))
     is_word = word.isalpha() and word.islower() and len(word) > 1 and not is_counted
     is_label = len(word) == 1 and bool(earlier) and earlier[-1].rstrip(".").lower() in LETTERED
-    if not known or is_label:  # "in Rm B. Zoom link below"
+    is_class = earlier[-2:-1] and earlier[-2].endswith(("1st", "nd", "rd", "th"))  # "Sgt. 1st Class J. Cole"
+    if not known or (is_label and not is_class):  # "in Rm B. Zoom link below"
         return True
     is_sure = key in tables.ABBREVIATIONS or is_whole
     if is_word and (key in tables.ALSO_WORDS or not is_sure):

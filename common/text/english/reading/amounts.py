@@ -19,6 +19,7 @@ _RANGE = re.compile(rf"(?:-|\s?–\s?|—)({N})(?![-\d]|(?:st|nd|rd|th)\b)")
 _ASKED = re.compile(
     r"\b(?:[Ww]hat(?:\sis|'s)|[Ss]olve:?|[Cc]alculate:?|[Ss]ubtract:?)\s$"
 )  # "What is 9 – 4?"
+LOSS_BEHIND = re.compile(r"\s–(\d+(?:\.\d+)?)%")  # "FTSE 100 –0.4%"
 _SPACED_RANGE = re.compile(rf"\s-\s({N})(?![-\d])")
 _SPACED_THOUSANDS = re.compile(
     r"[1-9]\d{0,2}([ \u00a0\u2009\u202f])\d{3}(?:\1\d{3}){0,5}(?![\w-]|[.,:/]\d|\1\d)"
@@ -27,7 +28,7 @@ _COUNTED_BEHIND = re.compile(
     r"\s(?:people|inhabitants|residents|km|kilomet(?:er|re)s|euros|seats|votes|copies|men|women|children|students"
     r"|tons|tonnes|miles|jobs|cases|visitors|spectators)\b"
 )  # "81 044 people"
-_MONTH_FOLLOWS = re.compile(rf"\s(?:{'|'.join(tables.MONTHS)})\s\d{{3,4}}(?!\d)")
+_MONTH_FOLLOWS = re.compile(rf"\s(?:{'|'.join(tables.MONTHS)})\s(?:\d{{3,4}}(?!\d)|\[)")
 _GOES_ON = re.compile(r"[/:]\d|\s?=")
 _MILLIONS = re.compile(
     r"[mMBT](?=\s(?:people|users|views|followers|customers|jobs|homes|subscribers|downloads|copies|tonnes|tons|barrels"
@@ -233,8 +234,10 @@ def _numbers(cursor: Cursor) -> tuple[list[str], str, int]:
         is_sure = spaced.end() - cursor.at > 7 or spaced[0].endswith("000") or " " not in spaced[0]
         is_sure = is_sure or _COUNTED_BEHIND.match(text, spaced.end()) is not None
         numbers, end = ([re.sub(r"\s", "", spaced[0])], spaced.end()) if is_sure else (numbers, end)
-    is_asked = text.startswith(" – ", end) and _ASKED.search(text, max(cursor.at - 12, 0), cursor.at)
-    ranged = None if is_asked else _RANGE.match(text, end)
+    is_minus = text.startswith(" – ", end) and _ASKED.search(text, max(cursor.at - 12, 0), cursor.at)
+    loss = LOSS_BEHIND.match(text, end)
+    is_minus = is_minus or (loss and float(loss[1]) < float(numbers[0].replace(",", "")))
+    ranged = None if is_minus else _RANGE.match(text, end)
     if not ranged and "=" not in text[end : end + 40]:
         ranged = _SPACED_RANGE.match(text, end)
         if ranged and _is_difference(cursor, numbers[0], ranged[1], ranged.end()):

@@ -44,7 +44,9 @@ _FOR_THESE = words("sale rent real life ever fun")
 _BEFORE_FOR = words(
     "good thx thanks thank ready wait waiting luv nice ok okay time perfect all much tix tickets"
 )
-_COUNTING = re.compile(r"\b[Cc]ount(?:s|ed|ing)?\s(?:by|in)\s\d+s\b")
+_COUNTING = re.compile(
+    r"\b(?:[Cc]ount(?:s|ed|ing)?\s(?:by|in)\s\d+s|times\stables?|[Uu]nder\s\d+s\s(?:free|go|eat|stay|ride)|[Ss]izes?\s\d+s)\b"
+)
 _IN_SUMS = words("equals equal plus minus times root factor term divided over")
 _OF_GUNS = re.compile(
     r"-cal|\s(?:cal|Magnum|magnum|revolver|pistol|rifle|handgun|rounds?|bullets?|Special)\b"

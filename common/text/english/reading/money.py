@@ -163,10 +163,12 @@ def pence_per(cursor: Cursor) -> Reading | None:
 
 
 @form(
-    r"(\d{2,3}\.\d(?=p)|[1-9]\d?)(?:([pc])(?![\w'.])|s\.?\s?(\d{1,2})d(?:\.(?=\s[a-z]|[,;]))?(?!\w)|s(?:\.(?=\s[a-z]|[,;]))?(?!\w))"
+    r"(\d{2,3}\.\d(?=p)|[1-9]\d?)(?:([pc])(?![\w'.])|s\.?\s?(\d{1,2})d(?:\.(?=\s[a-z]|[,;]))?(?!\w)|s(?:\.(?=\s[a-z]|[,;]))?(?!\w)|/-(?![\w-]))"
 )
 def pence(cursor: Cursor, m: re.Match) -> str:
-    """50p, 25c; 10s. 6d., £3 10s, before 1971."""
+    """50p, 25c; 10s. 6d., £3 10s, 30/-, before 1971."""
+    if m[0][-1] == "-":
+        return f"{say.integer(m[1])} shillings"
     if m[0].rstrip(".")[-1] == "s":
         return f"{say.integer(m[1])} shillings" if cursor.previous[:1] == "£" else ""
     if (

@@ -10,6 +10,7 @@ from melforge.common.text.english.pronounce import is_known
 from melforge.common.text.english.reading import number_words as say
 from melforge.common.text.english.reading import tables
 from melforge.common.text.english.reading.addresses import address, glob, tag
+from melforge.common.text.english.reading.amounts import LOSS_BEHIND
 from melforge.common.text.english.reading.capitals import NUMBERED, letter_name
 from melforge.common.text.english.reading.chess import MOVE
 from melforge.common.text.english.reading.cursor import Cursor, Reading, Rule, begin, only
@@ -71,16 +72,9 @@ _CITATIONS = re.compile(r"\[\d{1,3}\](?=\[\d{1,3}\])")
 _NOTE = re.compile(r"(?:(?<=[.,)\]])|(?<=[a-z]))\[[a-h]\](?!\w)")
 _APOSTROPHE_YEAR = re.compile(r"'(\d0)s(?!\w)|'(\d\d)(?![\w'/])")
 _PRIMES = re.compile(r"('{1,2})(?!\w)(\(?)")
-_ELISION = re.compile(r"'(twas|tis|im|em|til|cause|bout|round|n)(?!\w)'?", re.IGNORECASE)
-_FULL = {
-    "im": "him",
-    "em": "them",
-    "til": "until",
-    "cause": "because",
-    "bout": "about",
-    "round": "around",
-    "n": "and",
-}
+_ELISION = re.compile(r"'(twas|tis|im|em|til|cause|bout|round|n|e's(?=\s)|e(?=\s))(?!\w)'?", re.IGNORECASE)
+_FULL = {"im": "him", "em": "them", "til": "until", "cause": "because", "bout": "about", "round": "around"}
+_FULL |= {"n": "and", "e": "he", "e's": "he's"}
 _MARKS = ".,;:?!…"
 _RANGE_GOES_ON = re.compile(r"[-–]\d")
 _DRAWN = "=*_~#+.<>/\\|^"  # three of these in a row are a line, which is silent
@@ -144,7 +138,7 @@ _REACTION = re.compile(r"[₂-₉][^→]{0,20}→|→[^.→]{0,20}[₂-₉]|[A-Z
 _POUNDS_OF = re.compile(r"\s(?:test|line|paper|bag|bags|propane|dumbbells?|kettlebells?)\b")
 _ORDINAL_AHEAD = re.compile(r"\s\d{1,4}(?:st|nd|rd|th)\b")
 _DATE_AHEAD = re.compile(
-    rf"\s?(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\.?,?\s)?(?:\d{{1,2}}\s)?(?:{_MONTH})\b\.?\s\d|\s?ca?\.\s?\d"
+    rf"\s?(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\.?,?\s)?(?:\d{{1,2}}\s)?(?:{_MONTH})\b\.?\s[\d\[]|\s?ca?\.\s?\d"
 )
 _DAY_AHEAD = re.compile(rf"\s?\d{{1,2}}(?:st|nd|rd|th)?\s(?i:{_MONTH})\b")
 _HALF_DAY = re.compile(r"\d\s?[ap]\.?m\.?$", re.IGNORECASE)
@@ -162,6 +156,8 @@ _LIMITS = re.compile(
     r"[∫∑∏](?:\s?_?\{?(?:([a-z])\s?=\s?)?([\w∞-]{1,3})\}?\^[{(]?([\w∞]{1,3})[)}]?|(\w{1,2})([⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ]{1,3}))"
 )
 _KEYED = re.compile(r"(?:\*#|[*#])(?:\d{1,16}[*#]){0,3}\d{1,16}#(?!\w)")
+_BEFORE_ARROW = words("swipe press hit use tap slide drag the or and")
+_BEHIND_ARROW = words("to key keys arrow button for and or")
 _DATE_IN_DIGITS = re.compile(r"\s?\d{1,2}/\d{1,2}/\d\d")
 _BEFORE_SIGN = words("the with by marked")  # "marked with *"
 _LETTERED = re.compile(r"\d{1,3}[a-e]|\d+[A-Za-z]\d+")  # "Rule 10b-5", "10b5-1"
@@ -213,7 +209,7 @@ def signed_number(cursor: Cursor) -> Reading | None:
     last = cursor.previous[-1:]
     if blank and (char in "-–" or (char == "+" and last.isalnum())):
         return None
-    if char == "–" and last.isdecimal():  # a range
+    if char == "–" and last.isdecimal() and not LOSS_BEHIND.match(cursor.text, cursor.at - 1):  # a range
         return None
     if char in "-–" and last and last in "\"″'′" and cursor.previous[0].isdecimal():  # "2"-3" pieces"
         return None
@@ -770,6 +766,7 @@ def _is_key(cursor: Cursor) -> bool:
     return (
         key in _KEYS
         or cursor.next(cursor.at + 1) in ("key", "button")
+        or (cursor.next(cursor.at + 1) == "sign" and cursor.is_near(_OF_KEYPADS))
         or (
             key in ("or", "and", "the")
             and _PRESSED.search(cursor.text, max(0, cursor.at - 80), cursor.at) is not None
@@ -850,6 +847,10 @@ def named(cursor: Cursor) -> Reading:
             return Reading("by", start + 1)  # "3 in × 5 in", "2796 × 1290"
     if char == "→" and cursor.is_near(_REACTION):  # "2H₂ + O₂ → 2H₂O"
         return Reading("yields", start + 1)
+    if (char == "←" and not cursor.previous) or (char == "→" and not cursor.next(start + 1)):
+        return cursor.leave_out(start + 1)  # of a button: "← Back", "Next →"
+    if char in "←→" and cursor.previous.lower() in _BEFORE_ARROW and cursor.next(start + 1) in _BEHIND_ARROW:
+        return Reading("left" if char == "←" else "right", start + 1)  # "Swipe ← to delete"
     if char == "°" and "\u2500" <= text[max(start - 1, 0)] < "\u2600":
         return cursor.leave_out(start + 1)  # of a face: "(╯°□°)╯"
     if char in "⋅∙" and cursor.is_after_blank and cursor.previous[-2:].isalpha() and len(cursor.previous) > 1:

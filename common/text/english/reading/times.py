@@ -276,7 +276,9 @@ def days(cursor: Cursor, m: re.Match) -> str:
     return first + counted(int(m[7]), PERIODS[m[8]]) + stop if is_meant else ""
 
 
-@form(r"(\d{1,4})h\s?(\d{1,2})(?:(?:m(?:ins?)?|['′])(?:\s?(\d{1,2})(?:s(?:ecs?)?|[\"″]))?)?(?!\w)")
+@form(
+    r"(\d{1,4})(?:h\s?|\sh\s(?=\d+\sm\b))(\d{1,2})(?:(?:\s?m(?:ins?)?|['′])(?:\s?(\d{1,2})(?:s(?:ecs?)?|[\"″]))?)?(?!\w)"
+)
 def duration(cursor: Cursor, m: re.Match) -> str:
     """2h 30m, 1h 5m 20s, 4h52'18", 2h30; 13h00."""
     if m[0][-1].isdecimal() and len(m[2]) == 2 and (m[2] == "00" or 12 < int(m[1]) < 25):

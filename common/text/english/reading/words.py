@@ -169,7 +169,7 @@ def stammer(cursor: Cursor) -> Reading | None:
     begun, word = match.groups()
     is_sure = cursor.text.count("-", cursor.at, match.start(2)) > 1 or len(begun) > 1
     is_term = not word.islower() or word in _LETTERED_TERMS or (begun.isupper() and cursor.previous.isalnum())
-    if not is_known(word.lower()) or (is_term and not is_sure):
+    if not is_sure and (is_term or not is_known(word.lower())):
         return None
     sounds = takewhile(lambda phone: not phone[-1].isdigit(), of_word(word.lower()))
     phones = " ".join((*islice(sounds, len(begun)), "AH0"))
@@ -303,14 +303,15 @@ def money(cursor: Cursor) -> Reading | None:
     return None
 
 
-@form(r"(UTC|GMT|T)([-−–+])(\d{1,3})(?::(\d\d)|([hmsd]))?(?=[\s).,;!?]|$)")
+@form(r"(UTC|GMT|[TL])([-−–+])(\d{1,3})(?::(\d\d)|\s?(min|sec|hr|[hmsd])s?)?(?=[\s).,;!?]|$)")
 def offset(cursor: Cursor, m: re.Match) -> str:
     """UTC-05:00, GMT+2, T-10 minutes, T-0."""
     is_counted = m[5] or m[3] == "0" or cursor.next(m.end()) in _COUNTDOWN
-    if cursor.touches_word or (m[1] == "T" and not is_counted) or (m[1] != "T" and int(m[3]) > 14):
+    is_zone = len(m[1]) > 1
+    if cursor.touches_word or (int(m[3]) > 14 if is_zone else not is_counted):
         return ""
     minutes = f" {say.cardinal(int(m[4]))}" if m[4] and int(m[4]) else ""
-    left = counted(int(m[3]), PERIODS[m[5]]) if m[5] else say.cardinal(int(m[3]))
+    left = counted(int(m[3]), PERIODS[m[5][0]]) if m[5] else say.cardinal(int(m[3]))
     return f"{m[1]} {'plus' if m[2] == '+' else 'minus'} {left}{minutes}"
 
 
