@@ -110,7 +110,7 @@ def slashed_abbreviation(cursor: Cursor) -> Reading | None:
         return None
     if (
         not match
-        or match[0] == "W/D"
+        or match[0] in ("W/D", "B/C")
         or (match[0] == "W/" and cursor.text[match.end() : match.end() + 1].isupper())
     ):  # "W/D"
         letters = None if cursor.is_equation else _SLASHED_LETTERS.match(cursor.text, cursor.at)

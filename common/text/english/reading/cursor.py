@@ -150,8 +150,10 @@ def form(pattern: str) -> Callable[[Callable[[Cursor, re.Match], str]], PlacedRu
         @wraps(say_match)
         def rule(cursor: Cursor) -> Reading | None:
             match = _compiled(pattern).match(cursor.text, cursor.at)
-            spoken = say_match(cursor, match) if match else ""
-            return Reading(spoken, match.end()) if spoken else None
+            if not match or not (spoken := say_match(cursor, match)):
+                return None
+            own = cursor.possessive(match.end())  # "the F-16C's gun"
+            return Reading(spoken + own, match.end() + len(own))
 
         has_numbers = _NUMBER_OF_GROUP.search(pattern)  # which would be others in the search for all
         return PlacedRule(rule, pattern=None if has_numbers else pattern)

@@ -281,7 +281,7 @@ def season(cursor: Cursor, m: re.Match) -> str:
     first, second = int(m[1]), int(m[2])
     is_next = first + 1 in (second, second + 100 * (first // 100), second + 2000)
     is_next = is_next or (len(m[2]) == 1 and first % 10 + 1 == second)
-    if not (1800 <= first < 2100 and is_next):
+    if not (1500 <= first < 2100 and is_next):
         return ""
     if len(m[2]) == 1:
         return f"{say.year(first)} {say.integer(m[2])}"

@@ -337,7 +337,7 @@ def ordinal(cursor: Cursor, m: re.Match) -> str:
 def scientific(cursor: Cursor) -> Reading | None:
     """6.02×10²³, 1e-9 m."""
     m = _SCIENTIFIC.match(cursor.text, cursor.at)
-    if not m:
+    if not m or cursor.previous[:1] == "§":  # "42 U.S.C. § 2000e-2"
         return None
     power = "".join(tables.SUPERSCRIPTS.get(c, c) for c in m[2])
     minus = "minus " if power[0] == "-" else ""

@@ -87,6 +87,7 @@ _CASES = (
         "", "", rf"\s(?:{'|'.join(tables.MONTHS)}|[A-Z][a-z]{{2,3}}\.)\s1[5-8]\d\d(?!\d)", _SLASH
     ),  # "6/16 Nov. 1632"
     _Case("", "24/7", "", "twenty-four seven"),
+    _Case("", "30/360", "", "thirty three sixty"),
     _Case("", "", r"\s[A-Z][a-z]+\s(?:Rd|St|Ave|Road|Street|Avenue)\b", _SLASH),  # flats: "3/1 Ferry Rd"
     _Case("", r"20/\d\d0?", "", _PAIR, around=r"\b(?:[Vv]ision|[Aa]cuity|O[DSU]|eyes?)\b"),
     _Case(r"\bbp:?\s|pressure:?\s", "", "", "{0} over {1}", lambda top, bottom: bottom > 20),

@@ -69,6 +69,7 @@ _AFTER_STREET = words("Suite Apt Ste Unit NW NE SW SE N S E W Rm Room Fl Floor A
 _CENTS_FOLLOW = re.compile(r"\s?(?=[\d,]+\.\d\d(?!\d))")
 _NAME_GOES_ON = re.compile("-[A-Z]")
 _ROAD = re.compile(r"[ABM]\d{1,4}")  # British: "the A4 W"
+_SAINTS = words("Patrick Andrew George David Valentine Nicholas John Mary James Peter")
 _SENTENCE_ENDS = (".", ",", ";", ":", "?", "!", ")", "&", '"', "(", "-", "–", "—", "/")
 _FULL_KINDS = frozenset(tables.STREETS.values())
 _SMALL_KINDS = words("st str ave av blvd rd ln hwy pkwy")
@@ -196,7 +197,8 @@ def street(cursor: Cursor) -> Reading | None:
     is_college = is_college and not (cursor.earlier.isdecimal() or cursor.earlier.lower() in PREPOSITIONS)
     if is_college and (following.islower() or following.isdecimal()):
         return Reading("State", end + 1)  # "Michigan St. won"
-    if word in ("St", "Dr") and following[:1].isupper() and following not in _AFTER_STREET:
+    is_street = following in _AFTER_STREET or (is_ordinal and following not in _SAINTS)
+    if word in ("St", "Dr") and following[:1].isupper() and not is_street:
         return None
     if not stop and following[:1].isupper() and following not in _AFTER_STREET and word in _ALSO_NAMES:
         return None
