@@ -269,8 +269,8 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
 
 
 def _abbreviated(word: str) -> str:
-    """ "Maj.-Gen" -> "gen", "6-oz" -> "oz", "mid-19th-cent" -> "cent", "No" -> "no"."""
-    is_joined = "-" in word and (word[0].isdigit() or ".-" in word or "th-" in word)
+    """ "Maj.-Gen" -> "gen", "6-oz" -> "oz", "mid-19th-cent" -> "cent", "Vice-Adm" -> "adm", "No" -> "no"."""
+    is_joined = word[:1].isdigit() or any(part in word for part in (".-", "th-", "Vice-", "Rear-"))
     return word.lower().rpartition("-")[2] if is_joined else word.lower()
 
 

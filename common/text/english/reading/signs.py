@@ -72,10 +72,13 @@ _CITATIONS = re.compile(r"\[\d{1,3}\](?=\[\d{1,3}\])")
 _NOTE = re.compile(r"(?:(?<=[.,)\]])|(?<=[a-z]))\[[a-h]\](?!\w)")
 _APOSTROPHE_YEAR = re.compile(r"'(\d0)s(?!\w)|'(\d\d)(?![\w'/])")
 _PRIMES = re.compile(r"('{1,2})(?!\w)(\(?)")
-_ELISION = re.compile(r"'(twas|tis|im|em|til|cause|bout|round|n|e's(?=\s)|e(?=\s))(?!\w)'?", re.IGNORECASE)
+_ELISION = re.compile(
+    r"'(twas|tis|(?-i:im)|em|til|cause|bout|round|n|e's(?=\s)|e(?=\s))(?!\w)'?", re.IGNORECASE
+)
 _FULL = {"im": "him", "em": "them", "til": "until", "cause": "because", "bout": "about", "round": "around"}
 _FULL |= {"n": "and", "e": "he", "e's": "he's"}
 _MARKS = ".,;:?!…"
+_VERSE_ENDS = (*_MARKS, "—", "–")
 _RANGE_GOES_ON = re.compile(r"[-–]\d")
 _DRAWN = "=*_~#+.<>/\\|^"  # three of these in a row are a line, which is silent
 _IN_ROWS = tables.SILENT | {s for s in tables.SYMBOLS if s.isascii() or s in "§¶" or s in tables.CURRENCIES}
@@ -126,6 +129,7 @@ _DECADE = re.compile(r"'\d\ds?(?!\w)")
 _RATING = re.compile(r"(?:4\.00?|5\.0|5|10|100)(?!\w|[.,/]\d)")
 _SHORT_MONTHS = [*(name[:3] for name in tables.MONTHS), "Sept"]
 _MONTH = "|".join([*tables.MONTHS, *_SHORT_MONTHS])
+_GAP = re.compile(r"\s__(?=[\s,.;?]|$)")  # "4 + __ = 9"
 _BLANK_PARTS = re.compile(r"_{2,}(?:\s?[-/.]\s?_{2,})+")
 _CODE_NUMBERED = re.compile(r"\s[A-Z]{1,5}\d\w*")
 _OF_SCHOOLS = re.compile(
@@ -521,7 +525,8 @@ def drawn_line(cursor: Cursor) -> Reading | None:
         return Reading("blank", parts.end())
     is_heading = char == "#" and (start == 0 or cursor.text[start - 1] == "\n")
     is_heading = is_heading and not cursor.text.startswith("# of ", start)
-    return Reading("blank" if char == "_" else "", end) if is_heading or end - start > 2 else None
+    is_drawn = is_heading or end - start > 2 or (char == "_" and _GAP.match(cursor.text, max(start - 1, 0)))
+    return Reading("blank" if char == "_" else "", end) if is_drawn else None
 
 
 @only(at="()[]{}|")
@@ -680,6 +685,8 @@ def _slash(cursor: Cursor, end: int) -> str | Reading | None:
     text, before, following = cursor.text, cursor.previous, cursor.next(end)
     if text[end : end + 2] == "* " or text[max(cursor.at - 2, 0) : end] == " */":  # of a comment
         return Reading("", end)
+    if before in _VERSE_ENDS and text[cursor.at - 1].isspace() and text[end : end + 1].isspace():
+        return Reading("", end)  # "Roses are red, / violets are blue."
     is_counted = before.lstrip("+-−–$£€")[:1].isdecimal() and before[-1:] in ("x", "%", "+")
     is_counted = is_counted or (before == "×" and cursor.earlier[-1:].isdecimal())
     if is_counted and following == "d":
@@ -753,7 +760,9 @@ def _compared(cursor: Cursor, end: int) -> str | Reading | None:
     if end - cursor.at == 2 and cursor.char == ">" and cursor.previous in ("", "]"):
         return Reading("", end)
     following = cursor.next(end)
-    is_path = cursor.previous.istitle() or cursor.text.count(" > ") > 1
+    is_path = (
+        cursor.previous.istitle() or cursor.text.count(" > ", max(cursor.at - 60, 0), cursor.at + 60) > 1
+    )
     is_path = is_path and not cursor.previous[-1:].isdecimal()
     if cursor.char == ">" and is_path and following.istitle() and len(following) > 1:
         return Reading(",", end)  # "Home > News"

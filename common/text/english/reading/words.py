@@ -182,7 +182,12 @@ def clipped(cursor: Cursor) -> Reading | None:
     word, end = cursor.word.lower(), cursor.word_end + 1
     following = cursor.next(end) if cursor.text.startswith(" ", end) else ""
     is_prime = word in "it" and following in CLOSED | FINITE and following not in DETERMINERS  # "t' is"
-    if word not in _CLIPPED or not following.isalpha() or is_prime or cursor.text[cursor.at - 1] == "'":
+    if (
+        word not in _CLIPPED
+        or not following.isalpha()
+        or is_prime
+        or cursor.text[max(cursor.at - 1, 0)] == "'"
+    ):
         return None
     return Reading(_CLIPPED[word], end)
 
