@@ -180,6 +180,8 @@ def stammer(cursor: Cursor) -> Reading | None:
 def clipped(cursor: Cursor) -> Reading | None:
     """Sons o' guns, th' lads, i' the night."""
     word, end = cursor.word.lower(), cursor.word_end + 1
+    if word == "o" and cursor.text.startswith("-", end):  # "jack-o'-lantern"
+        return Reading(cursor.word, end + 1, phones="AH0")
     following = cursor.next(end) if cursor.text.startswith(" ", end) else ""
     is_prime = word in "it" and following in CLOSED | FINITE and following not in DETERMINERS  # "t' is"
     if (

@@ -106,6 +106,11 @@ def test_a_stammered_letter_is_a_sound(text, phones):
     assert (found and found.phones) == phones
 
 
+def test_o_is_of_and_weak_between_hyphens():
+    assert words.clipped(Cursor("o' guns")) == Reading("of", 2)
+    assert words.clipped(Cursor("o'-lantern")) == Reading("o", 3, phones="AH0")
+
+
 @pytest.mark.parametrize("text", ["Dr. Smith paid -$5.50 at 3:45", "f(x) = x² + #1", "C++, R&D in the U.S."])
 def test_rules_do_not_change_the_cursor(text):
     for at in range(len(text)):
