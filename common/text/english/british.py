@@ -47,6 +47,7 @@ _BEFORE_R = {"AA": "AR", "EH": "EA", "IH": "IA", "IY": "IA", "UH": "AO", "UW": "
 _WITH_Y = frozenset(("Y", "CH", "JH"))  # behind these no other Y is said
 # What no rule leaves out, nor makes a Y of CH or JH where another has not made a T or D before it.
 _NEVER_LOST = frozenset(("AA", "AE", "AO", "AW", "AY", "EY", "OW", "UW", "CH", "JH"))
+_HAM = ("HH", "AH0", "M")
 # How inflected forms end, how many letters are not the stem's, and what they add to its sounds.
 _INFLECTIONS: tuple[tuple[str, int, Callable[[Phones], Phones]], ...] = (
     ("'s", 2, word_parts.plural),
@@ -112,6 +113,8 @@ class British:
         found = self._ruled(word, phones, starts, keep_stress=False)
         if not any(phone[-1] == "1" for phone in found):  # they were learnt from words stressed elsewhere
             found = self._ruled(word, phones, starts, keep_stress=True)
+        if word.endswith("ham") and tuple(found[-3:]) == _HAM:  # "Beckham"
+            del found[-3]
         return adapted(found)
 
     def _ruled(self, word: str, phones: Sequence[str], starts: Sequence[int], keep_stress: bool) -> list[str]:
