@@ -21,7 +21,7 @@ _CALENDAR = "Mon|Tues?|Wed|Thu(?:rs)?|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|June?|July
 _ROMAN_IN_SMALL = words("vol vols ch chap pp p sc")
 _REPORTER = re.compile(r"([FSPA])\.\s?([2-9])(?:d|th)(?!\w)")  # of courts: "12 F.3d 345"
 _DOTTED = re.compile(
-    rf"(?:{LETTER}\.){{2,12}}(?:{LETTER}(?!\w))?|[A-Z][a-z]?\.[A-Z]\.(?:s(?!\w)|(?!\w))|[ap]\.m(?!\w)|[BM]\.Sc\.?(?!\w)"
+    rf"(?:{LETTER}\.){{2,12}}(?:{LETTER}(?!\w))?|[A-Z][a-z]?\.[A-Z]\.(?:s(?!\w)|(?!\w))|(?:[ap]\.m|[Ee]\.g|[Ii]\.e)(?!\w)|[BM]\.Sc\.?(?!\w)"
 )
 _SPACED = re.compile(r"(?:i\. e|e\. g|A\. D|B\. C|U\. S|N\. Y|D\. C)\.")  # in old books
 _SLASHED = re.compile(
@@ -40,7 +40,7 @@ _CODE_FOLLOWS = re.compile(
 )  # "Ste. B"
 _VALUE = re.compile(r":\s[$£€#]?\d")
 _NO_LABELS = tables.STOPPED_UNITS | words("mt ft st al")
-_NAME_FOLLOWS = re.compile(r"[ -][A-Z][a-z]")
+_NAME_FOLLOWS = re.compile(r"[ -](?:[A-Z]\.?\s){0,3}[A-Z][a-z]")
 _NAMES_IN_CAPITALS = frozenset((*tables.IN_MESSAGES, *tables.MONTH_NUMBERS, *tables.STOPPED_UNITS))
 # What a word cut short may be, in small letters; and those that it may be where it is written so.
 SHORT_IN_SMALL = frozenset(
@@ -226,7 +226,7 @@ def numero(cursor: Cursor, m: re.Match) -> str:
 
 
 def title(cursor: Cursor) -> Reading | None:
-    """Dr Smith, St Mary's, Mt Everest, St-Denis: a title or a part of a name without its full stop."""
+    """Dr A B Jones, St Mary's, Mt Everest, St-Denis: a title or a part of a name without its full stop."""
     name = _TITLES.get(cursor.word)
     if not name or not _NAME_FOLLOWS.match(cursor.text, cursor.word_end):
         return None

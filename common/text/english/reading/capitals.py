@@ -17,6 +17,7 @@ _OF_CITIES = words("san los las des el")  # of a dateline: "SAN JOSE, Calif."
 _CITY_FOLLOWS = re.compile(r"\s[A-Z]{4}")
 _BEFORE_US = ("", "THE", ".", ":", "!", "?")  # of a headline, in which the pronoun does not begin a sentence
 _INFLECTED = re.compile(r"([A-Z]{2,})('?ed|'?ing|es)")  # "DMed", "ID'ing"
+_LEVELS = re.compile(r"[- ][Ll]evels?\b")  # of examinations: "AS-levels"
 _HASH = re.compile(r"(?=\D*\d+[a-f]+\d)[\da-f]{7,40}")  # of a commit
 _INITIAL = re.compile(r"[A-Z]\.?")
 _SURNAME = re.compile(r"(?:Mac|Mc|O|De|La|Di|Van|Fitz|Le)[A-Z][a-z]+")
@@ -135,6 +136,7 @@ def _capitals(cursor: Cursor, word: str) -> str:
         return word
     is_term = cursor.next(cursor.word_end) == "="  # "OR = 2.3"
     is_term = is_term or (word == "AS" and cursor.next(cursor.word_end).isdecimal())  # "AS 64512"
+    is_term = is_term or (word == "AS" and _LEVELS.match(cursor.text, cursor.word_end) is not None)
     is_term = is_term or (word == "OR" and _DECIMAL_FOLLOWS.match(cursor.text, cursor.word_end) is not None)
     is_term = is_term or _OF_FORMULA.match(cursor.text, max(cursor.at - 2, 0)) is not None
     is_term = is_term or (word == "ACT" and cursor.previous.lower() in ("the", "an", "on"))  # the test

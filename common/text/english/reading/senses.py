@@ -28,6 +28,7 @@ _IN_FULL = {
     **{"pl": "Plaintiff", "def": "Defendant", "ext": "exterior", "int": "interior"},
     **{"mons": "Mondays", "sats": "Saturdays", "fris": "Fridays"},
     **{"hr": "hour", "wk": "week"},
+    **{"sqn": "Squadron", "wg": "Wing", "bn": "Battalion"},
     **{"inf": "Infantry", "plt": "Platoon", "cav": "Cavalry", "arty": "Artillery", "plts": "platelets"},
 }
 
