@@ -48,7 +48,7 @@ _POPULATED = words("pop population")
 _HALF_DAY = re.compile(r"\s?[apAP]\.?[mM]\b")
 _SET_FOLLOWS = re.compile(r"(?:\s?\(\d{1,2}(?:[-–]\d{1,2})?\))?,?\s[0-7][-–][0-7](?![\w-])")
 _SET_BEFORE = re.compile(
-    r"(?:\b[0-7][-–][0-7](?:\s?\(\d{1,2}(?:[-–]\d{1,2})?\))?,?|\b[Ss]ets?(?:\s\w+)?:?)\s$|\b7-6\s\($"
+    r"(?:\b[0-7][-–][0-7](?:\s?\(\d{1,2}(?:[-–]\d{1,2})?\))?,?|\b[Ss]ets?(?:\s(?!an?\b|of\b)\w+)?:?)\s$|\b7-6\s\($"
 )
 _RECORD = re.compile(
     r"\s(?:(?:this|last)\sseason|at\s(?:home|the\s(?:All-Star\s)?break)|through\s\w+\sgames|on\sthe\sroad|so\sfar|overall|since|against|vs|all-time|on|when|and\s(?:now|already|still|lead|trail|sit|in))\b"

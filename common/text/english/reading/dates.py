@@ -15,7 +15,7 @@ _MONTH = "|".join(sorted(tables.MONTH_NUMBERS, key=len, reverse=True))
 _WEEKDAY = "|".join(sorted(tables.WEEKDAYS, key=len, reverse=True))
 _ENDING = r"(?:st|nd|rd|th|ST|ND|RD|TH)?"
 _DAY = rf"(\d{{1,2}}){_ENDING}"
-_DAYS = rf"{_DAY}(?:\s?[-–]\s?|—){_DAY}(?![\w/:]|[.,-]\d)"
+_DAYS = rf"{_DAY}(?:\s?[-–]\s?|[—/]){_DAY}(?![\w/:]|[.,-]\d)"
 _DAYS_BEHIND_MONTH = re.compile(_DAYS)
 _DAYS_BEFORE_MONTH = re.compile(rf"{_DAYS}\s(?i:({_MONTH})\b)")
 _LOOK_BACK = 30  # characters
@@ -91,7 +91,8 @@ def iso_date(cursor: Cursor, m: re.Match) -> str:
 @form(r"(\d{1,2})([/.-]|\s/\s)(\d{1,2})\2(\d{4}|\d{2})(?![\w/]|[.,-]\d(?!\d?/\d))")
 def date(cursor: Cursor, m: re.Match) -> str:
     """3/4/2021, 4.3.2021; the month first where both are possible, or in Britain the day."""
-    if len(m[4]) == 2 and m[2] == "." and len(m[0]) < 8:  # a version
+    is_born = _OF_BIRTH.search(cursor.text, max(cursor.at - 20, 0), cursor.at)
+    if len(m[4]) == 2 and m[2] == "." and len(m[0]) < 8 and not is_born:  # a version
         return ""
     is_mixture = (
         m[1] == m[3] == m[4]
@@ -102,7 +103,7 @@ def date(cursor: Cursor, m: re.Match) -> str:
         return ""
     month, day = in_order(cursor, int(m[1]), int(m[3]))
     year = full_year(m[4])
-    if year > 2030 and _OF_BIRTH.search(cursor.text, max(cursor.at - 20, 0), cursor.at):  # "Born 2-11-39"
+    if year > 2030 and is_born:  # "Born 2-11-39"
         year -= 100
     return _date(year, month, day) or _date(year, day, month)
 

@@ -59,7 +59,7 @@ _CODES = words("""section sec article art rule clause cl paragraph para § §§ 
 _PORTS = words("""80 443 3000 3001 3306 4000 4200 5000 5173 5432 6379 8000 8001 8080 8081 8443 8888 9000
     9090 27017""")
 _OF_DEGREES = re.compile(
-    r"\b(?:B\.?A|M\.?A|B\.?Sc|M\.?Sc|LLB|[Hh]ons|degree|graduate[ds]?|univers)\b", re.IGNORECASE
+    r"\b(?:B\.?A|M\.?A|B\.?Sc|M\.?Sc|LLB|[Hh]ons|degree|graduate[ds]?|univers|a 2:[12] in)\b", re.IGNORECASE
 )
 _DIFFERENTIAL = re.compile(r" (?:d[a-z]|e\^)")
 _HEIGHT = r"(\d{1,3})\s?['′](?:\s?-?\s?)(\d{1,2}(?:\.\d)?)\s?(?:\"|″|'')"

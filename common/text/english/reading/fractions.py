@@ -24,7 +24,7 @@ _SHORT_FRACTION = re.compile(r"(\d{1,6})?\s?([½¼¾⅓⅔⅕⅖⅗⅘⅙⅚⅛�
 _TO_FRACTION = re.compile(r"(\d{1,3})\s?[-–]\s?(?=\d{0,3}\s?[½¼¾⅓⅔⅛])")
 _SECONDS = re.compile(r"\s?s(?:ecs?)?(?!\w)")
 _SIZES = words("thick wide long deep high tall by of x in and too off from away apart above below")
-_HALF_OF = "(?:price|dozen|time|marathon|way|off|mast|term|day)"
+_HALF_OF = "(?:price|dozen|time|marathon|way|off|mast|term|day|pint)"
 _HALVED = re.compile(rf"(?<=½)[\s-]{_HALF_OF}\b")
 _AT_HALF = re.compile(r"\d+ ½[\s-](?:price|off)\b")  # "ages 5-12 ½ price"
 _TIED = re.compile(r"-[a-z]|\s?°")

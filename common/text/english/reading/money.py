@@ -41,6 +41,7 @@ _NO_THINGS = (
     last next this back away off up down out""")
 )
 _BEFORE_SIZES = words("in over for of by with wins signs")
+_NO_OWNERS = words("it's that's there's here's what's he's she's")
 _NO_NOUN = re.compile("(?:s|ing|ed|ly)$")
 _GOES_ON = re.compile(r"[-:]|/(?![a-z])")
 _PER_SEVERAL = re.compile(r"\s?/\s?(?=\d[\d,.]*[kKM]?[ -]?[A-Za-z])")  # "$2.50/1M tokens"
@@ -139,7 +140,8 @@ def _describes(cursor: Cursor, end: int) -> bool:
     if is_thing and has_size and not _NO_NOUN.search(following.lower()):  # "in $2M heist"
         return True
     is_priced = following.lower() in _PRICED and before not in PREPOSITIONS  # "wins $100,000 prize"
-    return is_thing and (is_priced or before in _BEFORE_THINGS or before.endswith(("'s", "s'", "-")))
+    is_owned = before.endswith(("'s", "s'", "-")) and before not in _NO_OWNERS
+    return is_thing and (is_priced or is_owned or before in _BEFORE_THINGS)
 
 
 @form(r"(\d{1,3}(?:[. \u00a0\u202f]\d{3}){0,4}),(\d{2})\s?(€|[A-Z]{3}|kr)(?!\w)")
@@ -163,7 +165,7 @@ def pence_per(cursor: Cursor) -> Reading | None:
 
 
 @form(
-    r"(\d{2,3}\.\d(?=p)|[1-9]\d?)(?:([pc])(?![\w'.])|s\.?\s?(\d{1,2})d(?:\.(?=\s[a-z]|[,;]))?(?!\w)|s(?:\.(?=\s[a-z]|[,;]))?(?!\w)|/-(?![\w-]))"
+    r"(\d{1,3}\.\d(?=p)|[1-9]\d?)(?:([pc])(?![\w']|\.\w)|s\.?\s?(\d{1,2})d(?:\.(?=\s[a-z]|[,;]))?(?!\w)|s(?:\.(?=\s[a-z]|[,;]))?(?!\w)|/-(?![\w-]))"
 )
 def pence(cursor: Cursor, m: re.Match) -> str:
     """50p, 25c; 10s. 6d., £3 10s, 30/-, before 1971."""

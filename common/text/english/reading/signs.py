@@ -788,6 +788,8 @@ def _star(cursor: Cursor, end: int) -> str | None:
     if end - cursor.at == 1 and _is_key(cursor):
         return "star"
     count, text, before = end - cursor.at, cursor.text, cursor.previous
+    if (cursor.earlier.lower(), before) == ("grade", "II") and text[cursor.at - 1] == "I":  # of buildings
+        return "star"
     following = cursor.next(end)
     if text[max(cursor.at - 1, 0) : end + 1] == "(*)":  # of SQL
         return "star"

@@ -24,7 +24,7 @@ _DIALLED = re.compile(
 _SHORT_CODES = words("911 999 112 411 101 988 211 311 511 611 711 811")
 _OTHER_CODE = re.compile(r"\s(?:or|and)\s(\d{3})(?!\w)")
 _CALLS = words(
-    "call calls caller callers operator operators dispatcher dispatchers hotline lifeline tape tapes"
+    "call calls caller callers service operator operators dispatcher dispatchers hotline lifeline tape tapes"
 )
 _REPORTED = re.compile(r"\b(?:[Rr]eport|[Cc]all|[Tt]ext|[Dd]ial|[Cc]omplain)")
 _OF_DESKS = re.compile(r"\b(?:desk|office|reception|dial|call|phone|extension)\b")
@@ -152,6 +152,7 @@ def code(cursor: Cursor, m: re.Match) -> str:
         is_code = True
     elif number in _SHORT_CODES:
         is_code = _is_dialled(cursor) or cursor.next(m.end()) in _CALLS or cursor.text.strip(" .") == "911"
+        is_code = is_code or (cursor.is_british and number in ("111", "999") and cursor.is_near(_REPORTED))
         other = _OTHER_CODE.match(cursor.text, m.end())
         is_code = is_code or (other is not None and other[1] in _SHORT_CODES)
         is_code = is_code or (
@@ -179,7 +180,8 @@ def code(cursor: Cursor, m: re.Match) -> str:
         behind = cursor.text[max(cursor.at - 3, 0) : cursor.at].rstrip(" -").lower()
         is_masked = len(number) == 4 and behind.endswith(("••", "**", "xx"))
         is_code = is_masked or is_ending(cursor) or _NAMED_CODE.match(cursor.text, m.end()) is not None
-        is_long = len(number) > 4 or (cursor.is_british and len(number) == 3)  # "dial 111"
+        is_short = len(number) == 3 or before == "dial"  # "dial 111", "dial 1471"
+        is_long = len(number) > 4 or (cursor.is_british and is_short)
         is_code = is_code or (is_long and not number.endswith("000") and _is_dialled(cursor))
     return say.digits(number) if is_code else ""
 

@@ -30,10 +30,18 @@ _ANNOUNCED = re.compile(
 _BEFORE_HOUR = words("""at by until till from before after around about to open entry admission orders doors
     lunch dinner kick-off : @""")
 _BEHIND_HOUR = re.compile(r"\s?(?:$|[,;!?)–-]|\.(?!\d)|(?:on|and|from|so|if|but|for|to|please)\b)")
-_TO_PLACE = re.compile(r"\s(?:from|to)\s[A-Z]")
+_TO_PLACE = re.compile(r"\s(?:from|to|at)\s[A-Z]")
+_PRICED = re.compile(
+    r"[£$€%]|\b(?:shares?|index|pounds?|dollars?|euros?|rates?|clos\w+|trad\w+|odds|averag\w+|mean|scor\w+|points?"
+    r"|values?|ratio|version|pH|level|rose|fell|stood|seconds|per)\b"
+)
+_OF_TRAIN = re.compile(r"\s(?:was|were|is|are|and|has|had|will|service|train)\b")
+_TIMES_BEFORE = re.compile(
+    r"\b(?:at|trains|orders|the)\s(?:\d{1,2}\.[0-5]\d(?:,|\s(?:and|or|close))?\s){1,8}(?:the\s)?$"
+)
 _RATIO = re.compile(r"\b(?:ratio|odds|scale|proportion|diluted|mixed)\b[^.!?]{0,12}$", re.IGNORECASE)
 _TO_HALF = re.compile(r"\s?[-–—]\s?\d{1,2}(?:[:.]\d\d)?\s?[AaPp]\.?\s?[Mm]\b")
-_TO_DOTTED_HALF = re.compile(r"\s?[-–]\s?\d{1,2}(?:\.[0-5]\d)?\s?[AaPp]\.?\s?[Mm]\b")
+_TO_DOTTED_HALF = re.compile(r"(?:\s?[-–]\s?|\sto\s)\d{1,2}(?:\.[0-5]\d)?\s?[AaPp]\.?\s?[Mm]\b")
 _DAYTIME_FOLLOWS = re.compile(
     r"\s(?:tomorrow|tonight|sharp|(?:this|in\sthe)\s(?:morning|afternoon|evening))\b"
 )
@@ -46,7 +54,7 @@ _BEFORE_HALF = words("til till until @ after aft before")
 _OF_SHIFTS = re.compile(
     r"\b(?i:shifts?|works?|hours|hrs|open|closed|from|nights?|guard|duty|watch|curfew|quiet)\b"
 )
-_EXPECTED = words("ETA ETD STA STD ATA ATD")
+_EXPECTED = words("ETA ETD STA STD ATA ATD arr arr. dep dep.")
 _DEPARTING = words("ferry train flight departure sailing")
 _BEFORE_TIME = words("arr dep at by until till from before after since around about to and between , (")
 
@@ -128,6 +136,8 @@ def dotted_hour(cursor: Cursor, m: re.Match) -> str:
 def _is_announced(cursor: Cursor, end: int) -> bool:
     """Whether "8.42" is a time: "the 8.42 from Leeds", "doors 7.30", "the train gets in at 17.45"."""
     before, text = cursor.previous.lower(), cursor.text
+    if cursor.is_british and _is_clock(cursor, end):
+        return True
     before = "at" if before in ("-", "–") and "." in cursor.earlier else before  # "12.30-1.15"
     if before == "the" and _TO_PLACE.match(text, end):
         return True
@@ -137,6 +147,20 @@ def _is_announced(cursor: Cursor, end: int) -> bool:
         return True
     is_said = before in _BEFORE_HOUR and _BEHIND_HOUR.match(text, end)
     return bool(is_said and _ANNOUNCED.search(text, max(cursor.at - 50, 0), cursor.at))
+
+
+def _is_clock(cursor: Cursor, end: int) -> bool:
+    """Whether a Briton means a time: "05.12", "till 9.30", "dep. 11.04", "at 9.15 on Dave"."""
+    before, text = cursor.previous.lower().rstrip("."), cursor.text
+    if cursor.char == "0" and text[cursor.at + 1] != ".":
+        return not cursor.touches_word and before not in ("-", "/")
+    if before in ("till", "until", "arr", "dep", "sunrise", "sunset"):
+        return True
+    if before == "the" and _OF_TRAIN.match(text, end):
+        return True
+    is_at = _TIMES_BEFORE.search(text, max(cursor.at - 60, 0), cursor.at)
+    is_at = (before == "at" or is_at) and text[end - 1] in "05" and _BEHIND_HOUR.match(text, end)
+    return bool(is_at and not cursor.is_near(_PRICED))
 
 
 @form(rf"(\d{{1,2}}){_HALF}{_IN_ZONE}")
@@ -305,7 +329,8 @@ def clock(hour: int, minute: int, is_exact: bool = False) -> str:
 def _past_or_to(cursor: Cursor, hour: str, minute: int) -> str:
     """8, 45 -> "quarter to nine", as a British reader says it; "" for other minutes and for 24 hours."""
     from_hour = min(minute, 60 - minute)
-    if not cursor.is_british or hour[0] == "0" or not 1 <= int(hour) <= 12 or not minute or minute % 5:
+    is_asked = cursor.is_british and cursor.previous.lower() != "the"  # "the 6.05 to Inverness"
+    if not is_asked or hour[0] == "0" or not 1 <= int(hour) <= 12 or not minute or minute % 5:
         return ""
     part = {15: "quarter", 30: "half"}.get(from_hour) or say.cardinal(from_hour)
     if minute > 30:

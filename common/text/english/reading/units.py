@@ -14,7 +14,7 @@ _DOTTED_UNIT = re.compile(r"\s?([mk]\.p\.h|r\.p\.m|m\.p\.g)(?:\.|(?!\w))")
 _FLUID_OUNCE = re.compile(r"\s?fl\.?\s?oz(?!\w)")
 _BARE_SCALE = re.compile(r"\s?([CF])(?![\w'-]|\.\w)")
 _OF_HEAT = re.compile(
-    r"\b(?:temp|degrees|heat|oven|bake|boil|freez|fever|weather|warm|cold|hot\b|cool|high|low|sunny|chill|hi\b|lo\b|gas\smark|rain|snow|showers)|°",
+    r"\b(?:temp|degrees|heat|oven|bake|boil|freez|fever|weather|warm|cold|hot\b|cool|high|low|sunny|chill|hi\b|lo\b|gas\s(?:mark\s)?\d|fan\s\d|C\sfan\b|max\b|min\b|rain|snow|showers)|°",
     re.IGNORECASE,
 )
 _AT_HEAT = words("at below above reach reached reaches hit hits around")
@@ -143,7 +143,7 @@ LETTERED = words("""# § §§ apt apartment unit suite ste room rm flat gate sea
     floor deck cell door house table page appendix form part question step type zone track hall stand stall
     studio tower wing block ward terminal rwy runway ils flight train tram no number bus berth aisle locker
     pixel session lecture group team chapter ch article art exhibit sec sect title courtroom
-    hangar slip""")
+    hangar slip amendment clause schedule""")
 _NO_HOURS = words("HR HRs")  # home runs, mostly, or a department
 ROADS = words("I US SR CR FM Hwy Highway Route Rte Rt Interstate Road Exit Twp Township Rge Range")
 ROADS |= tables.STATES.keys()  # "NY-17 W"

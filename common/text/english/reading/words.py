@@ -130,8 +130,9 @@ _COUNTED_BY = words("group household team player student")
 _NO_RATES = _RATED_BY | words("morning evening weekend noon date time quarter season days nights")
 _DIGIT_BEFORE = re.compile(r"\d")
 _WITH_PARTS = NUMBERED | words("app fig eq no sec sect art pt exhibit ex ann § §§")
-_GRADE_STAR = re.compile(r"\*(s?)(?:(?=[\s,.;)])|$)")
+_GRADE_STAR = re.compile(r"\*(s?)(?:(?=[\s,.;)–-])|$)")
 _EMPHASIZED = re.compile(r"(?<!\S)\*[^\s*][^*]*$")  # "*What have I*"
+_GRADES = re.compile(r"(?:A\*){1,3}A?[A-E]{0,2}(?![\w*])")
 _DOSES = words("mg mcg g kg ng mL mmol mol IU min")
 _COUNTDOWN = words("minute minutes second seconds hour hours day days")
 _DAYS_FOLLOW = re.compile(r"\s\d{1,3}\s?(?:[hd]|hrs?|days?|weeks?|wks?|months?|yrs?|years)\b")
@@ -272,6 +273,9 @@ def letter_with_sign(cursor: Cursor) -> Reading | None:
         and (several := _GRADE_STAR.match(cursor.text, end))
     ):
         return Reading(f"{name} star{several[1]}", several.end())
+    if sign == "*" and len((grades := _GRADES.match(cursor.text, cursor.at) or [""])[0]) > 3:  # "A*A*A"
+        said = " ".join(letter_name(grade) if grade != "*" else "star" for grade in grades[0])
+        return Reading(said, cursor.at + len(grades[0]))
     if sign == "'" and cursor.text.startswith("(", end + 1) and letter not in "aI":  # f'(x)
         return Reading(f"{name} prime of", end + 2)
     if sign in ("+", "-") and letter in ("A", "B", "O") and cursor.is_near(_BLOOD):
