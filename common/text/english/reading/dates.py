@@ -352,7 +352,9 @@ def full_year(digits: str) -> int:
 
 
 def _are_days(m: re.Match) -> bool:
-    return 1 <= int(m[1]) < int(m[2]) <= 31
+    first, last = int(m[1]), int(m[2])
+    is_night = last == first + 1  # else "6/16 Nov. 1632", by two calendars
+    return 1 <= first < last <= 31 and (is_night or "/" not in m.string[m.end(1) : m.start(2)])
 
 
 def _the(cursor: Cursor) -> str:
