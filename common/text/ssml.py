@@ -47,6 +47,7 @@ EMPHASES = {
 ALPHABETS = {
     **{"ipa": "ipa", "x-sampa": "x-sampa", "x-ipa": "ipa"},
     **{"arpabet": "arpabet", "x-arpabet": "arpabet", "x-cmu": "arpabet", "cmu": "arpabet"},
+    "cmu-arpabet": "arpabet",
 }
 _BLOCKS = {
     "p": PARAGRAPH_PAUSE,
@@ -56,6 +57,17 @@ _BLOCKS = {
 }
 _SILENT = frozenset(("desc", "lexicon", "meta", "metadata"))
 _NOTHING_TO_SAY = frozenset(("lookup", "speak", "token", "w"))  # their contents are spoken as they are
+_AS_IN_ANY_TEXT = frozenset(("address", "name", "unit"))  # what say-as leaves to the frontend
+# What to do about an error of XML, by its number.
+_WAYS_OUT = {
+    expat.errors.codes[error]: way
+    for error, way in (
+        (expat.errors.XML_ERROR_INVALID_TOKEN, "& and < are written &amp; and &lt;"),
+        (expat.errors.XML_ERROR_UNDEFINED_ENTITY, "write the character itself, or its number as in &#233;"),
+        (expat.errors.XML_ERROR_NO_ELEMENTS, "the end of <{open}> is missing"),
+        (expat.errors.XML_ERROR_TAG_MISMATCH, "<{open}> is open"),
+    )
+}
 
 
 def read_ssml(text: str) -> PassageBuilder:
@@ -71,6 +83,7 @@ class _Element:
     style: Style
     speaker: str
     says: Callable[[str], list[tuple[int, int, str]] | None] | None = None
+    instead: tuple[str, int] = ("", 0)  # in place of contents that are blank, and where it stands
     contents: list[tuple[str, int]] = field(default_factory=list)
 
 
@@ -96,7 +109,9 @@ class _Reader:
             parser.Parse(self._bytes, True)
         except expat.ExpatError as error:
             where = f"line {error.lineno + self._lines}, column {error.offset + 1}"
-            raise InputError(f"SSML, {where}: {expat.errors.messages[error.code]}") from None
+            way = _WAYS_OUT.get(error.code, "").format(open=self._open[-1].name if self._open else "speak")
+            what = expat.errors.messages[error.code] + (way and f": {way}")
+            raise InputError(f"SSML, {where}: {what}") from None
         self.passages.finish()
 
     def _refuse_doctype(self, *about: object) -> None:
@@ -132,6 +147,7 @@ class _Reader:
             self._is_silent += 1
             return
         if self._replacing:
+            self._warn(f"<{name}> in <{self._replacing.name}> changes nothing")
             return
         language = given.get("xml:lang", "en")
         if language.partition("-")[0].lower() != "en":
@@ -154,10 +170,13 @@ class _Reader:
         elif name in ("sub", "phoneme", "say-as"):
             self._replacing = element
             element.says = self._replacement(name, given)
+            element.instead = given.get("alias" if name == "sub" else "ph", ""), self._at()
         elif name == "audio":
             self._warn("no audio file is played: what <audio> holds is spoken in its place")
         elif name not in _NOTHING_TO_SAY and name != "lang":
             self._warn(f"<{name}> changes nothing")
+        elif "role" in given:
+            self._warn(f"the role of <{name}> changes nothing")
 
     def _end(self, name: str) -> None:
         element = self._open.pop()
@@ -167,6 +186,9 @@ class _Reader:
         if element is self._replacing:
             self._replacing = None
             written = "".join(text for text, _ in element.contents)
+            if not written.strip() and element.name != "say-as":
+                element.contents = [element.instead]
+                written = element.instead[0].translate(_BLANKS)
             if written.strip() and element.says:
                 before = len(written) - len(written.lstrip())
                 said = element.says(written.strip())
@@ -198,15 +220,28 @@ class _Reader:
             return lambda written: [(0, len(written), alias.translate(_BLANKS))]
         if name == "phoneme":
             alphabet = self._one_of(ALPHABETS, given.get("alphabet", "ipa").lower(), "alphabet")
+            wanted = self._wanted(given, name, "ph")
             try:
-                phonemes = in_braces(self._wanted(given, name, "ph"), alphabet)
+                phonemes = in_braces(wanted, alphabet)
             except InputError as error:
                 raise self._error(str(error)) from None
             return lambda written: [(0, len(written), phonemes)]
         kind = self._wanted(given, name, "interpret-as").lower()
         if kind not in KINDS:
             self._warn(unknown("interpret-as", kind, KINDS))
-        return lambda written: say_as(written, kind, given.get("format", given.get("detail", "")).lower())
+        format = given.get("format", given.get("detail", "")).lower()
+        if kind == "date":
+            format = re.sub(r"(.)\1+", r"\1", format)  # "yyyymmdd"
+        is_told = kind in KINDS and kind not in _AS_IN_ANY_TEXT
+        is_told &= bool(format) or kind not in ("date", "currency")
+
+        def said(written: str) -> list[tuple[int, int, str]] | None:
+            found = say_as(written, kind, format)
+            if found is None and is_told:
+                self._warn(f"{written[:40]!r} is read as in any text, not as {kind}")
+            return found
+
+        return said
 
     def _wanted(self, given: dict[str, str], name: str, attribute: str) -> str:
         if not given.get(attribute, "").strip():
