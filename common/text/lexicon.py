@@ -107,7 +107,7 @@ class Lexicon:
                 longest = max(found, key=lambda one: one.end)
                 is_own = longest.lexeme.pattern is None and tokens.has_possessive(longest.end)
                 free = longest.end + 2 if is_own else longest.end
-                spoken = _possessive(longest.spoken) if is_own else longest.spoken
+                spoken = possessive(longest.spoken) if is_own else longest.spoken
                 yield Found(tokens.starts[at], tokens.starts[free], spoken, longest.lexeme)
 
     def entries(self, word: str) -> list[tuple[str, str]]:
@@ -193,7 +193,7 @@ def _plain(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text.translate(_ALIKE)).split()) or text
 
 
-def _possessive(spoken: str) -> str:
+def possessive(spoken: str) -> str:
     if not spoken.endswith("}"):
         return f"{spoken}'s"
     phones = tuple(spoken[:-1].split())

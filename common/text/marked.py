@@ -15,11 +15,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from melforge.common.text import Analysis, Frontend, SaidAs, Unspoken, Utterance, spoken_by
+from melforge.common.text.lexicon import possessive
 from melforge.common.text.split import BREAK, CLAUSE_PAUSE, NO_PAUSE, SENTENCE_PAUSE, Pause
 from melforge.common.text.style import PLAIN, Style
 from melforge.common.text.words import common_breaks, words_of
 
 _SENTENCE_END = re.compile(r"[.!?…][\"'”’)\]]*\s*\Z")
+_POSSESSIVE = re.compile(r"['’]s\b")
 BLANK, FULL_STOP, COMMA = " ", ".", ","
 
 
@@ -133,6 +135,10 @@ class PassageBuilder:
             return
         passage = self.passages[-1]
         passage.text, passage.pause = "".join(self._parts).rstrip(), pause
+        starts = {one.start for one in passage.said}
+        passage.said = [
+            one if one.end in starts else with_possessive(one, passage.text) for one in passage.said
+        ]
         self._is_whole |= self._ends_sentence()
         self.passages.append(Passage())
         self._parts, self._length, self._is_blank = [], 0, True
@@ -171,6 +177,13 @@ class PassageBuilder:
             elif passage.pause.kind == BREAK:
                 lead = longer(lead, passage.pause)
         yield Analysis(held)
+
+
+def with_possessive(one: SaidAs, text: str) -> SaidAs:
+    """With the 's that stands behind it: read by itself, this would be a letter."""
+    if not _POSSESSIVE.match(text, one.end):
+        return one
+    return SaidAs(one.start, one.end + 2, possessive(one.spoken.rstrip()))
 
 
 def longer(one: float, other: Pause) -> Pause:

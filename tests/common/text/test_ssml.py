@@ -147,6 +147,14 @@ def test_published_frontends_have_breaks_subs_and_says(name):
     assert second.normalised.startswith("two third")
 
 
+@pytest.mark.parametrize("text", ["<speak><phoneme ph='niːv'>Niamh</phoneme>’s</speak>", "[Niamh](/niːv/)'s"])
+@pytest.mark.parametrize("name", ["english", *PUBLISHED])
+def test_an_s_behind_given_phonemes_is_no_letter(text, name):
+    (utterance,) = analyse(get_frontend(name), text).utterances
+    assert [one for one in utterance.symbols if one[:1] == "@"] == ["@N", "@IY1", "@V", "@Z"]
+    assert text[slice(*utterance.places[-2])].startswith("Niamh")
+
+
 # As they are without marks: links, and what is no mark.
 ORDINARY = [
     "See [the docs](/docs/) and [this](http://example.org/a/b) or [that](/a/b/).",
