@@ -24,7 +24,7 @@ def readings_of(frontend: Frontend, written: str) -> list[dict[str, str]]:
     own = [(_bare(spoken), source) for one in frontend.own_words for spoken, source in one.entries(written)]
     pronunciation = getattr(frontend, "pronunciation", None)
     known = pronunciation.readings(written) if pronunciation and _WORD.fullmatch(written) else []
-    found = [*own, *((" ".join(phones), source) for phones, source in known)]
+    found = [*own, *((" ".join(phones), source) for phones, source in known if phones)]
     if not own:
         alone = _joined([symbol for one in frontend(written).utterances for symbol in one.symbols])
         if alone not in dict(found):

@@ -54,6 +54,7 @@ def test_a_word_with_several_readings_has_all_of_them(frontend):
     assert read[1].startswith("homograph, as told by PAST ~yesterday <was")  # only by what calls for it
     the = [(one["said"], one["source"].split(";")[0]) for one in readings_of(frontend, "the")]
     assert ("DH IY0", "function word, before a vowel") in the
+    assert all(said for said, _ in the)
     live = readings_of(frontend, "live")
     assert live[0] == {"said": "dwell", "source": "lexicon, as verb"} and len(live) > 2
 
