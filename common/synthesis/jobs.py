@@ -65,7 +65,7 @@ def possible_utterances(
             speaker_shares(speaker, acoustic.source.speakers)
             known[speaker] = speaker
         except InputError as error:
-            ignored.append(f"{error}; the speaker stays the same")
+            ignored.append(f"{error}; the speaker of the whole text says it")
     return [replace(one, speaker=known.get(one.speaker, "")) for one in utterances], tuple(ignored)
 
 

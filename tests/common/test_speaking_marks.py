@@ -176,7 +176,7 @@ def test_what_a_model_cannot_do_is_said(shipped):
     assert audio.warnings == (
         "tacotron2 cannot change the pitch of a part of a text",
         "tacotron2 cannot change the rate of a part of a text",
-        "speaker 'ann' does not exist: this voice has one speaker; the speaker stays the same",
+        "speaker 'ann' does not exist: this voice has one speaker; the speaker of the whole text says it",
     )
 
 
