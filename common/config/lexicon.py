@@ -19,6 +19,7 @@ from melforge.common.text.phonemes import in_braces
 
 LONGEST_SAID = 500  # characters
 
+_BRACES = re.compile(r"\{([^{}]*)\}")
 _WORD = re.compile(r"[^\W_]+")
 _NOT_IN_PATTERNS = re.compile(r"\\[1-9]|\(\?P|\(\?\(")
 
@@ -48,7 +49,9 @@ class LexiconEntry:
     def spoken(self) -> str:
         (name,) = self.given
         value = getattr(self, name)
-        return value if name == "words" else in_braces(value, name.replace("_", "-"))
+        if name == "words":
+            return _BRACES.sub(lambda braces: in_braces(braces[1]), value)
+        return in_braces(value, name.replace("_", "-"))
 
 
 @checked

@@ -41,6 +41,12 @@ class Lexeme:
     part_of_speech: str = ""
     pattern: re.Pattern[str] | None = None
 
+    def counts_before(self, other: Lexeme) -> bool:
+        """Whether an entry of the same words, tried after this one, never counts and says something else."""
+        is_same_case = not self.case or (other.case and _plain(self.key) == _plain(other.key))
+        is_same_part = self.part_of_speech in ("", other.part_of_speech)
+        return is_same_case and is_same_part and self.spoken != other.spoken
+
     @property
     def source(self) -> str:
         """Its place and conditions."""
@@ -75,7 +81,12 @@ class Lexicon:
             node = self.words
             for token in _keys(_TOKEN.findall(lexeme.key)):
                 node = node.setdefault(token, {})
-            node.setdefault(_LEXEMES, []).append(lexeme)
+            alike = node.setdefault(_LEXEMES, [])
+            if first := next((one for one in alike if one.counts_before(lexeme)), None):
+                why = f"{first.key!r} has an entry, and keys are in any case"
+                how = "case: true and part_of_speech tell entries apart"
+                raise InputError(f"{lexeme.place}: {lexeme.key!r} can never count: {why}; {how}")
+            alike.append(lexeme)
         # Where none of them matches, one call says so.
         each = (f"(?{'i' * (one.flags & re.I > 0)}:{one.pattern})" for one, _ in self.patterns)
         self.any_pattern = re.compile("|".join(each))

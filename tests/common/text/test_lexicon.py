@@ -52,6 +52,12 @@ def test_the_longest_entry_is_said(write, text, said):
     assert " / ".join(one.spoken for one in found) == said
 
 
+def test_conditions_tell_entries_of_one_word_apart(write):
+    lexicon = read_lexicon(write("Polish: {words: one, case: true}\npolish: two\nUS: three\nus: four"))
+    found = lexicon.find("Polish polish POLISH US us")
+    assert [one.spoken for one in found] == ["one", "two", "two", "three", "four"]
+
+
 def test_the_first_lexicon_comes_first(write):
     first, second = write("a b: one\nc: two", "a.yaml"), write("a b c: three\nb: four\nc: five", "b.yaml")
     frontend = get_frontend("english")
