@@ -43,6 +43,12 @@ def require_writable_file(path: Path) -> None:
         raise PermissionError(f"cannot write {path}: {os.strerror(errno.EACCES)}")
 
 
+def require_png(path: Path) -> None:
+    """An InputError where a plot's name says that it is something else, and is no device's or folder's."""
+    if path.suffix.lower() != ".png" and (path.is_file() or not path.exists()):
+        raise InputError(f"{path}: plots are PNG files: give a name that ends in .png")
+
+
 @contextlib.contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
     """A path to write to. The file there takes the place of `path` once it is whole; else it is removed."""

@@ -20,6 +20,7 @@ from melforge.common.files import (
     decode_text,
     folded,
     read_text,
+    require_png,
     require_writable_file,
     text_lines,
     write_files,
@@ -149,6 +150,8 @@ class Writer:
             require_package("matplotlib", "--plot")
             if not self.plot.is_dir():
                 require_writable_file(self.plot)
+            if not many:
+                require_png(self.plot)
         if self.to_stdout:
             if many:
                 raise InputError(f"-o - takes one phrase, not {len(phrases)}: give a folder")

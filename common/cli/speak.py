@@ -61,7 +61,7 @@ more:
         also texts of which words are left out or said twice (without N: {RETRIES})
   --batch-size N     utterances at a time (default: 8)
   --save-mel         also save each mel as .npy beside its sound
-  --plot FILE        draw mel, attention and pitch (many phrases: a folder)
+  --plot FILE        draw mel, attention and pitch, a PNG (many phrases: a folder)
   --subtitles FILE...   write when each word is spoken: FILE.srt, .vtt or .json (also phonemes), or only srt,
         vtt or json: a file beside each sound; may be repeated
   listen listen-limit warm-up

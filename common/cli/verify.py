@@ -14,7 +14,7 @@ from melforge.common.cli import options, run
 from melforge.common.cli.option import local
 from melforge.common.config.deployment import Deployment
 from melforge.common.errors import InputError, require_torch
-from melforge.common.files import require_writable_file, require_writable_folder
+from melforge.common.files import require_png, require_writable_file, require_writable_folder
 from melforge.common.registry import KIND_WORDS, get_model
 from melforge.common.stages.choose import KINDS
 
@@ -48,6 +48,8 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
             require_writable_file(path)
         else:  # which is made
             require_writable_folder(path.parent)
+    if plot:
+        require_png(Path(plot))
     if output:
         require_writable_folder(Path(output))
     require_torch("comparing with PyTorch")

@@ -104,3 +104,8 @@ def test_what_cannot_be_written_is_not_compared(run, option, tmp_path):
     if option != "--output":
         status, out, errors = run(SCRIPT, option, tmp_path)
         assert (status, out, errors) == (2, "", f"error: {tmp_path} is a folder: give a file name\n")
+
+
+def test_a_plot_is_a_png(run, tmp_path):
+    status, _, errors = run(SCRIPT, "--plot", tmp_path / "x.svg")
+    assert status == 2 and errors.endswith("x.svg: plots are PNG files: give a name that ends in .png\n")
