@@ -25,9 +25,10 @@ from melforge.common.cli.phrases import (
 from melforge.common.errors import InputError
 from melforge.common.files import is_file
 from melforge.common.remote import is_address
+from melforge.common.speech import speaker_name
 from melforge.common.stages.choose import KINDS
 from melforge.common.synthesis.places import is_several
-from melforge.common.text import unspoken_rows
+from melforge.common.text import spoken_by, unspoken_rows
 from melforge.common.text.markup import PlainText, analyse, linked, require_ssml
 
 RETRIES = 2
@@ -144,8 +145,9 @@ def show_text(args: argparse.Namespace, phrases) -> int:
     from melforge.common.synthesis.loading import choose_sources
 
     wanted = {"acoustic": args.acoustic, "vocoder": args.vocoder}
-    frontend = choose_sources(wanted, args.voice, args.checkpoint, lexicon=args.lexicon)
-    frontend = frontend["acoustic"].build_frontend()
+    source = choose_sources(wanted, args.voice, args.checkpoint, lexicon=args.lexicon)["acoustic"]
+    speaker = speaker_name(options.controls_from(args).speaker, source.speakers)
+    frontend = spoken_by(source.build_frontend(), speaker)
     shown, unspoken = [], []
     warn_of_languages(phrases)
     for phrase in phrases:

@@ -7,6 +7,7 @@ import pytest
 from melforge.common.cli import phonemes, say_as, speak
 from melforge.common.config.lexicon import lexemes
 from melforge.common.config.yaml_file import entries_of
+from melforge.common.errors import InputError
 from melforge.common.text.frontends import get_frontend
 from melforge.common.text.lexicon import Lexicon
 from melforge.common.text.markup import analyse
@@ -98,6 +99,16 @@ def test_commands_tell_and_take_them(tmp_path, capsys):
     assert capsys.readouterr().out.startswith("sequel.")
     assert speak.main(["həˈloʊ!", "--show-text", "--phonemes", "ipa"]) == 0
     assert capsys.readouterr().out.startswith("{HH AH0 L OW1}!")
+
+
+def test_the_text_that_speak_shows_is_read_as_its_speaker_reads(capsys):
+    words = ["On 3/4/2024.", "--show-text", "--voice", "orchard", "--speaker"]
+    assert speak.main([*words, "heart:0.2,emma:0.8"]) == 0
+    assert capsys.readouterr().out.startswith("On the third of April")
+    assert speak.main([*words, "heart"]) == 0
+    assert capsys.readouterr().out.startswith("On March fourth")
+    with pytest.raises(InputError, match="speaker 'nobody' does not exist"):
+        speak.main([*words, "nobody"])
 
 
 def test_what_is_written_without_a_blank_is_not_repeated_for_each_of_its_words():
