@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from melforge.common.recognition.recogniser import Recogniser
 
 NOTHING = "(nothing heard)"
-EPILOG = """A file that cannot be read is named, the rest is transcribed, and the exit status is 2.
+EPILOG = """A file that cannot be read as sound is named, the rest is transcribed, and the exit status is 2.
+Where a file is missing, nothing is transcribed.
 
 examples:
   %(prog)s speech.wav --timestamps
