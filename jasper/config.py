@@ -18,6 +18,7 @@ NORMALISATIONS = ("per_feature", "all_features")
 LETTERS = " abcdefghijklmnopqrstuvwxyz'"
 LOG_FLOOR = 1e-20  # what is added to the mel before its logarithm, as published
 DEVIATION_FLOOR = 1e-5  # what is added to a deviation before the division
+LONGEST_DELAY = 1.0  # seconds
 
 
 class Block(NamedTuple):
@@ -175,4 +176,10 @@ def residual_inputs(config: JasperConfig) -> Iterator[tuple[int, ...]]:
 
 @dataclass(frozen=True)
 class JasperSettings:
-    """A recogniser has no settings besides its sizes."""
+    """What an ear says beside the sizes: by how many seconds its outputs come behind the sound."""
+
+    delay: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.delay <= LONGEST_DELAY:
+            raise InputError(f"delay must be from 0 to {LONGEST_DELAY:g} seconds, not {self.delay:g}")

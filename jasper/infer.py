@@ -41,6 +41,10 @@ class JasperRecogniser(Recogniser[JasperConfig]):
         return self.config.step_seconds
 
     @property
+    def delay(self) -> float:
+        return self.source.settings.delay
+
+    @property
     def sampling_rate(self) -> int:
         return self.config.sampling_rate
 

@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 import soundfile
 
+from melforge import TextToSpeech
 from melforge.common.files import read_text
+from melforge.common.recognition.loading import load_recogniser
+from melforge.common.recognition.long_recordings import transcribe
+from melforge.common.synthesis.timestamps import timestamps
 from melforge.common.weights.ears import EAR_FILE, load_ear
 from melforge.common.weights.voices import load_voice
 
@@ -60,6 +64,16 @@ def test_it_tells_a_word_that_was_not_said(run):
 def test_it_hears_the_shipped_voice(run, tmp_path):
     status, _, errors = run("speak", TEXT, "-o", tmp_path / "it.wav", "--listen", "--device", "cpu")
     assert status == 0 and "heard again: word error rate" in errors, errors
+
+
+def test_words_are_where_the_voice_has_said_them():
+    said = TextToSpeech.load(voice="hazel", device="cpu").speak(TEXT)
+    recogniser = load_recogniser(FOLDER, device="cpu")
+    (heard,) = transcribe(recogniser, [(said.samples, said.sampling_rate)])
+    spoken = timestamps(said)
+    assert len(heard.words) == len(spoken)
+    late = np.array([(h.start - s.start, h.end - s.end) for h, s in zip(heard.words, spoken, strict=True)])
+    assert np.abs(np.median(late, axis=0)).max() < 0.07, late
 
 
 def test_a_tone_holds_no_words_and_others_are_heard(run, tmp_path):

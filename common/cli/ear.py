@@ -17,6 +17,7 @@ OPTIONS = """
   --description TEXT=  one sentence about the ear
   --language CODE=en   language code
   --licence TEXT=      licence of the weights
+  --delay X=0          seconds by which its outputs come behind the sound: words' times are so much earlier
   --int8               store weights in 8 bits, with a scale a row: half the size
 """
 
@@ -30,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     folder = place_of("ears", args.name)
     word, path = parse_checkpoint(args.checkpoint)
     about = {key: getattr(args, key) for key in ("description", "language", "licence")}
-    checks = write_ear(folder, read_checkpoint(path, word), about, args.int8)
+    checks = write_ear(folder, read_checkpoint(path, word), about, args.int8, args.delay)
     run.print_table(HEADINGS, [check.row() for check in checks])
     print_size(folder)
     return 0

@@ -105,10 +105,10 @@ def alignment_of(
     recogniser: Recogniser, heard: Sequence[tuple[Piece, Heard]], words: Sequence[str]
 ) -> Alignment:
     """How pieces of a recording, in their order, say these words of the recogniser's characters."""
-    step, rate = recogniser.step_seconds, recogniser.sampling_rate
-    times = [piece.start / rate + np.arange(len(one.labels)) * step for piece, one in heard]
+    step = recogniser.step_seconds
+    times = [_begin(recogniser, piece) + np.arange(len(one.labels)) * step for piece, one in heard]
     log_probs = [np.zeros((0, len(recogniser.labels) + 1), np.float32), *(one.log_probs for _, one in heard)]
-    every = np.concatenate([np.zeros(0), *times])
+    every = np.maximum(np.concatenate([np.zeros(0), *times]), 0.0)
     return align(np.concatenate(log_probs), words, recogniser.labels, every, step)
 
 
@@ -119,11 +119,17 @@ def transcript_of(recogniser: Recogniser, heard: Iterable[tuple[Piece, Heard]], 
 
 def _words_in(recogniser: Recogniser, piece: Piece, heard: Heard) -> list[HeardWord]:
     """A piece's words: with a language model those of the best text, else those of the best labels."""
-    rate, language = recogniser.sampling_rate, recogniser.language_model
-    if language:
+    if language := recogniser.language_model:
         heard = BeamSearch(language, recogniser.labels)(heard)
-    found = words_of(heard, recogniser.labels, recogniser.step_seconds, piece.start / rate)
-    return [replace(word, end=min(word.end, piece.end / rate)) for word in found]
+    begin = _begin(recogniser, piece)
+    found = words_of(heard, recogniser.labels, recogniser.step_seconds, begin)
+    limits = [sample / recogniser.sampling_rate for sample in (piece.start, piece.end)]
+    return [replace(w, start=max(w.start, limits[0]), end=float(np.clip(w.end, *limits))) for w in found]
+
+
+def _begin(recogniser: Recogniser, piece: Piece) -> float:
+    """The second of the recording that a piece's first output tells of."""
+    return piece.start / recogniser.sampling_rate - recogniser.delay
 
 
 def _joined(words: Sequence[HeardWord], seconds: float) -> Transcript:

@@ -81,6 +81,11 @@ class Recogniser(Driver[Config]):
         """Of audio that an output stands for."""
 
     @property
+    def delay(self) -> float:
+        """Seconds by which its outputs come behind the sound, as its training has it."""
+        return 0.0
+
+    @property
     @abstractmethod
     def sampling_rate(self) -> int:
         """Hz of the audio that it takes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,13 +20,22 @@ if TYPE_CHECKING:
 
 
 def write_ear(
-    folder: Path, source: ModelSource, about: Mapping[str, str] | None = None, in_int8: bool = False
+    folder: Path,
+    source: ModelSource,
+    about: Mapping[str, str] | None = None,
+    in_int8: bool = False,
+    delay: float = 0.0,
 ) -> list[Check]:
-    """Makes `folder` an ear of a recogniser; its other files stay. Nothing is written unless all is well."""
+    """Makes `folder` an ear of a recogniser; its other files stay. Nothing is written unless all is well.
+
+    `delay`: seconds by which its outputs come behind the sound.
+    """
     if (kind := get_model(source.model).kind) != "recogniser":
         raise InputError(
             f"{source.weights} is a {source.model} ({KIND_WORDS[kind]}): an ear is a recogniser's"
         )
+    if delay:
+        source = replace(source, settings=replace(source.settings, delay=delay))
     require_place(folder, EAR_FILE, "ear")
     with draft_in(folder.parent) as draft:
         entry, checks = write_model(draft, source, choose_stages(source, None), in_int8)

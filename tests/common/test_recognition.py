@@ -211,6 +211,19 @@ def test_long_recordings_are_heard_in_pieces(small_ear, noise):
     assert word.end == 1.05  # with its piece, whatever its outputs' seconds
 
 
+def test_words_are_as_much_earlier_as_outputs_come_late(small_ear, tmp_path):
+    delayed = Path(shutil.copytree(small_ear, tmp_path / "delayed"))
+    text = (delayed / "ear.yaml").read_text()
+    (delayed / "ear.yaml").write_text(text.replace("graphs:", "extra: {delay: 0.1}\ngraphs:"))
+    piece = Piece(0, 16000, 32000), heard("--hi--you--")
+    told = [
+        [(word.start, word.end) for word in transcript_of(recogniser, [piece], 2.0).words]
+        for recogniser in (load_recogniser(ear, device="cpu") for ear in (small_ear, delayed))
+    ]
+    assert np.allclose(np.array(told[0]) - told[1], 0.1, atol=0.06)  # none begins before its piece
+    assert told[1][0][0] >= 1
+
+
 def test_the_command_writes_text_times_and_rates(run, noise, tmp_path):
     folder = tmp_path / "sounds"
     (folder / "deeper").mkdir(parents=True)
@@ -384,6 +397,8 @@ def test_an_ear_is_made_of_a_recogniser_only(run, tmp_path):
     published = GOLDEN.parent / "hifigan" / "checkpoint.pt"
     status, _, errors = run("ear", tmp_path / "it", "--checkpoint", published)
     assert status == 2 and "is a hifigan (vocoder): an ear is a recogniser's" in errors
+    status, _, errors = run("ear", tmp_path / "it", "--checkpoint", GOLDEN / "checkpoint.pt", "--delay", "2")
+    assert status == 2 and "delay must be from 0 to 1 seconds, not 2" in errors
     assert not (tmp_path / "it").exists()
 
 
