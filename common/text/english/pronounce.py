@@ -84,6 +84,18 @@ def is_guessed(word: str) -> bool:
     return not (_known(word) or _rare(word) or _by_parts(word))
 
 
+def american_spelling(word: str) -> str:
+    """How a dictionary spells a word that it has in its American spelling only ("honouring"), or ""."""
+    american = word_parts.american_spelling(word)
+    return american if american != word and is_known(american) else ""
+
+
+def full_form(word: str) -> str:
+    """The word in -ing that is written without its "g": "goin'", "lookin"; "" where it is none."""
+    full = word.strip("'") + "g"
+    return full if word.endswith(("in", "in'")) and (_known(full) or ())[-2:] == ("IH0", "NG") else ""
+
+
 def readings(written: str) -> list[tuple[Phones, str]]:
     """How a word may be said, and where each reading comes from; the first is that of the word by itself."""
     word = written.lower()
@@ -234,8 +246,8 @@ def _by_parts(word: str, is_name: bool = False) -> Phones | None:
         phones = of_word(base, is_name)
         return join(phones) if phones else None
     bare = word.strip("'")
-    if word.endswith("in'") and (phones := _known(bare + "g")):  # "goin'"
-        return (*phones[:-1], "N")
+    if full := full_form(word):
+        return (*of_word(full)[:-1], "N")
     if bare != word:
         return of_word(bare, is_name)
     if _DRAWN_OUT.search(word):
@@ -243,6 +255,8 @@ def _by_parts(word: str, is_name: bool = False) -> Phones | None:
         for candidate in (short, double) if short in _function_words() else (double, short):
             if phones := _known(candidate):
                 return phones
+    if american := american_spelling(word):
+        return of_word(american)
     return _of_verb(word) or word_parts.assemble(word, _known, is_name)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from melforge.common.text.cmudict import DATA
@@ -63,10 +64,10 @@ HYPHENATED: dict[str, Phones] = dict(
         R OW1 / semi S EH1 M IY0 / anti AE1 N T IY0 / multi M AH1 L T IY0 / a AH0 / sub S AH1 B / tri T R
         AY1""")
 )
-# Endings of names, said otherwise than the words: Warrington, Baumgarten, Soderberg.
-_NAME_ENDINGS = words("""son ton ham berg burg burgh man mann men well ell hall dock land stein sen ville
+# Endings, said otherwise than the words: Warrington, Baumgarten, Soderberg, dimensionally.
+_ENDINGS = words("""son ton ham berg burg burgh man mann men well ell hall dock land stein sen ville
     ley wood worth field ford brook er ers ini ino ina itz nick ing ling dorf horn hart hardt heim feld bach
-    hof baum thal tal gard garten bauer meyer maier mayer""")
+    hof baum thal tal gard garten bauer meyer maier mayer ally pers ping hing lant""")
 # Short words that make compounds (daybreak, airbag); other entries of three letters are mostly names.
 _SHORT_PARTS = words("""act age aid aim air arm art ash back bag bar bat bay bed bee big bin bit box boy bud
     bug bus buy can cap car cat cow cry cup cut dad day dew dog dot dry ear eat egg end eye fan far fat fig
@@ -76,8 +77,23 @@ _SHORT_PARTS = words("""act age aid aim air arm art ash back bag bar bat bay bed
     sex she sky sod son spy sub sun tag tap tar tax tea ten tie tin tip toe ton top toy two use van war wax
     way web wet wig win wit woe zoo""")
 
-# Said otherwise in compounds than by itself: livestreamer.
-_IN_COMPOUNDS: dict[str, Phones] = {"live": ("L", "AY1", "V")}
+# Said otherwise in compounds than by itself: livestreamer, interwar; and at their end: loveable.
+_IN_COMPOUNDS: dict[str, Phones] = dict(table("live L AY1 V / inter IH1 N T ER0"))
+_AT_THEIR_END: dict[str, Phones] = dict(table("able AH0 B AH0 L"))
+
+# British spellings and the American ones, which the dictionary has.
+_SPELLINGS = tuple(
+    (re.compile(british), american)
+    for british, american in (
+        (r"(?<=[a-z]{3})is(?=(?:e[ds]?|ers?|ing|able|ations?|ational)$)", "iz"),
+        (r"(?<=[a-z]{3})ys(?=(?:e[ds]?|ers?|ing)$)", "yz"),
+        (r"(?<=[a-z]{3})our(?=[a-z]*$)", "or"),
+        (r"(?<=[a-z]{4})ll(?=(?:ed|ing|ers?|ists?)$)", "l"),
+        (r"(?<=[a-z]s)tre$", "ter"),
+        (r"(?<=p)ae(?=d)|(?<=h)ae(?=m)|(?<=n)ae(?=[cs])|(?<=[kn])ae(?=mi)|ae(?=val$|sthe)", "e"),
+        (r"(?<=[hu])oe(?=[au]v?)|(?<=f)oe(?=t)|^oe(?=str|soph|dem)", "e"),
+    )
+)
 
 # What follows an apostrophe (or stands for "not"), with the sound that it adds.
 _CONTRACTED: tuple[tuple[str, Callable[[Phones], Phones]], ...] = (
@@ -97,6 +113,13 @@ def split_contraction(word: str) -> tuple[str, Callable[[Phones], Phones]] | Non
         if word.endswith(ending) and len(word) > len(ending):
             return word[: -len(ending)], join
     return None
+
+
+def american_spelling(word: str) -> str:
+    """ "honouring" -> "honoring"; most words as they are."""
+    for british, american in _SPELLINGS:
+        word = british.sub(american, word)
+    return word
 
 
 def assemble(word: str, known: Lookup, is_name: bool = False, depth: int = 0) -> Phones | None:
@@ -162,9 +185,9 @@ def _compound(word: str, known: Lookup) -> Phones | None:
         if first[-1] in "tspcgw" and second[0] == "h" and shorter < 4:  # more likely one sound: "th", "sh"
             continue
         if (
-            second in _NAME_ENDINGS
+            second in _ENDINGS
             or not (a := _IN_COMPOUNDS.get(first) or known(first))
-            or not (b := known(second))
+            or not (b := _AT_THEIR_END.get(second) or known(second))
         ):
             continue
         if not _is_common(first, known):
