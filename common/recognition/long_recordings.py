@@ -123,8 +123,8 @@ def _words_in(recogniser: Recogniser, piece: Piece, heard: Heard) -> list[HeardW
         heard = BeamSearch(language, recogniser.labels)(heard)
     begin = _begin(recogniser, piece)
     found = words_of(heard, recogniser.labels, recogniser.step_seconds, begin)
-    limits = [sample / recogniser.sampling_rate for sample in (piece.start, piece.end)]
-    return [replace(w, start=max(w.start, limits[0]), end=float(np.clip(w.end, *limits))) for w in found]
+    first, last = (sample / recogniser.sampling_rate for sample in (piece.start, piece.end))
+    return [replace(w, start=max(w.start, first), end=min(max(w.end, first), last)) for w in found]
 
 
 def _begin(recogniser: Recogniser, piece: Piece) -> float:
