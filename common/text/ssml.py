@@ -229,14 +229,14 @@ class _Reader:
         kind = self._wanted(given, name, "interpret-as").lower()
         if kind not in KINDS:
             self._warn(unknown("interpret-as", kind, KINDS))
-        format = given.get("format", given.get("detail", "")).lower()
+        written_form = given.get("format", given.get("detail", "")).lower()
         if kind == "date":
-            format = re.sub(r"(.)\1+", r"\1", format)  # "yyyymmdd"
+            written_form = re.sub(r"(.)\1+", r"\1", written_form)  # "yyyymmdd"
         is_told = kind in KINDS and kind not in _AS_IN_ANY_TEXT
-        is_told &= bool(format) or kind not in ("date", "currency")
+        is_told &= bool(written_form) or kind not in ("date", "currency")
 
         def said(written: str) -> list[tuple[int, int, str]] | None:
-            found = say_as(written, kind, format)
+            found = say_as(written, kind, written_form)
             if found is None and is_told:
                 self._warn(f"{written[:40]!r} is read as in any text, not as {kind}")
             return found

@@ -165,7 +165,8 @@ class British:
             return adapted(join(self._whole_of_word(base)))
         if full := pronounce.full_form(word):
             return (*self._whole_of_word(full)[:-1], "N")
-        if (american := pronounce.american_spelling(word)) and not pronounce.is_rare(word):
+        american = word_parts.american_spelling(word, pronounce.is_known)
+        if american and not pronounce.is_rare(word):
             return self._whole_of_word(american)
         is_of_parts = not (pronounce.is_rare(word) or pronounce.is_guessed(word))
         if is_of_parts and (parts := word_parts.assemble(word, self._known)):

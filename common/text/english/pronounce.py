@@ -84,12 +84,6 @@ def is_guessed(word: str) -> bool:
     return not (_known(word) or _rare(word) or _by_parts(word))
 
 
-def american_spelling(word: str) -> str:
-    """How a dictionary spells a word that it has in its American spelling only ("honouring"), or ""."""
-    american = word_parts.american_spelling(word)
-    return american if american != word and is_known(american) else ""
-
-
 def full_form(word: str) -> str:
     """The word in -ing that is written without its "g": "goin'", "lookin"; "" where it is none."""
     full = word.strip("'") + "g"
@@ -255,7 +249,7 @@ def _by_parts(word: str, is_name: bool = False) -> Phones | None:
         for candidate in (short, double) if short in _function_words() else (double, short):
             if phones := _known(candidate):
                 return phones
-    if american := american_spelling(word):
+    if american := word_parts.american_spelling(word, is_known):
         return of_word(american)
     return _of_verb(word) or word_parts.assemble(word, _known, is_name)
 

@@ -115,11 +115,12 @@ def split_contraction(word: str) -> tuple[str, Callable[[Phones], Phones]] | Non
     return None
 
 
-def american_spelling(word: str) -> str:
-    """ "honouring" -> "honoring"; most words as they are."""
+def american_spelling(word: str, is_known: Callable[[str], bool]) -> str:
+    """How a dictionary spells a word that it has in its American spelling only ("honouring"), or ""."""
+    spelled = word
     for british, american in _SPELLINGS:
-        word = british.sub(american, word)
-    return word
+        spelled = british.sub(american, spelled)
+    return spelled if spelled != word and is_known(spelled) else ""
 
 
 def assemble(word: str, known: Lookup, is_name: bool = False, depth: int = 0) -> Phones | None:
