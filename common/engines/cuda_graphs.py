@@ -11,6 +11,7 @@ import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
@@ -28,6 +29,7 @@ WARM_UPS = 2  # what a first run loads or compiles cannot be captured
 # What waits for the whole GPU, as giving memory back does, is an error during a capture, and spoils it.
 _one_capture = threading.RLock()
 _unused_streams: dict[int, list[int]] = {}  # by the GPU's index
+_own_streams: WeakValueDictionary[int, "OwnStream"] = WeakValueDictionary()  # by CUDA's number of each
 
 T = TypeVar("T")
 Handle = Any  # of cuda.bindings, which has no types: a module, or what its functions take and give
@@ -81,7 +83,14 @@ def new_stream(device: torch.device | str) -> torch.cuda.Stream:
             pointer = int(checked(runtime.cudaStreamCreateWithFlags(runtime.cudaStreamNonBlocking)))
     stream = OwnStream(pointer, torch.device("cuda", index))
     stream.unused = unused
+    _own_streams[pointer] = stream
     return stream
+
+
+def current_stream(index: int) -> torch.cuda.Stream:
+    """That of a GPU. `torch.cuda.current_stream` makes a new object each time, which takes microseconds."""
+    own = _own_streams.get(torch._C._cuda_getCurrentRawStream(index))
+    return torch.cuda.current_stream(index) if own is None else own
 
 
 @contextlib.contextmanager
@@ -90,7 +99,7 @@ def own_stream(stream: torch.cuda.Stream) -> Iterator[torch.cuda.Stream]:
 
     On the default stream TensorRT would make the host wait, and nothing can be captured.
     """
-    current = torch.cuda.current_stream(stream.device_index)
+    current = current_stream(stream.device_index)
     if current.cuda_stream:
         yield current
         return
@@ -278,7 +287,7 @@ class Captured:
 
     def in_use(self) -> None:
         """Others read its graphs' memory in what the current stream does up to now."""
-        self._last = torch.cuda.current_stream(self._stream.device_index)
+        self._last = current_stream(self._stream.device_index)
 
     def wait(self) -> None:
         """Until the last run is over: then its memory may be read on the host, or given away."""

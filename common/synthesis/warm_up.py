@@ -31,7 +31,8 @@ from melforge.common.synthesis.jobs import seconds_idle
 from melforge.common.synthesis.vocoder import Vocoder
 from melforge.common.weights.voices import ModelSource
 
-TEXT = "Printing was the first of the arts that anybody could afford, and it has never been dear since then."
+# With a word that no dictionary has: the network for those is loaded.
+TEXT = "Printing was the first art that anybody in Quillinborough could afford, and it was never dear again."
 KERNELS_LONGEST = 1280  # some 15 s, and 250 letters at a usual pace
 FEWEST_FRAMES, MOST_FRAMES = 4.5, 10.0  # of a symbol, on average over a text: fast speech and slow
 RunSize = tuple[Bucket | None, int]  # lengths, None for typical ones, and items
@@ -69,6 +70,8 @@ class Warmable(Protocol):
     vocoder: Vocoder
     batch_size: int | None
     models_turn: AbstractContextManager[Any]
+
+    def analyse(self, text: str) -> object: ...
 
     def speak(self, text: str) -> object: ...
 
@@ -174,6 +177,9 @@ class IdleWarmUp:
         try:
             if self._stopped.wait(IDLE):  # the first text is on its way
                 return
+            if tts := there():
+                tts.analyse(TEXT)
+            del tts
             for number, (kind, step) in enumerate(self._steps):
                 while not self._made(there, kind, step, number):
                     if self._stopped.wait(IDLE / 4):

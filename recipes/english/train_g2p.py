@@ -24,7 +24,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors.numpy import save_file
 from torch import nn
 from torch.nn import functional as F
 
@@ -33,6 +32,7 @@ from melforge.common.text.english import word_parts
 from melforge.common.text.english.letters import CMUDICT, NAMES, WORDS, LetterReader
 from melforge.common.text.english.word_parts import Phones
 from recipes.english.dictionary import edit_distance, read_cmudict
+from recipes.english.letters_graph import Stored, save_letters
 from recipes.misaki import from_misaki
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz'"
@@ -165,16 +165,16 @@ def encode(word: str, manner: int) -> list[int]:
 
 
 def save(network: LetterNetwork, chunks: Sequence[Phones], out: Path) -> None:
-    """Matrices in bytes with a scale a row."""
-    tensors = {}
+    """As the graph that `LetterReader` runs: matrices in bytes with a scale a row."""
+    weights: dict[str, Stored] = {}
     for name, value in network.state_dict().items():
         if value.ndim == 2:
-            scale = value.abs().amax(1, keepdim=True).clamp(min=1e-6) / 127
-            tensors[f"{name}.scale"] = scale.half().numpy()
-            value = (value / scale.half().float()).round().clamp(-127, 127).to(torch.int8)
-        tensors[name] = (value.half() if value.is_floating_point() else value).numpy()
-    written = ",".join(" ".join(chunk) for chunk in chunks)
-    save_file(tensors, out, metadata={"letters": LETTERS, "chunks": written})
+            scale = (value.abs().amax(1, keepdim=True).clamp(min=1e-6) / 127).half()
+            value = (value / scale.float()).round().clamp(-127, 127).to(torch.int8)
+            weights[name] = value.numpy(), scale.numpy()
+        else:
+            weights[name] = (value.half().numpy(),)
+    save_letters(weights, LETTERS, chunks, out)
 
 
 def phone_errors(read: Callable[[str], Phones], words: Words) -> str:
@@ -277,9 +277,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--dictionary", type=Path, required=True, help="CMUdict 0.7b, the text file")
     parser.add_argument("--lexicon", type=Path, required=True, help="misaki's us_gold.json")
-    parser.add_argument(
-        "-o", "--output", dest="out", type=Path, required=True, help="safetensors file to write"
-    )
+    parser.add_argument("-o", "--output", dest="out", type=Path, required=True, help="ONNX file to write")
     parser.add_argument("--minutes", type=float, default=60.0, help="training time in minutes")
     parser.add_argument("--batch-size", type=int, default=256, help="words a step")
     parser.add_argument("--seed", type=int, default=1)

@@ -39,9 +39,10 @@ def read(tokens: Sequence[str], given: Sequence[Phones] = ()) -> list[Phones]:
     follower: Phones = ()
     fixed = in_phrases(tokens)
     for index in range(len(tokens) - 1, -1, -1):
-        is_word = tokens[index][:1].isalpha() or tokens[index][1:2].isalpha()
-        known = (given[index] if given else ()) or fixed.get(index, ((), ()))[0]
-        out[index] = follower = known or (_in_context(tokens, index, follower) if is_word else ())
+        phones: Phones | None = given[index] if given else ()
+        if not phones:
+            phones = fixed[index][0] if index in fixed else _in_any_place(tokens[index])
+        out[index] = follower = _in_context(tokens, index, follower) if phones is None else phones
     return out
 
 
@@ -112,6 +113,8 @@ def readings(written: str) -> list[tuple[Phones, str]]:
 def in_phrases(tokens: Sequence[str]) -> dict[int, tuple[Phones, Phones]]:
     """What is said for the words of fixed expressions ("coup de grace"), and in Britain (or ()), by place."""
     found: dict[int, tuple[Phones, Phones]] = {}
+    if _beginnings().isdisjoint(map(str.lower, tokens)):  # as in most sentences
+        return found
     for start, token in enumerate(tokens):
         for phrase, *said in _phrases().get(token.lower().rstrip("-"), ()):
             end = start + len(phrase)
@@ -137,14 +140,26 @@ def spell_inflected(spelled: re.Match[str], letter_names: Mapping[str, Phones] =
     return phones + word_parts.plural(phones) if ending else phones
 
 
+@lru_cache(maxsize=1 << 14)
+def _in_any_place(token: str) -> Phones | None:
+    """Phones of most words, and () of a mark; None where the words beside it tell how it is said."""
+    if not (token[:1].isalpha() or token[1:2].isalpha()):
+        return ()
+    if spelled := SPELLED.fullmatch(token):
+        return spell_inflected(spelled)
+    if token[0].isupper() and token[1:] == "-":
+        return LETTER_NAMES[token[0].lower()]
+    word = token.lower()
+    is_placed = len(word) == 1 or word[-1] == "-" or is_function_word(word) or homographs.find(word)
+    return None if is_placed else of_word(word, token[0].isupper())
+
+
 def _in_context(tokens: Sequence[str], index: int, follower: Phones) -> Phones:
-    """`follower`: the phones of the next token."""
+    """Phones of a word that others tell how it is said. `follower`: those of the next token."""
     token = tokens[index]
     is_capital = token[0].isupper()
-    if is_capital and (spelled := SPELLED.fullmatch(token)):
-        return spell_inflected(spelled)
-    if is_capital and (token[1:] == "-" or (len(token) == 1 and _is_letter(tokens, index))):
-        return LETTER_NAMES[token[0].lower()]
+    if is_capital and len(token) == 1 and _is_letter(tokens, index):
+        return LETTER_NAMES[token.lower()]
     word = token.lower()
     if word.endswith("-"):
         word = word.rstrip("-")
@@ -200,6 +215,12 @@ def _phrases() -> dict[str, list[tuple[tuple[str, ...], list[Phones], list[Phone
         )
         phrases.setdefault(each[0], []).append((each, american, british))
     return phrases
+
+
+@lru_cache(maxsize=1)
+def _beginnings() -> frozenset[str]:
+    """The first words of these expressions, also before a hyphen."""
+    return frozenset(word + end for word in _phrases() for end in ("", "-"))
 
 
 @lru_cache(maxsize=1)

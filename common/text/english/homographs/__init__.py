@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from melforge.common.text.english.homographs.table import choose, load, readings, usual, verb
+from melforge.common.text.english.homographs.table import choose, find, load, readings, usual, verb
 
-__all__ = ["choose", "load", "readings", "usual", "verb"]
+__all__ = ["choose", "find", "load", "readings", "usual", "verb"]

@@ -13,20 +13,21 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+from safetensors import safe_open
 
 from melforge.common.text.cmudict import DATA
-from melforge.common.text.english.small_networks import Matrix, read_weights
 
 WEIGHTS = DATA / "homographs.safetensors"
 # Words to each side that are seen in their places; that are seen in a bag; that one neighbour is seen with.
 REACH, AROUND, KERNEL = 8, 20, 5
 EDGE = 45  # the shape of what is no word of the sentence
+ALONE = 9000  # weights that OpenBLAS takes a vector by without its threads: fewer than 9,216
 _MARKS = frozenset(".?!:;")
 
 
 class ReadingNetwork:
     def __init__(self, path: Path = WEIGHTS) -> None:
-        meta, self._weights = read_weights(path)
+        meta, self._weights = _read(path)
         self._mix = Matrix(self._weights.pop("mix").T)
         self._homographs = {word: row for row, word in enumerate(meta["homographs"].split())}
         self._parts = meta["parts"].split()
@@ -63,6 +64,31 @@ class ReadingNetwork:
         h = np.concatenate([near.ravel(), around, beside.ravel()])
         h = np.maximum((h[None] @ self._mix)[0] + weights["mix.bias"], 0)
         return h + np.maximum(weights["deep"] @ h + weights["deep.bias"], 0)
+
+
+class Matrix:
+    """float32 [K, N] that multiplies rows [R, K] from the right, block by block, on the caller's thread.
+
+    NumPy's BLAS hands larger products on to threads of its own, as many as there are cores. For so small a
+    network the handing takes longer than the product, and where the cores are busy, as beside other workers
+    or listeners, a step of microseconds waits for a turn of milliseconds. A limit for BLAS's threads, as
+    threadpoolctl sets one, holds for the whole process, and calls side by side would put each other's back.
+    """
+
+    def __init__(self, matrix: np.ndarray) -> None:
+        rows, self.columns = matrix.shape
+        count = -(-self.columns * rows // ALONE)
+        width = -(-self.columns // count)
+        padded = np.zeros((rows, count * width), np.float32)
+        padded[:, : self.columns] = matrix
+        self.blocks = np.ascontiguousarray(padded.reshape(rows, count, width).swapaxes(0, 1))
+
+    def __rmatmul__(self, rows: np.ndarray) -> np.ndarray:
+        """rows [R, K] -> [R, N]."""
+        made = (rows @ self.blocks).swapaxes(0, 1)  # [R, blocks, width]
+        return made.reshape(len(rows), -1)[:, : self.columns]
+
+    __array_ufunc__ = None  # `rows @ matrix` is this class's
 
 
 class Vocabulary:
@@ -111,6 +137,17 @@ def _ending(word: str) -> int:
     if word.endswith("s"):
         return int(not word.endswith(("ss", "us", "is")))
     return 2 if word.endswith("ed") else 3 if word.endswith("ing") else 4 * word.endswith("ly")
+
+
+def _read(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
+    """A file's metadata, and its weights in float32: they are kept in bytes with a scale a row or column."""
+    with safe_open(path, "numpy") as file:
+        stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return file.metadata(), {
+            name: value.astype(np.float32) * stored.get(f"{name}.scale", np.float32(1))
+            for name, value in stored.items()
+            if not name.endswith(".scale")
+        }
 
 
 @lru_cache(maxsize=1)
