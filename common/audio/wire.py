@@ -86,8 +86,7 @@ def require_format(format: str, rate: int) -> WireFormat:
         others = ", ".join(name for name in FORMATS if name != "aac")
         raise InputError(f"aac needs ffmpeg on PATH, and there is none: install ffmpeg, or ask for {others}")
     if format in SOUND_FILES:
-        import soundfile
-
+        soundfile = require_package("soundfile", f"audio as {format}")
         container, coding = SOUND_FILES[format]
         if not soundfile.check_format(container, coding):
             version = soundfile.__libsndfile_version__

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import struct
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -77,6 +78,7 @@ class Handed(socket.socket):
         """`address` is where the front listens."""
         super().__init__(fileno=end.detach())
         self._address = address
+        self.begun: list[Callable[[], object]] = []  # called when what is handed over will be accepted
         self._notes = socket.socket(fileno=os.dup(self.fileno()))
         self._notes.settimeout(NOTE_SECONDS)
         self.connections: dict[int, HandedConnection] = {}  # the latest by descriptor
@@ -85,7 +87,8 @@ class Handed(socket.socket):
         return self._address
 
     def listen(self, backlog: int = 0, /) -> None:
-        pass
+        while self.begun:
+            self.begun.pop(0)()
 
     def accept(self) -> tuple[socket.socket, Any]:
         message, descriptors, _, _ = socket.recv_fds(self, NUMBER.size + LARGEST_START, 1)

@@ -343,7 +343,7 @@ def _serve_one(
         if service.orders is not None:
             await service.orders.catch_up()
         listening = Handed(end, address)
-        link.send(None)
+        listening.begun.append(lambda: link.send(None))
         watching = asyncio.create_task(_watch(service))
         try:
             await answer(service, listening)
@@ -353,6 +353,7 @@ def _serve_one(
     try:
         asyncio.run(run())
     except Exception as error:
+        log("a process fails", logging.ERROR, pid=os.getpid(), fault=repr(error))
         link.send(error)
         raise SystemExit(1) from None
 

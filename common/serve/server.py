@@ -178,7 +178,11 @@ async def answer(service: Service, listening: socket.socket | None, wyoming: str
         host, port = listening.getsockname()[:2]
         scheme = "https" if service.settings.certificate else "http"
         url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
-        log("listening", url=url, workers=service.scheduler.workers)
+        tell = functools.partial(log, "listening", url=url, workers=service.scheduler.workers)
+        if isinstance(listening, Handed):
+            listening.begun.append(tell)
+        else:
+            tell()
     settling = asyncio.create_task(settle(service, over))
     try:
         async with AsyncExitStack() as stack:

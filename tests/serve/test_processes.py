@@ -284,6 +284,20 @@ def test_one_that_fails_from_now_on_is_replaced():
         assert [line["pid"] for line in lines if line["event"] == "a process ended"] == processes[:1]
 
 
+def test_where_none_can_answer_the_command_ends_and_says_why():
+    """They were begun again for ever, and no line told what was wrong."""
+    command = [sys.executable, "-m", "tests.serve.never_ready", "serve", "--processes", "2", "--port", "0"]
+    done = subprocess.run(
+        [*command, "--without-keys"],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "No module named '_cffi_backend'" in done.stderr.splitlines()[-1]
+
+
 def test_a_front_out_of_open_files_ends_idle_connections_and_none_of_them_outlives_it():
     with two_processes() as (server, _, processes):
         assert len(processes) == 2 and all(map(is_there, processes))
