@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -134,12 +134,17 @@ def control_fields() -> dict[str, tuple[type, Control, Any]]:
 
 
 def speaker_shares(speaker: int | str, names: Sequence[str]) -> np.ndarray:
-    """Each speaker's share of a voice, float32 [speakers]; `names` are in the order of ids.
+    """Each speaker's share of a voice, float32 [speakers], read only; `names` are in the order of ids.
 
     A speaker is given by id or by name, a mix as "ann:0.3,ben:0.7", whose shares are made to sum to 1.
     Where a name is a number too, text means the name and a whole number the id. An InputError for a speaker
     that is not there lists all; one for a share says what it must be.
     """
+    return _shares(speaker, tuple(names))
+
+
+@lru_cache(256, typed=True)  # each utterance of a server asks several times for the same few
+def _shares(speaker: int | str, names: tuple[str, ...]) -> np.ndarray:
     ids = [*map(str, range(len(names)))]
 
     def number(given: int | str) -> int | None:
@@ -166,7 +171,9 @@ def speaker_shares(speaker: int | str, names: Sequence[str]) -> np.ndarray:
         shares[found] += share
     if not shares.any():
         raise InputError(f"speaker {speaker!r}: all shares are 0")
-    return (shares / shares.sum()).astype(np.float32)
+    made = (shares / shares.sum()).astype(np.float32)
+    made.setflags(write=False)
+    return made
 
 
 def speaker_name(speaker: int | str, names: Sequence[str]) -> str:

@@ -48,7 +48,8 @@ class LetterReader:
         """The likeliest chunks of all letters, and the next ones."""
         end = len(self._letters)
         begin = end + 1 + (NAMES if is_name else CMUDICT)
-        before, chunks, _ = self._graph.run(None, {"symbols": np.array([begin, *letters, end])})
+        given = {"symbols": np.array([begin, *letters, end])}
+        before, chunks = map(np.asarray, self._graph.run(["rows", "chunks"], given))
         return [_path(before, chunks, row) for row in range(chunks.shape[1])]
 
 
