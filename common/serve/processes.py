@@ -329,10 +329,16 @@ def _serve_one(
     end: socket.socket,
     link: Connection,
 ) -> None:
-    """Runs in a process; reports that it listens (None), or why it cannot."""
+    """Runs in a process; reports that it listens (None), or why it cannot. What ends it later is logged."""
     os.setsid()  # a terminal's Ctrl-C is for the front, which passes it on
     end_with_parent(signal.SIGTERM)  # with the front
     set_up_logging()
+    listens = False
+
+    def tell() -> None:
+        nonlocal listens
+        listens = True
+        link.send(None)
 
     async def run() -> None:
         service = make_service(settings, replace(options, device=place.claim()), access)
@@ -343,7 +349,7 @@ def _serve_one(
         if service.orders is not None:
             await service.orders.catch_up()
         listening = Handed(end, address)
-        listening.begun.append(lambda: link.send(None))
+        listening.begun.append(tell)
         watching = asyncio.create_task(_watch(service))
         try:
             await answer(service, listening)
@@ -353,8 +359,10 @@ def _serve_one(
     try:
         asyncio.run(run())
     except Exception as error:
-        log("a process fails", logging.ERROR, pid=os.getpid(), fault=repr(error))
-        link.send(error)
+        if listens:
+            log("a process fails", logging.ERROR, pid=os.getpid(), fault=repr(error))
+        else:
+            link.send(error)
         raise SystemExit(1) from None
 
 
