@@ -83,6 +83,9 @@ class Opened:
 
     def wait(self, state: str, column: str = "A") -> None:
         wait_for(lambda: self.state(column) == state, f"{state} of {column}, not {self.state(column)}")
+        if state == "whole":  # a slow page shows its end later
+            made = float(self.part("audio", column).inner_text().removesuffix(" s"))
+            wait_for(lambda: self.duration(column) == made, f"{made} s of {column}")
 
     def position(self, column: str = "A") -> float:
         return float(self.part("position", column).input_value())
