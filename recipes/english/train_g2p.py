@@ -31,6 +31,8 @@ from melforge.common.cli.parser import Parser
 from melforge.common.text.english import word_parts
 from melforge.common.text.english.letters import CMUDICT, NAMES, WORDS, LetterReader
 from melforge.common.text.english.word_parts import Phones
+from melforge.common.training.model_folders import quarter
+from melforge.common.weights.voices import SCALE
 from recipes.english.dictionary import edit_distance, read_cmudict
 from recipes.english.letters_graph import Stored, save_letters
 from recipes.misaki import from_misaki
@@ -165,15 +167,12 @@ def encode(word: str, manner: int) -> list[int]:
 
 
 def save(network: LetterNetwork, chunks: Sequence[Phones], out: Path) -> None:
-    """As the graph that `LetterReader` runs: matrices in bytes with a scale a row."""
+    """As the graph that `LetterReader` runs: large matrices in bytes with a scale a row."""
+    stored = quarter({name: value.half().numpy() for name, value in network.state_dict().items()})
     weights: dict[str, Stored] = {}
-    for name, value in network.state_dict().items():
-        if value.ndim == 2:
-            scale = (value.abs().amax(1, keepdim=True).clamp(min=1e-6) / 127).half()
-            value = (value / scale.float()).round().clamp(-127, 127).to(torch.int8)
-            weights[name] = value.numpy(), scale.numpy()
-        else:
-            weights[name] = (value.half().numpy(),)
+    for name in network.state_dict():
+        scale = stored.get(name + SCALE)
+        weights[name] = (stored[name],) if scale is None else (stored[name], scale[:, None])
     save_letters(weights, LETTERS, chunks, out)
 
 

@@ -21,14 +21,15 @@ WEIGHTS = DATA / "homographs.safetensors"
 # Words to each side that are seen in their places; that are seen in a bag; that one neighbour is seen with.
 REACH, AROUND, KERNEL = 8, 20, 5
 EDGE = 45  # the shape of what is no word of the sentence
-ALONE = 9000  # weights that OpenBLAS takes a vector by without its threads: fewer than 9,216
 _MARKS = frozenset(".?!:;")
 
 
 class ReadingNetwork:
     def __init__(self, path: Path = WEIGHTS) -> None:
         meta, self._weights = _read(path)
-        self._mix = Matrix(self._weights.pop("mix").T)
+        # In blocks of fewer than 9,216 weights: larger ones OpenBLAS hands to threads of its own, which wait
+        # for milliseconds where cores are busy. A limit for them would be the whole process's.
+        self._mix = np.ascontiguousarray(np.split(self._weights.pop("mix").T, 4, axis=1))  # [4, K, 16]
         self._homographs = {word: row for row, word in enumerate(meta["homographs"].split())}
         self._parts = meta["parts"].split()
         self._rows = Vocabulary(meta["words"].split(), int(meta["tails"]))
@@ -62,33 +63,8 @@ class ReadingNetwork:
         around = weights["bag"].take(bag, 0).sum(0) / np.float32((len(bag) + 3) ** 0.5)
         beside = x[len(x) // 2 - 1 : len(x) // 2 + 2]
         h = np.concatenate([near.ravel(), around, beside.ravel()])
-        h = np.maximum((h[None] @ self._mix)[0] + weights["mix.bias"], 0)
+        h = np.maximum((h[None] @ self._mix).ravel() + weights["mix.bias"], 0)
         return h + np.maximum(weights["deep"] @ h + weights["deep.bias"], 0)
-
-
-class Matrix:
-    """float32 [K, N] that multiplies rows [R, K] from the right, block by block, on the caller's thread.
-
-    NumPy's BLAS hands larger products on to threads of its own, as many as there are cores. For so small a
-    network the handing takes longer than the product, and where the cores are busy, as beside other workers
-    or listeners, a step of microseconds waits for a turn of milliseconds. A limit for BLAS's threads, as
-    threadpoolctl sets one, holds for the whole process, and calls side by side would put each other's back.
-    """
-
-    def __init__(self, matrix: np.ndarray) -> None:
-        rows, self.columns = matrix.shape
-        count = -(-self.columns * rows // ALONE)
-        width = -(-self.columns // count)
-        padded = np.zeros((rows, count * width), np.float32)
-        padded[:, : self.columns] = matrix
-        self.blocks = np.ascontiguousarray(padded.reshape(rows, count, width).swapaxes(0, 1))
-
-    def __rmatmul__(self, rows: np.ndarray) -> np.ndarray:
-        """rows [R, K] -> [R, N]."""
-        made = (rows @ self.blocks).swapaxes(0, 1)  # [R, blocks, width]
-        return made.reshape(len(rows), -1)[:, : self.columns]
-
-    __array_ufunc__ = None  # `rows @ matrix` is this class's
 
 
 class Vocabulary:
