@@ -44,12 +44,14 @@ def read_later(array: Array) -> Callable[[], np.ndarray]:
         return lambda: to_numpy(array)
     import torch
 
+    from melforge.common.cuda_streams import current_stream
+
     # Else it is copied within the GPU first, which takes longer.
     whole = None if array.is_contiguous() else with_rest(array)
     whole = array if whole is None else whole
     copy = torch.empty(whole.shape, dtype=whole.dtype, pin_memory=True)
     copy.copy_(whole, non_blocking=True)
-    copied = torch.cuda.current_stream(array.get_device()).record_event()
+    copied = current_stream(array.get_device()).record_event()
 
     def read() -> np.ndarray:
         copied.synchronize()
@@ -96,8 +98,17 @@ def to_device(array: Array, device: str) -> Array:
     import torch
 
     if is_numpy(array) and array.nbytes <= MOST_PINNED and str(device).startswith("cuda"):
-        return torch.as_tensor(array).pin_memory().to(device, non_blocking=True)
+        return within_reach(array, device).to(device, non_blocking=True)
     return torch.as_tensor(array, device=device)
+
+
+def within_reach(array: np.ndarray, device: str) -> Array:
+    """An array of the host as a device reads it by itself: a GPU torch's, in pinned memory."""
+    if not str(device).startswith("cuda"):
+        return array
+    import torch
+
+    return torch.from_numpy(array).pin_memory()
 
 
 def as_int64(array: Array) -> Array:

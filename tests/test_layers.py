@@ -24,6 +24,7 @@ LADDER = (
     (
         "common.files",
         "common.arrays",
+        "common.cuda_streams",
         "common.garbage",
         "common.noise",
         "common.processes",

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, cast
 
 import torch
 
-from melforge.common.engines.cuda_graphs import bindings, checked
+from melforge.common.cuda_streams import bindings, checked
 from melforge.common.engines.limits import device_limits
 from melforge.trt_plugins.kernel import allow_shared
 

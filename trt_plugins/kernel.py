@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from melforge.common.engines.cuda_graphs import bindings, checked
+from melforge.common.cuda_streams import bindings, checked
 from melforge.common.engines.limits import device_limits
 from melforge.common.files import cache_folder, write_bytes
 

@@ -6,8 +6,9 @@ import numpy as np
 import torch
 
 from melforge.common.arrays import Array
+from melforge.common.cuda_streams import new_stream, own_stream
 from melforge.common.engines import Engine, WrappedEngine, check_inputs
-from melforge.common.engines.cuda_graphs import new_stream, own_stream, record
+from melforge.common.engines.cuda_graphs import record
 from melforge.common.engines.layer_outputs import method_of
 from melforge.common.engines.torch_engine import TorchEngine
 from melforge.common.errors import InputError

@@ -41,7 +41,7 @@ tables of texts (-i FILE.csv, .jsonl or .parquet, others with --format):
   --shards I/N       speak the I-th of N parts only: N machines that see the folder make the table together
   --workers N        processes that speak, each with its own models (default: one a core, or one for a GPU)
   --workers-per-gpu N   that share a GPU, with --device cuda:all (every GPU), cuda:0,cuda:2 or one (default,
-        of several or all: as many as have 4 GB of it and two cores each, 8 at most)
+        of several or all: as many as have 4 GB of it and two cores each, 16 at most)
   --ray [ADDRESS]    workers on the Ray cluster there, auto for the one of this machine; without an address on
         one that is started here
   --gpus-per-worker X   GPUs of a worker on a Ray cluster; a fraction shares one (default: 1 where it has any)

@@ -5,19 +5,16 @@ TensorRT for RTX launches kernels early (programmatic dependent launch), some of
 written; here the edges of a captured graph are made full ones, so that its kernels run in stream order.
 """
 
-import contextlib
-import importlib
 import threading
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, TypeVar
-from weakref import WeakValueDictionary
+from collections.abc import Callable, Collection, Mapping
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
+from melforge.common.cuda_streams import Handle, bindings, checked, current_stream, new_stream, own_stream
 from melforge.common.engines import Recent, Run
-from melforge.common.errors import InputError
 from melforge.common.garbage import without_garbage_collection
 
 MOST_SHAPES = 512  # whose graphs stay; they share the memory of inputs, outputs and what is between
@@ -28,85 +25,8 @@ WARM_UPS = 2  # what a first run loads or compiles cannot be captured
 
 # What waits for the whole GPU, as giving memory back does, is an error during a capture, and spoils it.
 _one_capture = threading.RLock()
-_unused_streams: dict[int, list[int]] = {}  # by the GPU's index
-_own_streams: WeakValueDictionary[int, "OwnStream"] = WeakValueDictionary()  # by CUDA's number of each
 
 T = TypeVar("T")
-Handle = Any  # of cuda.bindings, which has no types: a module, or what its functions take and give
-
-
-def bindings(name: str) -> Handle:
-    """A module of `cuda.bindings`; an InputError where it is not installed."""
-    try:
-        return importlib.import_module(f"cuda.bindings.{name}")
-    except ImportError:
-        raise InputError(
-            "this needs cuda.bindings, which PyTorch's CUDA builds bring along: "
-            "pip install cuda-bindings, of the version of CUDA that PyTorch was built for"
-        ) from None
-
-
-def checked(answer: tuple) -> Handle:
-    """What a CUDA function returns behind its status: nothing, one value, or a tuple of several.
-
-    A RuntimeError where the status is not success.
-    """
-    status, *values = answer
-    if status != 0:
-        raise RuntimeError(f"CUDA says {status.name}")
-    return tuple(values) if len(values) > 1 else values[0] if values else None
-
-
-class OwnStream(torch.cuda.ExternalStream):
-    """Gives its stream back. Work may still be on it: it is used again, and never destroyed."""
-
-    unused: list[int] | None = None
-
-    def __del__(self) -> None:
-        if self.unused is not None:
-            self.unused.append(self.cuda_stream)
-
-
-def new_stream(device: torch.device | str) -> torch.cuda.Stream:
-    """A stream that nobody else gets while this object is there.
-
-    PyTorch's own are 32, given in turn: what one engine launches would be captured by another.
-    """
-    index = torch.device(device).index
-    index = torch.cuda.current_device() if index is None else index
-    unused = _unused_streams.setdefault(index, [])
-    try:
-        pointer = unused.pop()
-    except IndexError:
-        runtime = bindings("runtime")
-        with torch.cuda.device(index):
-            pointer = int(checked(runtime.cudaStreamCreateWithFlags(runtime.cudaStreamNonBlocking)))
-    stream = OwnStream(pointer, torch.device("cuda", index))
-    stream.unused = unused
-    _own_streams[pointer] = stream
-    return stream
-
-
-def current_stream(index: int) -> torch.cuda.Stream:
-    """That of a GPU. `torch.cuda.current_stream` makes a new object each time, which takes microseconds."""
-    own = _own_streams.get(torch._C._cuda_getCurrentRawStream(index))
-    return torch.cuda.current_stream(index) if own is None else own
-
-
-@contextlib.contextmanager
-def own_stream(stream: torch.cuda.Stream) -> Iterator[torch.cuda.Stream]:
-    """The caller's stream, or for a caller on the default one `stream`, ordered after and before it.
-
-    On the default stream TensorRT would make the host wait, and nothing can be captured.
-    """
-    current = current_stream(stream.device_index)
-    if current.cuda_stream:
-        yield current
-        return
-    stream.wait_stream(current)
-    with torch.cuda.stream(stream):
-        yield stream
-    current.wait_stream(stream)
 
 
 def new_pool() -> Handle:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import torch
 
-from melforge.common.engines.cuda_graphs import bindings, checked
+from melforge.common.cuda_streams import bindings, checked
 from melforge.common.errors import InputError
 
 OLDEST = (7, 5)  # the first compute capability of CUDA 13, and so of PyTorch's builds for it

@@ -10,9 +10,10 @@ from torch.backends import cudnn
 
 from melforge.common.arrays import pad_to
 from melforge.common.config.deployment import Bucket
+from melforge.common.cuda_streams import new_stream
 from melforge.common.engines import MEL_STEP, TEXT_STEP, CapturableEngine, Run, check_inputs
 from melforge.common.engines.buckets import cut, resized
-from melforge.common.engines.cuda_graphs import Captured, new_stream
+from melforge.common.engines.cuda_graphs import Captured
 from melforge.common.engines.layer_outputs import showing
 from melforge.common.engines.torch_engine import META, build_network
 from melforge.common.errors import InputError

@@ -7,8 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from melforge.common.cuda_streams import new_stream
 from melforge.common.engines import Engine, Recent, Run, as_capturable
-from melforge.common.engines.cuda_graphs import MOST_SHAPES, Captured, new_stream
+from melforge.common.engines.cuda_graphs import MOST_SHAPES, Captured
 
 
 @dataclass

@@ -113,7 +113,7 @@ class ServeSettings:
     workers_per_gpu: int | None = setting(
         None,
         "processes that share a GPU, with --device cuda:all (every GPU), cuda:0,cuda:2 or one (default, of "
-        "several or all: as many as have 4 GB of it and two cores each, 8 at most)",
+        "several or all: as many as have 4 GB of it and two cores each, 16 at most)",
         "N",
         high=MOST_THREADS,
     )

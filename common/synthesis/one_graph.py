@@ -5,8 +5,9 @@ from collections.abc import Callable
 import torch
 
 from melforge.common.arrays import Array
+from melforge.common.cuda_streams import new_stream
 from melforge.common.engines import MEL_STEP, Arrays, Engine, Run
-from melforge.common.engines.cuda_graphs import Captured, new_stream
+from melforge.common.engines.cuda_graphs import Captured
 
 
 class WholeMelGraph:

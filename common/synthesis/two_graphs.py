@@ -12,6 +12,7 @@ from torch import Tensor
 
 from melforge.common.arrays import pad_to
 from melforge.common.config.deployment import Bucket
+from melforge.common.cuda_streams import new_stream, own_stream
 from melforge.common.engines import (
     MEL_STEP,
     TEXT_STEP,
@@ -21,7 +22,7 @@ from melforge.common.engines import (
     Run,
     attend_to_padding,
 )
-from melforge.common.engines.cuda_graphs import MOST_SHAPES, Captured, new_stream, own_stream
+from melforge.common.engines.cuda_graphs import MOST_SHAPES, Captured
 from melforge.common.stages.choose import KERNELS
 from melforge.common.synthesis.driver import bucket_for
 from melforge.common.synthesis.regulation import Regulation

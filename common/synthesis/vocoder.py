@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
-from melforge.common.arrays import Array, ReadEach, concatenate, pad_rows, read_later, to_device, with_rest
+from melforge.common.arrays import (
+    Array,
+    ReadEach,
+    concatenate,
+    pad_rows,
+    read_later,
+    to_device,
+    with_rest,
+    within_reach,
+)
 from melforge.common.audio.denoiser import BIAS_FRAMES, OVERLAP, fewest_samples
 from melforge.common.config.deployment import Bucket
 from melforge.common.engines import Run
@@ -176,7 +185,7 @@ class Vocoder(Driver[Config]):
         if self.one_graph:
             frames = self.one_graph.padded(frames)
         sizes = np.array([mel.shape[1] for mel in mels])
-        rows = to_device(np.array([sizes, keys_of([one.seed for one in controls])]), device)
+        rows = np.array([sizes, keys_of([one.seed for one in controls])])
         # What stands behind a mel in memory may stay there: a graph masks it.
         whole = with_rest(mels[0], frames) if self.one_graph and len(mels) == 1 else None
         if whole is None:
@@ -186,24 +195,26 @@ class Vocoder(Driver[Config]):
         audio = self.audio_of(whole, rows, controls)
         strengths = [self._strength(one) for one in controls]
         if any(strengths):
-            audio = self.hum.removed(audio, strengths, rows[0])
+            audio = self.hum.removed(audio, strengths, to_device(rows[0], device))
         read = read_later(audio)
         if self.one_graph:
             self.one_graph.in_use()
         ends = (sizes * self.hop).tolist()
         return lambda: [samples[:end] for samples, end in zip(read(), ends, strict=True)]
 
-    def audio_of(self, mel: Array, rows: Array, controls: Sequence[Controls]) -> Array:
+    def audio_of(self, mel: Array, rows: np.ndarray, controls: Sequence[Controls]) -> Array:
         """Of a padded batch [B, n_mels, T_mel] that fits the stage -> [B, S].
 
         `rows` int64 [2, B] are the items' lengths, and the keys of their noise.
         """
         if self.one_graph:
-            given = {"mel": mel, "rows": rows, **self.beside_rows(mel.shape[2], controls)}
+            given = {"mel": mel, "rows": within_reach(rows, self.generator.device)}
+            given |= self.beside_rows(mel.shape[2], controls)
             if made := self.one_graph.audio(given):
                 return made["audio"]
-        others = self.beside(mel, rows[0], controls)
-        return self.generator(mel=mel, lengths=rows[0], **others)["audio"]
+        lengths = to_device(rows[0], self.generator.device)
+        others = self.beside(mel, lengths, controls)
+        return self.generator(mel=mel, lengths=lengths, **others)["audio"]
 
     def takes(self, batch: int, bucket: Bucket | None) -> bool:
         return self.prefers_batches and batch <= self._largest_batch(

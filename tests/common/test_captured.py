@@ -11,15 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
+from melforge.common.cuda_streams import new_stream
 from melforge.common.engines import cuda_graphs
-from melforge.common.engines.cuda_graphs import (
-    LEAST_BYTES,
-    MOST_SHAPES,
-    WARM_UPS,
-    Arena,
-    Captured,
-    new_stream,
-)
+from melforge.common.engines.cuda_graphs import LEAST_BYTES, MOST_SHAPES, WARM_UPS, Arena, Captured
 
 
 class Stream:

@@ -21,6 +21,7 @@ def test_each_cpu_of_a_list_is_a_place():
     ("memory", "cores", "gpus", "count"),
     [
         (141, 16, 1, 8),  # an H200
+        (141, 64, 1, 16),
         (80, 64, 4, 8),
         (80, 16, 2, 4),
         (24, 32, 1, 5),

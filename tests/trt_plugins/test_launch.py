@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from melforge.common.engines.cuda_graphs import bindings
+from melforge.common.cuda_streams import bindings
 from melforge.fastspeech.operations import DECOMPOSED
 from melforge.trt_plugins import kernel, operations
 from melforge.trt_plugins.operations import ADD_POS_ENC, KERNELS, NUMBER_BYTES, REPEAT

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from melforge.common.arrays import pad_to
+from melforge.common.cuda_streams import new_stream
 from melforge.common.engines import TEXT_STEP, check_inputs
-from melforge.common.engines.cuda_graphs import Captured, new_stream
+from melforge.common.engines.cuda_graphs import Captured
 from melforge.common.engines.torch_engine import TorchEngine
 from melforge.common.stages.choose import KERNELS
 from melforge.tacotron2.model import DecoderState, Tacotron2

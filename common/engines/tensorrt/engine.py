@@ -7,8 +7,9 @@ from torch import Tensor
 
 from melforge.common.arrays import Array
 from melforge.common.config.deployment import Bucket, Deployment
+from melforge.common.cuda_streams import new_stream, own_stream
 from melforge.common.engines import Arrays, CapturableEngine, Recent, check_inputs
-from melforge.common.engines.cuda_graphs import Captured, Graph, new_stream, own_stream
+from melforge.common.engines.cuda_graphs import Captured, Graph
 from melforge.common.engines.tensorrt.api import load_tensorrt
 from melforge.common.engines.tensorrt.build import build_or_read
 from melforge.common.engines.tensorrt.context import ContextRun, LoadedPlan, TrtContext, addressable
