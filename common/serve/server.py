@@ -36,7 +36,8 @@ BACKLOG = 2048  # connections that the system keeps until they are accepted
 ACCEPTED = 16  # in one step of the event loop, before `HttpConnection` counts them
 SWITCHING_SECONDS = 5e-4  # until a thread that waits has its turn in Python; by default it is 5 ms
 LARGE_BUFFER = 1 << 20  # bytes
-MMAP_THRESHOLD, ARENA_MAX = -3, -8  # of glibc's malloc.h
+KEPT_FREE = 16 << 20  # bytes: a chunk's buffers, whose pages the system would have to clear again
+TRIM_THRESHOLD, MMAP_THRESHOLD, ARENA_MAX = -1, -3, -8  # of glibc's malloc.h
 CLOSING_SECONDS = 2  # for connections to close after the last answer
 
 
@@ -123,6 +124,7 @@ def keep_little_freed_memory() -> None:
     """
     if set_option := getattr(ctypes.CDLL(None), "mallopt", None):
         set_option(MMAP_THRESHOLD, LARGE_BUFFER)
+        set_option(TRIM_THRESHOLD, KEPT_FREE)
         set_option(ARENA_MAX, 1)
 
 
