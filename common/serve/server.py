@@ -36,7 +36,7 @@ BACKLOG = 2048  # connections that the system keeps until they are accepted
 ACCEPTED = 16  # in one step of the event loop, before `HttpConnection` counts them
 SWITCHING_SECONDS = 5e-4  # until a thread that waits has its turn in Python; by default it is 5 ms
 LARGE_BUFFER = 1 << 20  # bytes
-KEPT_FREE = 16 << 20  # bytes: a chunk's buffers, whose pages the system would have to clear again
+KEPT_FREE = 16 << 20  # bytes, of smaller ones: those of a few chunks
 TRIM_THRESHOLD, MMAP_THRESHOLD, ARENA_MAX = -1, -3, -8  # of glibc's malloc.h
 CLOSING_SECONDS = 2  # for connections to close after the last answer
 
@@ -120,7 +120,8 @@ def make_service(settings: ServeSettings, options: LoadOptions, access: Access) 
 def keep_little_freed_memory() -> None:
     """Has the system get large buffers back when they are freed; call it before there are threads.
 
-    By default glibc keeps such of up to 32 MB once some were freed, and each thread those of its own.
+    By default glibc keeps such of up to 32 MB once some were freed, and each thread those of its own. Told
+    not to, it would give all but 128 KB of smaller ones back too, and get them again for each chunk.
     """
     if set_option := getattr(ctypes.CDLL(None), "mallopt", None):
         set_option(MMAP_THRESHOLD, LARGE_BUFFER)

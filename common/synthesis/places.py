@@ -81,8 +81,8 @@ def workers_per_gpu(memory: int, cores: int, gpus: int) -> int:
     As many as have 4 GiB of the GPU and two cores each, 16 at most, and one at least. On an H200 with 16
     cores 1, 2, 4 and 8 processes spoke 1,570, 3,163, 5,682 and 6,348 texts a second (the voice's FastPitch
     and HiFi-GAN on CUDA kernels, batches of 32), with 2.3 GB each. One alone kept the GPU busy a quarter of
-    the time, and 1.3 cores. With 32 cores, 64 streams of a server heard their first
-    audio after 19 ms from 16 and after 30 ms from 8.
+    the time, and 1.3 cores. With 32 cores, 64 streams of a server heard their first audio after 19 ms from
+    16 and after 30 ms from 8.
     """
     return max(
         1, min(int(MEMORY_SHARE * memory) // WORKER_BYTES, cores // gpus // WORKER_CORES, MOST_ON_A_GPU)
