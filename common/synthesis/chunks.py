@@ -61,8 +61,8 @@ class Chunks:
     """The audio of one mel [1, n_mels, T_mel], an iterator of float32 chunks (S,).
 
     `window` is the next chunk's, None behind the last; `window_of` gives it by its first frame and about how
-    many it has. `compute` has that chunk `put` here, or all of them where the controls of the `whole` mel
-    are given.
+    many it has. `run` has that chunk `put` here, or all of them where the controls of the `whole` mel are
+    given.
     """
 
     def __init__(
@@ -72,13 +72,13 @@ class Chunks:
         strength: float,
         sizes: ChunkSizes,
         window_of: Callable[[int, int], Window],
-        compute: Callable[[Chunks], None],
+        run: Callable[[Chunks], None],
         whole: Controls | None = None,
     ):
         self.mel, self.strength, self.whole = mel, strength, whole
         self._excerpts = excerpts
         self._sizes, self._size = sizes, sizes.first
-        self._window_of, self._compute = window_of, compute
+        self._window_of, self._run = window_of, run
         self.window = window_of(0, self._size) if mel.shape[2] else None
         self._ahead: Callable[[Window], np.ndarray] | None = None
         self._all_ahead = False
@@ -94,8 +94,7 @@ class Chunks:
     def __next__(self) -> np.ndarray:
         if self.window is None:
             raise StopIteration
-        if self._ahead is None:
-            self._compute(self)
+        self.compute()
         assert self._ahead
         samples = self._ahead(self.window)
         if not self._all_ahead:
@@ -116,6 +115,11 @@ class Chunks:
     def needs_run(self) -> bool:
         """Whether the next chunk is still to be computed."""
         return self.window is not None and self._ahead is None
+
+    def compute(self) -> None:
+        """Has the next chunk computed, if it is not yet; a GPU may still be at work on it then."""
+        if self.needs_run:
+            self._run(self)
 
     def put(self, read: Callable[[Window], np.ndarray], all_ahead: bool = False) -> None:
         """The next chunk, or each that is to come, is what `read` gives, which may wait for a GPU."""

@@ -113,10 +113,15 @@ class Stream:
             chunks.stretch(self._asked)
 
     def _speak(self) -> tuple[SpokenUtterance, Iterator[np.ndarray]]:
+        """In one turn, where that of another would come between mel and audio."""
         if self._speaking is None:
-            with turn_of(self.tts), self.timings.stage("acoustic"):
-                (spoken,) = speak_jobs(self.tts, [(self.job, self.spoken)], self.retries)
-            self.begin(spoken)
+            with turn_of(self.tts):
+                with self.timings.stage("acoustic"):
+                    (spoken,) = speak_jobs(self.tts, [(self.job, self.spoken)], self.retries)
+                self.begin(spoken)
+                if chunks := self.mel_chunks:
+                    with self.timings.stage("vocoder"):
+                        chunks.compute()
         assert self._speaking
         return self._speaking
 
