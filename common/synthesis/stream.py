@@ -96,9 +96,9 @@ class Stream:
         self._speaking = None
 
     def begin(self, spoken: SpokenUtterance) -> None:
-        """The next utterance is spoken: its chunks are next."""
+        """The next utterance is spoken: its chunks are next. In the models' turn."""
         mel, vocoder = spoken.mel[None], self.tts.vocoder
-        with turn_of(self.tts), self.timings.stage("vocoder"):
+        with self.timings.stage("vocoder"):
             self._speaking = spoken, vocoder.vocode_chunks(mel, self._sizes, self.job.controls, at_once=True)
         self._stretch()
 
@@ -193,7 +193,7 @@ def _mels_ahead(tts: Models, streams: Sequence[Stream]) -> None:
         speak = functools.partial(_speak_padded, tts, largest=size, retries=retries)
         for batch in alike_jobs(tts.acoustic, queue, size if tts.acoustic.prefers_batches else 1):
             made = run_each(speak, batch)
-            with turn_of(tts):  # once, not by each stream
+            with turn_of(tts):
                 for (job, _), spoken in zip(batch, made, strict=True):
                     if not isinstance(spoken, Exception):
                         by_job[job].begin(spoken)
